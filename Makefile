@@ -1,0 +1,73 @@
+# Everything a contributor or CI runs. Needs make and Python 3.11 or newer, nothing else.
+#
+#   make test ARGS="-k fence"      ARGS goes to the tool the target runs
+#   make demo ARGS=--json          stdout holds nothing but the tool's own output
+#   make setup PYTHON=python3.13   another interpreter (after `make clean`)
+
+PYTHON ?= python3
+ARGS ?=
+# Test processes side by side: one a core, four at most.
+WORKERS ?= logical
+PYTEST = .venv/bin/python -m pytest
+PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format bench lock clean
+
+help:
+	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
+	@echo "make demo       a few hundred tasks, a rate limit, an outage and a killed worker, in about a minute"
+	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
+	@echo "make test-slow  the tests with literal times and many rows"
+	@echo "make lint       ruff, mypy --strict, the import contract"
+	@echo "make format     let ruff rewrite the code"
+	@echo "make bench      throughput, latency and memory, each beside its limit"
+	@echo "make lock       renew requirements/dev.lock from pyproject.toml (needs uv)"
+	@echo "make clean      remove .venv and every cache"
+
+setup: .venv/.ready
+	@:
+
+# Talk goes to stderr, so that a target's stdout is its own.
+.venv/.locked: requirements/dev.lock
+	@echo "setting up .venv from requirements/dev.lock (once; later runs need no network)" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidegate needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": use make PYTHON=…")' >&2
+	@$(PYTHON) -m venv --clear .venv >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.lock >&2
+	@touch $@
+
+.venv/.ready: pyproject.toml .venv/.locked
+	@$(PIP_INSTALL) --no-build-isolation --editable . >&2
+	@touch $@
+
+demo: setup
+	@.venv/bin/tidegate demo $(ARGS)
+
+test: setup
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 $(ARGS)
+
+test-slow: setup
+	@$(PYTEST) -m slow --timeout 1800 $(ARGS)
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+format: setup
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+bench: setup
+	@.venv/bin/python -m benchmarks $(ARGS)
+
+lock:
+	@uv pip compile pyproject.toml --all-extras --group dev --group bench --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet $(ARGS) \
+		--output-file requirements/dev.lock
+
+clean:
+	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
