@@ -1,0 +1,73 @@
+"""What a failed run means: a verdict, a reason, and the evidence, as plain data that can always be stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """Whether trying again can help."""
+
+    TRANSIENT = "transient"
+    """The same run may succeed later with nobody changing anything."""
+    PERMANENT = "permanent"
+    """It will not, until the request, the code, the credentials or the account change."""
+    UNKNOWN = "unknown"
+    """The evidence does not say."""
+
+
+class Reason(StrEnum):
+    """Why a run failed."""
+
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    QUOTA = "quota"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    SERVER_ERROR = "server_error"
+    INVALID_REQUEST = "invalid_request"
+    AUTH = "auth"
+    NOT_FOUND = "not_found"
+    CONTENT_POLICY = "content_policy"
+    CONTEXT_LENGTH = "context_length"
+    TOO_LARGE = "too_large"
+    INVALID_OUTPUT = "invalid_output"
+    CANCELLED = "cancelled"
+    CRASH = "crash"
+    DEADLINE = "deadline"
+    UNKNOWN = "unknown"
+
+
+UPSTREAM_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
+"""Facts about the upstream, not about the task: they charge no attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure, understood. Holds no exception object, so it can cross processes and be stored."""
+
+    verdict: Verdict
+    reason: Reason
+    message: str = ""
+    """The error's own text, made storable and cut to `MESSAGE_LIMIT` characters."""
+    error_class: str = ""
+    """Dotted name of the exception class, or empty."""
+    wait_seconds: float | None = None
+    """The shortest wait the other side asked for; `None` when it asked for nothing usable."""
+    status: int | None = None
+    """HTTP status, where there was one."""
+    code: str = ""
+    """The provider's machine-readable code, where there was one."""
+    request_id: str = ""
+    """The provider's id of the failed call."""
+    evidence: str = ""
+    """What decided the verdict, in a few words: `status 503`, `rule on ValueError`."""
+    traceback: str = ""
+    """Text, without local variables, cut to `TRACEBACK_LIMIT` characters."""
+
+
+MESSAGE_LIMIT = 4_000
+"""Characters of an error message that are kept."""
+TRACEBACK_LIMIT = 16_000
+"""Characters of a traceback that are kept: the first and last parts."""

@@ -1,0 +1,111 @@
+"""The settings of a task function, as values. They live in code, so a deploy changes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from tidegate.domain.failure import Reason
+
+
+class Priority(IntEnum):
+    """How urgent a task is. Stored as its number; the smaller goes first."""
+
+    INTERACTIVE = 0
+    """Someone waits."""
+    NORMAL = 1
+    BULK = 2
+    """Keeps a small guaranteed share of the claims, so it is never starved."""
+
+    @property
+    def word(self) -> str:
+        """The name used in options, the command line and output."""
+        return str(self.name).lower()
+
+
+class OnCrash(StrEnum):
+    """What to do when the process that ran a task died."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+    """Dead at the first crash: at most once after the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Waits of base, base × factor, base × factor²… seconds, at most `cap`."""
+
+    base: float = 10.0
+    cap: float = 600.0
+    factor: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """Waits of nᵖ + plus seconds after the nth charged attempt (n⁴ + 2 by default), at most `cap`."""
+
+    power: float = 4.0
+    plus: float = 2.0
+    cap: float = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same wait each time, in seconds."""
+
+    seconds: float
+
+
+Backoff = Exponential | Polynomial | Fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of `retry=[…]`: what to do about one kind of error. Made by `on(…)` and `discard(…)`."""
+
+    match: type[BaseException] | Reason
+    retry: bool = True
+    """False: the task is dead at once (and kept as a dead letter)."""
+    wait: Backoff | None = None
+    """None: the task function's own backoff."""
+    attempts: int | None = None
+    """Charged attempts this rule allows, beside `max_attempts`; None: no limit of its own."""
+
+    @property
+    def name(self) -> str:
+        """The name under which this rule's attempts are counted."""
+        if isinstance(self.match, Reason):
+            return self.match.value
+        return f"{self.match.__module__}.{self.match.__qualname__}"
+
+
+NO_LIMIT = float("inf")
+"""Write it out where a limit is really not wanted: `timeout=NO_LIMIT`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """The settings of one task function."""
+
+    name: str
+    """Stable name in the store: `module:function` unless given."""
+    queue: str = "default"
+    priority: Priority = Priority.NORMAL
+    upstream: str = ""
+    """The outside service its calls go to; empty for none."""
+    timeout: float = 300.0
+    """Seconds one attempt may run."""
+    deadline: float = 1800.0
+    """Seconds the whole task may take from its first start, parks and suspensions left out."""
+    max_attempts: int = 3
+    """Charged attempts before it is dead."""
+    backoff: Backoff = field(default_factory=Exponential)
+    rules: tuple[Rule, ...] = ()
+    retry_unknown: bool = True
+    """Whether a failure of unknown meaning is tried again (`on_unknown="retry"`)."""
+    on_crash: OnCrash = OnCrash.RETRY
+
+    @property
+    def crash_limit(self) -> int:
+        """Crashes after which the task is dead: at most 3, and never more than its attempts."""
+        return 1 if self.on_crash is OnCrash.FAIL else min(3, self.max_attempts)

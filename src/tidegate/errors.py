@@ -1,0 +1,174 @@
+"""Every error a user can meet, in one tree.
+
+    TidegateError
+    ├── UsageError                 fix the call
+    │   ├── ArgumentsError         arguments do not fit the function, or cannot be stored
+    │   ├── OptionError            an option's value is wrong
+    │   ├── KeyConflictError       this key= already names a task with another payload
+    │   ├── NotAcceptedError       the store holds nothing under that id, or its state forbids the request
+    │   │   ├── TaskNotFoundError
+    │   │   └── WrongStateError
+    │   └── UnknownFunctionError   no such task function is declared
+    ├── ConfigError                fix the set-up
+    │   └── SchemaError            the database's schema is not this version's
+    ├── StoreError                 try again
+    │   ├── StoreUnavailableError  the store cannot be reached, is full, or was lost
+    │   └── StoreBusyError         another process held the store for too long; nothing was written
+    ├── ResultTimeoutError         the task is not final yet
+    └── TaskFailedError            the task is final, without success
+        └── TaskCancelledError
+
+What a task raises to say how its failure should be treated (`Transient`, `Permanent`, `RetryAfter`) is
+in this module too, since users import it; those are verdicts, not faults of Tidegate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TidegateError(Exception):
+    """The base of every error Tidegate raises.
+
+    Args:
+        message: What is wrong and where, in one sentence.
+        fix: What to do about it; printed after an arrow.
+        facts: The values the message speaks of, kept as attributes.
+    """
+
+    code = "TG000"
+    """Stable across releases; each has a heading in `docs/errors.md`."""
+
+    def __init__(self, message: str, *, fix: str = "", **facts: Any) -> None:
+        self.message = message
+        self.fix = fix
+        self.facts = facts
+        super().__init__(f"{self.code} {message}" + (f" → {fix}" if fix else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.fix, self.facts))
+
+
+def _rebuild(kind: type[TidegateError], message: str, fix: str, facts: dict[str, Any]) -> TidegateError:
+    return kind(message, fix=fix, **facts)
+
+
+class UsageError(TidegateError):
+    """The call is wrong; the same call will be refused again."""
+
+    code = "TG100"
+
+
+class ArgumentsError(UsageError):
+    """Arguments do not fit the task function, or one cannot be stored. `facts["path"]` says where."""
+
+    code = "TG104"
+
+
+class OptionError(UsageError):
+    """An option has a value that cannot work."""
+
+    code = "TG105"
+
+
+class KeyConflictError(UsageError):
+    """The idempotency key is taken by a task with another payload. `facts["task_id"]` is that task."""
+
+    code = "TG109"
+
+
+class UnknownFunctionError(UsageError):
+    """No task function of that name is declared."""
+
+    code = "TG110"
+
+
+class NotAcceptedError(UsageError):
+    """The request does not fit what the store holds."""
+
+    code = "TG120"
+
+
+class TaskNotFoundError(NotAcceptedError):
+    """No task has this id: it never existed, or its retention time is over."""
+
+    code = "TG121"
+
+
+class WrongStateError(NotAcceptedError):
+    """The task exists, but its state forbids what was asked."""
+
+    code = "TG122"
+
+
+class ConfigError(TidegateError):
+    """The set-up is wrong; nothing was started."""
+
+    code = "TG200"
+
+
+class SchemaError(ConfigError):
+    """The database's schema is older or newer than this version of Tidegate needs."""
+
+    code = "TG201"
+
+
+class StoreError(TidegateError):
+    """The store could not do it now; the same call may succeed later."""
+
+    code = "TG300"
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached, its disk is full, or the connection was lost.
+
+    A write that was under way may or may not have been committed; every write of Tidegate is safe to
+    repeat with the same ids.
+    """
+
+    code = "TG301"
+
+
+class StoreBusyError(StoreError):
+    """Another process held the store's lock for longer than the busy limit. Nothing was written."""
+
+    code = "TG302"
+
+
+class ResultTimeoutError(TidegateError, TimeoutError):
+    """The task did not reach a final state in time. It goes on; ask again later."""
+
+    code = "TG400"
+
+
+class TaskFailedError(TidegateError):
+    """The task is dead. `facts` holds `task_id`, `reason`, `error_class` and `error_message`."""
+
+    code = "TG401"
+
+
+class TaskCancelledError(TaskFailedError):
+    """The task was cancelled."""
+
+    code = "TG402"
+
+
+class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named as such
+    """Raised by a task: the same attempt may succeed later. Retried, and charged as an attempt."""
+
+
+class Permanent(Exception):  # noqa: N818
+    """Raised by a task: trying again cannot help. The task is dead at once, no retry spent."""
+
+
+class RetryAfter(Transient):
+    """Raised by a task: the other side asked for a wait of `seconds`. Charges no attempt.
+
+    Args:
+        seconds: The shortest acceptable wait, ≥ 0. A day at most is honoured.
+        message: Kept in the task's history.
+    """
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        self.seconds = float(seconds)
+        super().__init__(message or f"asked to wait {self.seconds:g} s")
