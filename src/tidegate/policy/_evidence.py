@@ -1,0 +1,148 @@
+"""What one exception object carries of an HTTP answer: status, headers, body, codes.
+
+Found by duck typing; no SDK or HTTP library is imported, nothing is called, nothing is read from a
+socket. Every SDK keeps these facts somewhere else, hence the lists of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.policy._bodies import Document, as_document, codes
+from tidegate.policy.waits import header_pairs
+
+_STATUS_NAMES = ("status_code", "http_status", "status", "code", "http_code")
+_BODY_NAMES = ("body", "json_body", "details")
+_CODE_NAMES = ("error_code", "code", "type", "status")
+_CODE_HEADERS = ("x-amzn-errortype", "x-ms-error-code", "x-error-code")
+_REQUEST_ID_HEADERS = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "x-ms-request-id",
+    "x-goog-request-id",
+    "x-amzn-trace-id",
+    "cf-ray",
+)
+_BODY_KINDS = (str, bytes, bytearray, list, tuple, Mapping)
+_LONGEST_CODE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The HTTP facts of one exception; every field may be empty."""
+
+    status: int | None
+    headers: tuple[tuple[str, str], ...]
+    """Names in lower case."""
+    document: Document | None
+    """The body, where it was a JSON object."""
+    codes: tuple[str, ...]
+    """Machine-readable codes, the most telling first."""
+    request_id: str
+    is_page: bool
+    """HTML: an edge answered, not the service."""
+
+
+def read_evidence(exc: BaseException) -> Evidence:
+    """Return the HTTP facts the exception carries."""
+    response = peek(exc, "response")
+    headers = tuple(_headers(exc, response))
+    bodies = [body for body in _bodies(exc, response) if isinstance(body, _BODY_KINDS)]
+    document = next((found for found in map(as_document, bodies) if found is not None), None)
+    return Evidence(
+        status=_status(exc, response),
+        headers=headers,
+        document=document,
+        codes=tuple(_codes(exc, headers, document)),
+        request_id=_request_id(exc, response, headers, document),
+        is_page=_is_page(headers, bodies),
+    )
+
+
+def peek(holder: object, name: str) -> object:
+    """Return an attribute, or None where reading it raises: a property of a stranger may do anything."""
+    try:
+        return getattr(holder, name, None)
+    except BaseException:
+        return None
+
+
+def field(holder: object, name: str) -> object:
+    """Return `holder[name]` of a dictionary, else None."""
+    return holder.get(name) if isinstance(holder, dict) else None
+
+
+def _status(exc: BaseException, response: object) -> int | None:
+    found = [
+        *(_as_status(peek(exc, name)) for name in _STATUS_NAMES),
+        _as_status(peek(response, "status_code")),
+        _as_status(peek(response, "status")),
+        _as_status(field(field(response, "ResponseMetadata"), "HTTPStatusCode")),
+    ]
+    statuses = [status for status in found if status is not None]
+    # A stream that began well carries 200 beside the status of what went wrong later.
+    return next((status for status in statuses if status >= 400), statuses[0] if statuses else None)
+
+
+def _as_status(value: object) -> int | None:
+    if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+        return int(value)
+    return None
+
+
+def _headers(exc: BaseException, response: object) -> Iterator[tuple[str, str]]:
+    for headers in (
+        peek(response, "headers"),
+        field(field(response, "ResponseMetadata"), "HTTPHeaders"),
+        peek(exc, "headers"),
+    ):
+        if headers is not None:
+            yield from header_pairs(headers)
+
+
+def _bodies(exc: BaseException, response: object) -> Iterator[object]:
+    for name in _BODY_NAMES:
+        yield peek(exc, name)
+    if isinstance(response, dict):
+        yield response
+    # `requests` would read an unread body from the socket here.
+    elif peek(response, "_content_consumed") is not False:
+        text = peek(response, "text")
+        yield text if isinstance(text, str) else None
+
+
+def _codes(
+    exc: BaseException, headers: tuple[tuple[str, str], ...], document: Document | None
+) -> Iterator[str]:
+    if document is not None:
+        yield from codes(document)
+    yield from (value for name, value in headers if name in _CODE_HEADERS)
+    error = peek(exc, "error")
+    named = (*(peek(exc, name) for name in _CODE_NAMES), error, peek(error, "code"))
+    yield from (value for value in named if isinstance(value, str) and 0 < len(value) <= _LONGEST_CODE)
+
+
+def _request_id(
+    exc: BaseException,
+    response: object,
+    headers: tuple[tuple[str, str], ...],
+    document: Document | None,
+) -> str:
+    by_name = dict(reversed(headers))
+    candidates = (
+        *(by_name.get(name) for name in _REQUEST_ID_HEADERS),
+        field(field(response, "ResponseMetadata"), "RequestId"),
+        peek(exc, "request_id"),
+        field(document, "request_id"),
+    )
+    return next((value for value in candidates if isinstance(value, str) and value), "")
+
+
+def _is_page(headers: tuple[tuple[str, str], ...], bodies: Sequence[object]) -> bool:
+    declared = any(name == "content-type" and "text/html" in value.lower() for name, value in headers)
+    return declared or any(isinstance(body, str) and body.lstrip()[:1] == "<" for body in bodies)

@@ -1,0 +1,75 @@
+"""How long to wait before the next attempt, when nothing outside says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tidegate.domain.spec import Backoff, Exponential, Fixed, Polynomial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    Rng = Random | Callable[[], float]
+
+JITTER = 0.2
+"""A delay is drawn evenly from 1 − JITTER to 1 + JITTER times the plan."""
+LARGEST_SPREAD_SECONDS = 60.0
+"""The most that jitter adds to a wait the server asked for."""
+LONGEST_DELAY_SECONDS = 365 * 86_400.0
+"""No plan is longer, whatever its settings, so that a due time can always be stored."""
+
+
+def delay_seconds(backoff: Backoff, attempt: int, rng: Rng) -> float:
+    """Return the seconds to wait after the failed attempt, jitter included.
+
+    The jitter comes after the cap, so that tasks which have all reached it still spread out: a cap of
+    600 s gives 480 to 720 s.
+
+    Args:
+        backoff: The plan.
+        attempt: 1 for the first failed attempt; smaller numbers count as 1.
+        rng: The source of the jitter: a `Random`, or a function that returns a number in [0, 1).
+    """
+    return _planned(backoff, max(1, attempt)) * (1 - JITTER + 2 * JITTER * _draw(rng))
+
+
+def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
+    """Return the delay, raised to the wait a server asked for and spread only upwards from there.
+
+    A delay beyond the floor stays as it is. Any other becomes the floor and up to a fifth more, at
+    most `LARGEST_SPREAD_SECONDS`: never earlier than asked, and not everyone at once.
+
+    Args:
+        delay: Seconds from `delay_seconds`.
+        floor: Seconds the server asked for; None when it asked for nothing.
+        rng: As for `delay_seconds`.
+    """
+    if floor is None or delay > floor:
+        return delay
+    return floor + min(JITTER * floor, LARGEST_SPREAD_SECONDS) * _draw(rng)
+
+
+def _planned(backoff: Backoff, attempt: int) -> float:
+    try:
+        plan = _formula(backoff, attempt)
+    except OverflowError:
+        plan = LONGEST_DELAY_SECONDS if isinstance(backoff, Fixed) else backoff.cap
+    return min(max(0.0, plan), LONGEST_DELAY_SECONDS)
+
+
+def _formula(backoff: Backoff, attempt: int) -> float:
+    match backoff:
+        case Exponential(base=base, cap=cap, factor=factor):
+            return min(base * float(factor) ** (attempt - 1), cap)
+        case Polynomial(power=power, plus=plus, cap=cap):
+            return min(float(float(attempt) ** power) + plus, cap)
+        case Fixed(seconds=seconds):
+            return float(seconds)
+        case _:
+            assert_never(backoff)
+
+
+def _draw(rng: Rng) -> float:
+    draw: Callable[[], float] = rng if callable(rng) else rng.random
+    return min(max(0.0, float(draw())), 1.0)

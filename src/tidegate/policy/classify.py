@@ -1,0 +1,219 @@
+"""What a failure means: one decision, from the user's rules down to the name of a class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
+from tidegate.domain.spec import Rule
+from tidegate.errors import Permanent, RetryAfter, Transient
+from tidegate.policy._evidence import peek
+from tidegate.policy._observe import chain, observe
+from tidegate.policy.describe import class_name_of, message_of, storable, traceback_of
+from tidegate.policy.waits import clamp_wait
+
+Classifier = Callable[[BaseException], Failure | None]
+"""A user's own judgement of an exception; None leaves it to the next. One that raises is passed over."""
+
+_DEEPEST_GROUP = 10
+_MOST_MEMBERS = 1_000
+_SHORT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """A failure, understood, and the rule of `retry=[…]` that applies to it."""
+
+    failure: Failure
+    rule: Rule | None = None
+    """Its wait and its own count of attempts hold for this failure; None when no rule matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    rules: tuple[Rule, ...]
+    classifiers: tuple[Classifier, ...]
+    now: float
+
+
+def classify(
+    exc: BaseException,
+    *,
+    rules: Sequence[Rule] = (),
+    now: float,
+    classifiers: Sequence[Classifier] = (),
+) -> Classified:
+    """Return what the exception means for the task. Never raises.
+
+    In this order: the first rule that names a class of the exception; `Permanent`, `Transient` and
+    `RetryAfter` raised by the task; the user's classifiers; the HTTP answer the exception carries; the
+    names of its classes; unknown. Explicit causes are walked throughout, implicit contexts only for the
+    evidence. A rule that names a reason applies to what the others found.
+
+    A rule turns the verdict: `retry=True` to transient, `retry=False` to permanent; reason and wait stay
+    as found. Against a verdict the task itself raised only a rule that names such a class counts, so that
+    `on(Exception)` does not repeat what raised `Permanent`.
+
+    Of an ExceptionGroup the cancelled members are ignored; one permanent member makes it permanent, else
+    one unknown makes it unknown, else the member with the longest wait stands for it.
+
+    Args:
+        exc: What the body raised.
+        rules: The task function's, the first match counts.
+        now: Seconds since the epoch, UTC; dates in headers are measured against it.
+        classifiers: Asked in order.
+    """
+    terms = _Terms(tuple(rules), tuple(classifiers), now)
+    try:
+        found = _judge(exc, terms)
+    except BaseException as fault:
+        # A failure that is not understood must still be recorded, and retried as unknown.
+        evidence = f"could not be classified: {type(fault).__name__}"
+        found = Classified(Failure(Verdict.UNKNOWN, Reason.UNKNOWN, evidence=evidence))
+    return Classified(_settled(_described(found.failure, exc)), found.rule)
+
+
+def _judge(exc: BaseException, terms: _Terms, depth: int = 0) -> Classified:
+    stated = _stated(exc)
+    found = _understood(exc, stated, terms, depth)
+    rules = [rule for rule in terms.rules if _may_turn(rule, stated)]
+    rule = next((rule for rule in rules if _names(rule, exc)), None)
+    if rule is None and found.rule is not None:
+        return found
+    if rule is None:
+        rule = next((rule for rule in rules if rule.match is found.failure.reason), None)
+    return Classified(_ruled(found.failure, rule), rule)
+
+
+def _understood(
+    exc: BaseException, stated: Transient | Permanent | None, terms: _Terms, depth: int
+) -> Classified:
+    """Return what the exception means before its own rules; a rule here is that of a group's member."""
+    if stated is not None:
+        return Classified(_as_stated(stated, observe(exc, now=terms.now)))
+    if (judged := _asked(exc, terms.classifiers)) is not None:
+        return Classified(judged)
+    observed = observe(exc, now=terms.now)
+    if depth < _DEEPEST_GROUP and (
+        isinstance(exc, BaseExceptionGroup) or observed.verdict is Verdict.UNKNOWN
+    ):
+        causes, _ = chain(exc)
+        group = next((link for link in causes if isinstance(link, BaseExceptionGroup)), None)
+        if group is not None:
+            return _of_members(group, terms, depth)
+    return Classified(observed)
+
+
+def _stated(exc: BaseException) -> Transient | Permanent | None:
+    """Return the verdict the task raised, be it behind a wrapper."""
+    causes, _ = chain(exc)
+    return next((link for link in causes if isinstance(link, Transient | Permanent)), None)
+
+
+def _as_stated(stated: Transient | Permanent, observed: Failure) -> Failure:
+    # What a task says charges an attempt, which a fact about the upstream would not.
+    reason = Reason.UNKNOWN if observed.reason in UPSTREAM_REASONS else observed.reason
+    failure = replace(observed, reason=reason, evidence=f"raised {type(stated).__name__}")
+    if isinstance(stated, Permanent):
+        return replace(failure, verdict=Verdict.PERMANENT)
+    if isinstance(stated, RetryAfter):
+        failure = replace(failure, reason=Reason.RATE_LIMIT, wait_seconds=_usable(peek(stated, "seconds")))
+    return replace(failure, verdict=Verdict.TRANSIENT)
+
+
+def _asked(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:
+    causes, _ = chain(exc)
+    for classifier in classifiers:
+        for link in causes:
+            try:
+                judged = classifier(link)
+                if isinstance(judged, Failure):
+                    return _checked(judged, classifier)
+            except BaseException:  # noqa: S112 - a classifier must not be able to break recording
+                continue
+    return None
+
+
+def _checked(judged: Failure, classifier: Classifier) -> Failure:
+    """Return a user's failure with fields that can be stored; raises where they are of another kind."""
+    name = str(getattr(classifier, "__name__", type(classifier).__name__))
+    return Failure(
+        Verdict(judged.verdict),
+        Reason(judged.reason),
+        message=storable(judged.message, MESSAGE_LIMIT),
+        wait_seconds=_usable(judged.wait_seconds),
+        status=None if judged.status is None else int(judged.status),
+        code=storable(judged.code, _SHORT),
+        request_id=storable(judged.request_id, _SHORT),
+        evidence=storable(judged.evidence, _SHORT) or f"classifier {name}",
+    )
+
+
+def _of_members(group: BaseExceptionGroup[BaseException], terms: _Terms, depth: int) -> Classified:
+    judged = [(_judge(member, terms, depth + 1), member) for member in group.exceptions[:_MOST_MEMBERS]]
+    telling = [pair for pair in judged if pair[0].failure.reason is not Reason.CANCELLED] or judged
+    found, member = max(telling, key=lambda pair: _weight(pair[0].failure))
+    failure = replace(
+        found.failure,
+        message=storable(
+            f"{message_of(group)}: {class_name_of(member)}: {message_of(member)}", MESSAGE_LIMIT
+        ),
+        evidence=f"{found.failure.evidence} (in {class_name_of(member)})",
+    )
+    return replace(found, failure=failure)
+
+
+def _weight(failure: Failure) -> tuple[int, float]:
+    severity = (Verdict.TRANSIENT, Verdict.UNKNOWN, Verdict.PERMANENT).index(failure.verdict)
+    return severity, -1.0 if failure.wait_seconds is None else failure.wait_seconds
+
+
+def _names(rule: Rule, exc: BaseException) -> bool:
+    try:
+        return isinstance(rule.match, type) and isinstance(exc, rule.match)
+    except Exception:
+        # A metaclass may answer isinstance as it likes.
+        return False
+
+
+def _may_turn(rule: Rule, stated: Transient | Permanent | None) -> bool:
+    if stated is None or rule.retry is isinstance(stated, Transient):
+        return True
+    return isinstance(rule.match, type) and issubclass(rule.match, Transient | Permanent)
+
+
+def _ruled(failure: Failure, rule: Rule | None) -> Failure:
+    if rule is None:
+        return failure
+    name = rule.match.value if isinstance(rule.match, Reason) else rule.match.__name__
+    beside = f" ({failure.evidence})" if failure.evidence else ""
+    return replace(
+        failure,
+        verdict=Verdict.TRANSIENT if rule.retry else Verdict.PERMANENT,
+        evidence=f"rule on {name}{beside}",
+    )
+
+
+def _described(failure: Failure, exc: BaseException) -> Failure:
+    return replace(
+        failure,
+        message=failure.message or message_of(exc),
+        error_class=class_name_of(exc),
+        evidence=storable(failure.evidence, _SHORT),
+        traceback=traceback_of(exc),
+    )
+
+
+def _settled(failure: Failure) -> Failure:
+    """Return the failure with its wait bounded; a permanent one has nothing to wait for."""
+    if failure.verdict is Verdict.PERMANENT or failure.wait_seconds is None:
+        return replace(failure, wait_seconds=None)
+    return replace(failure, wait_seconds=clamp_wait(failure.wait_seconds))
+
+
+def _usable(wait: object) -> float | None:
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or math.isnan(wait):
+        return None
+    return clamp_wait(wait)

@@ -1,0 +1,49 @@
+"""What becomes of a run whose process died: the crash ladder, decided without the user's code."""
+
+from __future__ import annotations
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Retrying
+from tidegate.policy.order import LIFT_SECONDS
+
+LOSS_LIMIT = 10
+"""Lost machines or supervisors one task may survive: it is hardly to blame, but not for ever."""
+
+
+def decide_orphan(
+    fence: Fence,
+    *,
+    why: str,
+    loss: bool,
+    cancel_requested: bool,
+    crash_limit: int,
+    base_seconds: float,
+    cap_seconds: float,
+    counters: Counters,
+) -> Outcome:
+    """Return what becomes of a run whose worker is gone.
+
+    The first time it runs again at once, ahead of fresh work; then after base, 2 × base… seconds. A crash
+    limit of 1 (`on_crash="fail"`) buries it at the first, whether crash or loss.
+
+    Args:
+        fence: The orphaned run.
+        why: How the worker ended, in words.
+        loss: Whether the machine or supervisor was lost, rather than the process seen dead.
+        cancel_requested: Whether a person asked for its cancel meanwhile.
+        crash_limit: Crashes after which it is dead.
+        base_seconds: Wait before the third run.
+        cap_seconds: The longest wait.
+        counters: What it had spent before this run.
+    """
+    if cancel_requested:
+        return Cancelled(fence, f"cancelled on request; {why}")
+    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
+    count = (counters.losses if loss else counters.crashes) + 1
+    limit = crash_limit if not loss or crash_limit == 1 else LOSS_LIMIT
+    word, charge = ("loss", Charge.LOSS) if loss else ("crash", Charge.CRASH)
+    if count >= limit:
+        return Dead(fence, failure, charge, f"{word} {count} of {limit}: {why}")
+    delay = 0.0 if count == 1 else min(cap_seconds, base_seconds * 2.0 ** min(count - 2, 60))
+    told = f"{word} {count} of {limit}, uncharged: {why}"
+    return Retrying(fence, failure, delay, charge, rank_offset=-LIFT_SECONDS, why=told)

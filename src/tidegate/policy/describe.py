@@ -1,0 +1,115 @@
+"""An exception as text that any store can keep: the most tolerant code of the product.
+
+A failure that cannot be written is a task that neither retries nor dies, so nothing here may raise,
+whatever the exception does, and no character that a database refuses may come out.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import TYPE_CHECKING
+
+from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CLASS_NAME_LIMIT = 300
+_MOST_FRAMES = 100
+# PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
+_UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def describe(exc: BaseException) -> tuple[str, str, str]:
+    r"""Return (class name, message, traceback) of the exception, storable and cut to size. Never raises.
+
+    The class name is dotted; of built-in classes it is the bare name, as Python prints it. Characters
+    that no store or terminal should see are shown escaped (`\x00`, `\ud800`). A message over
+    `MESSAGE_LIMIT` characters loses its end, a traceback over `TRACEBACK_LIMIT` its middle, each with a
+    mark that says so. The traceback holds causes and contexts, but no local variables.
+    """
+    return class_name_of(exc), message_of(exc), traceback_of(exc)
+
+
+def class_name_of(exc: BaseException) -> str:
+    """Return the dotted name of the exception's class, storable. Never raises."""
+    try:
+        kind = type(exc)
+        module, name = kind.__module__, kind.__qualname__
+        dotted = name if module in {"builtins", "__main__"} else f"{module}.{name}"
+        return storable(dotted, _CLASS_NAME_LIMIT)
+    except BaseException:  # see the module's docstring
+        return "an exception whose class cannot be named"
+
+
+def message_of(exc: BaseException) -> str:
+    """Return the exception's own text, storable and cut to `MESSAGE_LIMIT`. Never raises."""
+    try:
+        text = str.__str__(str(exc))
+        return storable(_with_exit_code(exc, text) if isinstance(exc, SystemExit) else text, MESSAGE_LIMIT)
+    except BaseException as fault:  # see the module's docstring
+        return f"({class_name_of(exc)} has no readable message: {class_name_of(fault)} while reading it)"
+
+
+def traceback_of(exc: BaseException) -> str:
+    """Return the traceback as text, storable, its middle cut out over `TRACEBACK_LIMIT`. Never raises."""
+    for form in (_full_report, _plain_frames):
+        try:
+            return _middle_cut(form(exc), TRACEBACK_LIMIT)
+        except BaseException:  # noqa: S112 - see the module's docstring
+            continue
+    return f"{class_name_of(exc)}: {message_of(exc)}\n"
+
+
+def storable(text: str, limit: int) -> str:
+    """Return the text with unstorable characters escaped and at most `limit` characters long.
+
+    What was cut is marked at the end with the length it had: `… (cut, 3000000 characters)`.
+    """
+    shown = _escaped(text[: limit + 1])
+    if len(shown) <= limit:
+        return shown
+    mark = f"… (cut, {len(text)} characters)"
+    return shown[: max(0, limit - len(mark))] + mark
+
+
+def _middle_cut(text: str, limit: int) -> str:
+    head, tail = _escaped(text[:limit]), _escaped(text[-limit:])
+    if len(text) <= limit and len(head) <= limit:
+        return head
+    mark = f"\n… (cut, {len(text)} characters)\n"
+    kept = (limit - len(mark)) // 2
+    return head[:kept] + mark + tail[-kept:]
+
+
+def _escaped(text: str) -> str:
+    return _UNSTORABLE.sub(_visible, text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _with_exit_code(exc: SystemExit, text: str) -> str:
+    if exc.code is None:
+        return "exit code 0"
+    return f"exit code {text}" if isinstance(exc.code, int) else f"exit code 1: {text}"
+
+
+def _full_report(exc: BaseException) -> str:
+    report = traceback.TracebackException(type(exc), exc, exc.__traceback__, compact=True)
+    return "".join(report.format())
+
+
+def _plain_frames(exc: BaseException) -> str:
+    """Return file, line and function of each frame, without help from code that could fail."""
+    lines = ["Traceback (most recent call last), source lines not available:"]
+    frame: TracebackType | None = exc.__traceback__
+    while frame is not None and len(lines) <= _MOST_FRAMES:
+        code = frame.tb_frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {frame.tb_lineno}, in {code.co_name}')
+        frame = frame.tb_next
+    lines.append(f"{class_name_of(exc)}: {message_of(exc)}")
+    return "\n".join(lines) + "\n"

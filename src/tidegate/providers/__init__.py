@@ -1,0 +1,1 @@
+"""What each AI provider's errors, headers and usage mean, as domain values."""

@@ -1,0 +1,97 @@
+"""Exceptions built from the descriptions in `data/provider_cases.jsonl`, so that no SDK is needed."""
+
+import builtins
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "provider_cases.jsonl").read_text("utf-8").splitlines()
+]
+NOW = 1_793_620_800.0
+"""2026-11-02T12:00:00Z, the moment of every case."""
+
+
+def cases(kind):
+    return [case for case in CASES if case["kind"] == kind]
+
+
+def header_list(case):
+    headers = case["headers"]
+    return [tuple(pair) for pair in headers] if isinstance(headers, list) else list(headers.items())
+
+
+def exception_of(case):
+    """Build what a task would raise in this case."""
+    return _answered(case) if case["kind"] in ("http", "header") else _built(case)
+
+
+def _answered(case):
+    body = case["body"]
+    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+    exc = type("StatusError", (Exception,), {"__module__": "acme.sdk"})("the call failed")
+    exc.response = SimpleNamespace(status_code=case["status"], headers=header_list(case), text=text)
+    return exc
+
+
+def _built(description):
+    kind = _class(description["mro"])
+    if "children" in description:
+        return kind(*description["args"], [_built(child) for child in description["children"]])
+    exc = kind(*description.get("args", ()))
+    for name, value in description.get("attrs", {}).items():
+        setattr(exc, name, _attribute(name, value))
+    if "cause" in description:
+        exc.__cause__ = _built(description["cause"])
+    if "context" in description:
+        exc.__context__ = _built(description["context"])
+    return exc
+
+
+def _class(mro):
+    """Return a class with these bases: built-in ones are the real ones, the others only bear the names."""
+    real = [getattr(builtins, name.removeprefix("builtins.")) for name in mro if name.startswith("builtins.")]
+    bases = tuple(
+        one for one in real if not any(other is not one and issubclass(other, one) for other in real)
+    )
+    for name in reversed([name for name in mro if not name.startswith("builtins.")]):
+        module, _, short = name.rpartition(".")
+        bases = (type(short, bases, {"__module__": module}),)
+    return bases[0]
+
+
+def _attribute(name, value):
+    if isinstance(value, dict):
+        if "mro" in value:
+            return _built(value)
+        if name == "error" or (name == "response" and "status_code" in value):
+            return SimpleNamespace(**value)
+    return value
+
+
+def complaint(case, failure):
+    """Return what is wrong with the verdict on a case, or an empty text."""
+    expect = case["expect"]
+    verdicts = [expect["verdict"], *expect.get("verdict_ok", ())]
+    reasons = [expect["reason"], *expect.get("reason_ok", ())]
+    if failure.verdict not in verdicts:
+        return f"{failure.verdict} instead of {verdicts}"
+    if failure.reason not in reasons:
+        return f"{failure.reason} instead of {reasons}"
+    if failure.verdict == "permanent":
+        return "" if failure.wait_seconds is None else "a permanent failure with a wait"
+    return wait_complaint(expect, failure.wait_seconds)
+
+
+def wait_complaint(expect, wait, *, bound=float("inf")):
+    """Return what is wrong with a wait, or an empty text. Expected waits are cut to `bound`."""
+    waits = [expect["wait_s"], *expect.get("wait_ok", ())]
+    if wait is None:
+        return "" if None in waits else f"no wait instead of {waits}"
+    if "wait_min_s" in expect and expect["wait_min_s"] <= wait <= expect["wait_max_s"]:
+        return ""
+    numbers = [min(number, bound) for number in waits if number is not None]
+    if any(abs(wait - number) <= max(0.01, 1e-6 * number) for number in numbers):
+        return ""
+    return f"wait {wait} instead of {waits}"

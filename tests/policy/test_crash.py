@@ -1,0 +1,53 @@
+"""The crash ladder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Retrying
+from tidegate.policy.crash import LOSS_LIMIT, decide_orphan
+
+
+def orphaned(counters: Counters = Counters(), **more: Any) -> Outcome:
+    given = {
+        "why": "killed by signal 9",
+        "loss": False,
+        "cancel_requested": False,
+        "crash_limit": 3,
+        "base_seconds": 10.0,
+        "cap_seconds": 15.0,
+    } | more
+    return decide_orphan(Fence("task", 1), counters=counters, **given)
+
+
+def test_the_first_crash_is_followed_by_a_run_at_once_ahead_of_fresh_work() -> None:
+    outcome = orphaned()
+    assert isinstance(outcome, Retrying)
+    assert (outcome.delay_seconds, outcome.charge) == (0.0, Charge.CRASH)
+    assert outcome.rank_offset < 0
+
+
+def test_later_crashes_wait_longer_each_time_up_to_the_cap() -> None:
+    waits = [orphaned(Counters(crashes=crashes), crash_limit=9) for crashes in (1, 2, 3)]
+    assert [wait.delay_seconds for wait in waits if isinstance(wait, Retrying)] == [10.0, 15.0, 15.0]
+
+
+def test_at_the_crash_limit_it_is_dead_with_its_cause() -> None:
+    outcome = orphaned(Counters(crashes=2))
+    assert isinstance(outcome, Dead)
+    assert "signal 9" in outcome.why
+
+
+def test_losses_have_a_larger_limit_of_their_own() -> None:
+    assert isinstance(orphaned(Counters(losses=LOSS_LIMIT - 2), loss=True), Retrying)
+    assert isinstance(orphaned(Counters(losses=LOSS_LIMIT - 1), loss=True), Dead)
+    assert isinstance(orphaned(Counters(crashes=2), loss=True), Retrying)
+
+
+def test_on_crash_fail_means_dead_at_the_first_crash_or_loss() -> None:
+    assert isinstance(orphaned(crash_limit=1), Dead)
+    assert isinstance(orphaned(crash_limit=1, loss=True), Dead)
+
+
+def test_an_orphan_whose_cancel_was_asked_for_is_cancelled() -> None:
+    assert isinstance(orphaned(cancel_requested=True), Cancelled)
