@@ -1,0 +1,74 @@
+"""From bytes to values, by annotation. Failures come as `ValueError`s whose text is "what - at `$.place`"."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import msgspec
+
+from tidegate.codec import models
+from tidegate.codec.tags import TAG_MARK, untag
+
+loads = msgspec.json.Decoder().decode
+
+
+class Decoder:
+    """Reads one annotated value.
+
+    Args:
+        hint: The annotation, resolved.
+
+    Raises:
+        TypeError: The annotation is one that values cannot be decoded by.
+    """
+
+    __slots__ = ("_hint", "_plain")
+
+    def __init__(self, hint: Any) -> None:
+        self._hint = hint
+        self._plain = msgspec.json.Decoder(hint, dec_hook=_from_json)
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        """Return the value of bytes that hold no tag."""
+        return self._plain.decode(data)
+
+    def decode_tagged(self, data: bytes) -> Any:
+        """Return the value of bytes that may hold tags."""
+        if TAG_MARK not in data:
+            return self._plain.decode(data)
+        return msgspec.convert(untag(loads(data)), self._hint, dec_hook=_from_exact)
+
+
+class FreeDecoder:
+    """Reads a value without annotation: plain JSON, and what its tags say."""
+
+    __slots__ = ()
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        """Return the value of bytes that hold no tag."""
+        return loads(data)
+
+    def decode_tagged(self, data: bytes) -> Any:
+        """Return the value of bytes that may hold tags."""
+        return untag(loads(data)) if TAG_MARK in data else loads(data)
+
+
+def _from_json(kind: Any, stored: Any) -> Any:
+    return models.load(kind, stored, exact=False) if _is_model(kind) else _as_is(kind, stored)
+
+
+def _from_exact(kind: Any, stored: Any) -> Any:
+    return models.load(kind, stored, exact=True) if _is_model(kind) else _as_is(kind, stored)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and models.is_model(kind)
+
+
+def _as_is(kind: Any, stored: Any) -> Any:
+    # Abstract annotations (Iterable[int], Hashable) arrive here as well as classes nobody can decode.
+    origin = typing.get_origin(kind) or kind
+    if isinstance(stored, origin):
+        return stored
+    raise ValueError(f"Expected `{getattr(kind, '__name__', kind)}`, got `{type(stored).__name__}`")

@@ -1,0 +1,184 @@
+"""One annotation, ready to store values under it: here "what comes out is what went in" is decided.
+
+A value is written in the form the annotation reads; the bytes are read back at once and compared with the
+value. If they differ, the same is tried with tags; if they still differ, the value is refused. So for every
+value either the run sees an equal value of the same type, or enqueue says no. Everyday values skip all that.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any
+
+import msgspec
+
+from tidegate.codec.compare import Difference, difference
+from tidegate.codec.decode import Decoder, FreeDecoder
+from tidegate.codec.encode import TOO_LARGE_FIX, Flattener, dumps, is_plain, type_name
+from tidegate.codec.paths import locate, relocate
+from tidegate.errors import ArgumentsError
+
+LIMIT_BYTES = 1_048_576
+"""Default for how large the arguments, and the result, of one task may be once encoded: 1 MiB."""
+
+_SELF_EVIDENT = frozenset({str, int, bool, type(None)})
+_FREE_HINTS = (Any, object)
+
+
+class Shape:
+    """An annotation with its decoder.
+
+    Args:
+        hint: The annotation, resolved; `Any` (or `object`) where there is none.
+
+    Attributes:
+        exact: The types whose values are right under this annotation without a look.
+        trouble: Why values cannot be decoded by this annotation; empty if they can. Then it is as if
+            there were none.
+    """
+
+    __slots__ = ("_decoder", "_free", "exact", "hint", "trouble")
+
+    def __init__(self, hint: Any = Any) -> None:
+        self.hint = hint
+        self.trouble = ""
+        self._decoder: Decoder | FreeDecoder = FreeDecoder()
+        if not any(hint is free for free in _FREE_HINTS):
+            try:
+                self._decoder = Decoder(hint)
+            except TypeError as error:
+                self.trouble = str(error)
+        self._free = isinstance(self._decoder, FreeDecoder)
+        self.exact = _SELF_EVIDENT if self._free else _exact_types(hint)
+
+    def encode(self, value: Any, *, path: str, limit: int = LIMIT_BYTES) -> bytes:
+        """Return the bytes from which `decode` makes the same value again.
+
+        Args:
+            value: What to store.
+            path: What it is called in messages: the parameter's name, or `result`.
+            limit: Bytes it may take.
+
+        Raises:
+            ArgumentsError: The value cannot be stored, does not fit the annotation, would come back as
+                something else, or is too large. `facts["path"]` says which part.
+        """
+        data = self._quickly(value, limit) or self._carefully(value, path, limit)
+        if len(data) > limit:
+            raise too_large(path, len(data), limit)
+        return data
+
+    def decode_untagged(self, data: bytes | msgspec.Raw) -> Any:
+        """Return the value of bytes known to hold no tag. The quick way; what it raises is not for users."""
+        return self._decoder.decode(data)
+
+    def decode(self, data: bytes, *, path: str) -> Any:
+        """Return the value that `encode` stored, or that somebody wrote as plain JSON.
+
+        Raises:
+            ArgumentsError: The bytes do not fit the annotation as it is now. `facts["path"]` says where.
+        """
+        try:
+            return self._decoder.decode_tagged(data)
+        except Exception as error:  # constructors and validators are the user's code
+            place, what = relocate(path, _described(error))
+            fix = "pass what the annotation says"
+            raise ArgumentsError(f"{place}: {what}", fix=fix, path=place) from error
+
+    def _quickly(self, value: Any, limit: int) -> bytes | None:
+        if not is_plain(value, [limit]):
+            return None
+        try:
+            data = dumps(value)
+            if not self._free:
+                back = self._decoder.decode(data)
+                if back != value or not is_plain(back, [limit]):  # an equal str may be an enum's member
+                    return None
+        except Exception:  # the careful way finds the place and the words
+            return None
+        return data
+
+    def _carefully(self, value: Any, path: str, limit: int) -> bytes:
+        refusal: ArgumentsError | None = None
+        for exact in (True,) if self._free else (False, True):
+            try:
+                data = dumps(Flattener(path, exact=exact, limit=limit).flatten(value))
+                self._require_same(value, data, path)
+            except ArgumentsError as error:
+                if "limit" in error.facts:  # tags would only make it larger
+                    raise
+                refusal = error
+            except Exception as error:  # attributes, serializers and comparisons are the user's code
+                refusal = _failed_on(path, value, error)
+            else:
+                return data
+        assert refusal is not None
+        raise refusal
+
+    def _require_same(self, value: Any, data: bytes, path: str) -> None:
+        found = difference(value, self.decode(data, path=path))
+        if found is not None:
+            raise self._would_change(found, path)
+
+    def _would_change(self, found: Difference, root: str) -> ArgumentsError:
+        path = locate(root, found.keys)
+        before, after = type_name(found.before), type_name(found.after)
+        changed = f"as a {after}" if before != after else "with another value"
+        message = f"{path} (type {before}) would come back {changed}"
+        place = "return type" if root == "result" else f"parameter {root}"
+        if self.trouble:
+            message += f", since its annotation cannot be decoded ({self.trouble})"
+            fix = f"annotate the {place} with one class, or pass plain values"
+        elif before == after:
+            fix = "pass plain values, or give the class fields that hold all of its state"
+        else:
+            fix = f"annotate the {place} so that it says {before} here, or pass what it says now"
+        return ArgumentsError(message, fix=fix, path=path, type=before)
+
+
+def _failed_on(path: str, value: Any, error: Exception) -> ArgumentsError:
+    message = f"{path} (type {type_name(value)}) failed while it was encoded ({type(error).__name__})"
+    refusal = ArgumentsError(message, fix="see the cause", path=path, type=type_name(value))
+    refusal.__cause__ = error
+    return refusal
+
+
+def too_large(path: str, size: int, limit: int) -> ArgumentsError:
+    """Return the error for `size` encoded bytes where `limit` are allowed."""
+    message = f"{path} takes {size:,} bytes; the limit is {limit:,} bytes"
+    return ArgumentsError(message, fix=TOO_LARGE_FIX, path=path, size=size, limit=limit)
+
+
+def encode(value: Any, *, path: str, hint: Any = Any, limit: int = LIMIT_BYTES) -> bytes:
+    """Return the bytes of one value, as `Shape(hint).encode` does; keep a `Shape` where speed matters.
+
+    Raises:
+        ArgumentsError: The value cannot be stored as it is.
+    """
+    return Shape(hint).encode(value, path=path, limit=limit)
+
+
+def decode(data: bytes, *, path: str = "value", hint: Any = Any) -> Any:
+    """Return the value that `encode` stored under `hint`.
+
+    Raises:
+        ArgumentsError: The bytes do not fit `hint`.
+    """
+    return Shape(hint).decode(data, path=path)
+
+
+def _exact_types(hint: Any) -> frozenset[Any]:
+    origin = typing.get_origin(hint)
+    members = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
+    kinds = frozenset(type(None) if member is None else member for member in members if _hashable(member))
+    # In a union with anything else another member (a date, say) may claim a str for itself.
+    return kinds if len(kinds) == len(members) and kinds <= _SELF_EVIDENT else frozenset()
+
+
+def _hashable(member: Any) -> bool:
+    return isinstance(member, type) or member is None
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
