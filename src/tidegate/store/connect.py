@@ -1,0 +1,57 @@
+"""From a database URL to a store. The back end is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegate.store.protocol import Store
+
+_FORMS = "use sqlite:///relative/path.db, sqlite:////absolute/path.db, or a path that ends in .db"
+
+
+def open_store(url: str, **options: Any) -> Store:
+    """Return the store that `url` names; nothing is opened before its first use.
+
+    Args:
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or a plain path that ends in `.db`.
+        options: Passed to the back end's constructor.
+
+    Raises:
+        ConfigError: The URL names no store of this release.
+    """
+    path = sqlite_path(url)
+    from tidegate.store.sqlite.store import SqliteStore
+
+    return SqliteStore(path, **options)
+
+
+def sqlite_path(url: str) -> Path:
+    """Return the file a URL names.
+
+    Raises:
+        ConfigError: It names none.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        if url.endswith(".db") and url != ".db":
+            return Path(url).expanduser()
+        raise ConfigError(f"{url!r} names no database", fix=_FORMS, url=url)
+    if scheme.startswith("postgres"):
+        raise ConfigError(
+            "this release of Tidegate has SQLite only; PostgreSQL is not supported yet", fix=_FORMS
+        )
+    if scheme != "sqlite":
+        raise ConfigError(f"no back end is called {scheme!r}", fix=_FORMS)
+    if ":memory:" in rest:
+        raise ConfigError(
+            "an in-memory database belongs to one connection, and Tidegate uses several",
+            fix="use a file, for example in a temporary directory",
+            url=url,
+        )
+    if not rest.startswith("/") or rest == "/":
+        raise ConfigError(f"{url!r} names no file", fix=_FORMS, url=url)
+    return Path(rest[1:]).expanduser()

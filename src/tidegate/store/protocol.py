@@ -1,0 +1,252 @@
+"""The store contract: whole-batch operations with meaning, held to one conformance suite on every back end.
+
+Each method is one transaction unless it says otherwise, and is safe to repeat with the same ids: after
+an unknown COMMIT a resend is answered truthfully. The store's clock decides everything; callers send
+durations. Every method raises `StoreUnavailableError` or `StoreBusyError` when the store is away; nothing
+else but what it names. SQL errors never leave the back end unwrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.spec import Priority
+from tidegate.store.rows import (
+    ActAnswer,
+    CancelAnswer,
+    Claim,
+    ClaimAsk,
+    DeadLetter,
+    Enqueued,
+    HistoryEntry,
+    NewTask,
+    NewWorker,
+    Orphan,
+    ProgressNote,
+    QueueStats,
+    StoredResult,
+    TaskFilter,
+    TaskRow,
+    WorkerRow,
+)
+
+
+class Lifecycle(Protocol):
+    """Opening, closing and the schema."""
+
+    async def open(self) -> None:
+        """Connect and check the schema. Raise SchemaError if it is not this version's. Safe to repeat."""
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything. Safe to repeat, and without `open`."""
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; return the names of the migrations applied. Two may run at once."""
+
+    async def now(self) -> float:
+        """Return the store's clock. It never goes backwards within one process."""
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when something may have been committed since the last return, or after `timeout_seconds`.
+
+        A hint, level-triggered: a change between two calls makes the second return at once. Spurious
+        returns are allowed; a missed one costs no more than the caller's own timeout.
+        """
+
+    async def check(self) -> list[str]:
+        """Examine the store's integrity; return what is wrong in words, nothing if it is sound."""
+
+
+class Tasks(Protocol):
+    """What clients do: enqueue, read, cancel."""
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store these tasks, all or none (5,000 at most), and answer in their order.
+
+        A task whose id is stored already is answered `created=False`: the resend of an enqueue. One
+        whose key or unique name is taken is answered with the holder's id. Within one call the first
+        holder of a key wins, later ones get its id. Tasks of a tenant and tasks without one are stored
+        alike: `ready`, or `scheduled` if due later.
+
+        Raises:
+            KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
+        """
+
+    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
+        """Store a part of a larger enqueue (5,000 at most) where nothing can see it yet."""
+
+    async def commit_stage(self, stage_id: str) -> dict[str, str]:
+        """Make a stage's tasks visible at once; return {staged id: holder's id} where a key was taken.
+
+        Keys are settled here, by the rules of `enqueue`. Repeating it is harmless. The rows reach the
+        main queue in short batches (`unstage`), so that no other writer waits long.
+
+        Raises:
+            KeyConflictError: As `enqueue`. The stage is dropped.
+        """
+
+    async def drop_stage(self, stage_id: str) -> None:
+        """Forget an uncommitted stage and its tasks."""
+
+    async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+        """Return the rows of those ids that exist, from one snapshot."""
+
+    async def result(self, task_id: str) -> StoredResult | None:
+        """Return the result of a final task; None if it is not final.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+
+    async def payload(self, task_id: str) -> tuple[bytes, str]:
+        """Return a task's encoded arguments and their codec tag.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+
+    async def history(self, task_id: str) -> list[HistoryEntry]:
+        """Return every run and act of a task, oldest first; empty if there is no such task."""
+
+    async def list_tasks(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[TaskRow]:
+        """Return tasks newest first, `limit` at most, continuing after the id `after`.
+
+        Paged by key, never by offset.
+        """
+
+    async def cancel(self, task_ids: Sequence[str], *, why: str = "") -> dict[str, CancelAnswer]:
+        """Cancel tasks wherever they are; answer per id. A running one is asked, and never runs again."""
+
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+        """Give waiting or ready tasks another priority; their rank stays."""
+
+    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Make scheduled and retrying tasks ready now."""
+
+
+class Work(Protocol):
+    """What pool processes do: claim, finish, tell progress."""
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        """Take up to `ask.slots` ready tasks: each gets run + 1 and a `running` row of this worker.
+
+        Order: reserved shares first, then by priority; inside a priority by rank over the served queues
+        (or by listed order with `strict`), ties by id. Rows that are not due, whose channel does not
+        flow, or whose function is unknown are never looked at. A retired worker gets nothing.
+        Not safe to repeat after an unknown outcome: `lost_claims` finds what such a claim took.
+        """
+
+    async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
+        """Return the runs this worker holds by the store's word that are not among `known`.
+
+        They come from a claim whose answer was lost; the worker releases them.
+        """
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+        """Write how these runs ended, in one transaction; answer per outcome, in order.
+
+        `done`: written now. `already`: this outcome was written before. `fenced`: the run is not the
+        current one, nothing was written. A Retrying or Released outcome of a task whose cancel was
+        requested ends it as cancelled instead. Every end but success leaves a history row; dead ones a
+        dead letter; each adds to the minute's roll-up.
+        """
+
+    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+        """Keep the last progress of these runs; return the fences that are no longer current."""
+
+    async def cancel_requests(self, worker_id: str) -> list[Fence]:
+        """Return this worker's runs whose cancel was requested."""
+
+
+class Workers(Protocol):
+    """Leases: held by the worker's row, not by each task."""
+
+    async def add_worker(self, worker: NewWorker) -> None:
+        """Register a pool process; its lease runs from now."""
+
+    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+        """Move these workers' leases to `lease_seconds` from now; return the retired or unknown ids."""
+
+    async def workers(self) -> list[WorkerRow]:
+        """Return all workers that are not retired, and retired ones that still hold runs."""
+
+    async def retire_worker(self, worker_id: str, *, why: str, loss: bool, only_if_expired: bool) -> bool:
+        """Retire a worker for good: it can no longer claim or beat. Return whether it is retired now.
+
+        With `only_if_expired`, nothing happens while its lease still runs by the store's clock. Its runs
+        become orphans; a late finish of one that nobody took up yet is still accepted.
+        """
+
+    async def orphans(self, limit: int = 500) -> list[Orphan]:
+        """Return runs whose worker is retired, oldest first."""
+
+    async def forget_workers(self, older_than_seconds: float) -> int:
+        """Delete retired workers without runs that were retired so long ago; return how many."""
+
+
+class Stewardship(Protocol):
+    """Housekeeping, safe on every machine at once."""
+
+    async def promote(self, limit: int = 500) -> int:
+        """Move up to `limit` due tasks from scheduled and retrying to ready; return how many were moved.
+
+        Their rank is the one they were given when they began to wait.
+        """
+
+    async def unstage(self, limit: int = 5_000) -> int:
+        """Move up to `limit` tasks of committed stages to where they belong; return how many were moved."""
+
+    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+        """Delete what has served its time; return how many rows went, `limit` a kind at most.
+
+        Expired keys, uncommitted stages older than a day, final tasks older than `finished_seconds`
+        and dead letters older than `dead_seconds`, each with all that belongs to it.
+        """
+
+    async def checkpoint(self) -> None:
+        """Do the back end's own upkeep (SQLite: fold the write-ahead log back)."""
+
+
+class DeadLetters(Protocol):
+    """What people do with dead tasks."""
+
+    async def dead_letters(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[DeadLetter]:
+        """Return dead letters, the latest failure first, continuing after the id `after`."""
+
+    async def count_dead(self, which: TaskFilter) -> int:
+        """Return how many dead letters match."""
+
+    async def redrive(
+        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    ) -> dict[str, ActAnswer]:
+        """Send dead letters back to the main queue; answer per id.
+
+        Counters start anew, the history stays, the run goes on rising, an expired deadline named by the
+        caller is renewed with its first length. `args` replaces payloads: {id: (bytes, codec tag)}.
+        """
+
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Delete dead letters for good, with payload and history."""
+
+
+class Figures(Protocol):
+    """Counts that never scan what is finished."""
+
+    async def queue_stats(self) -> list[QueueStats]:
+        """Return each queue that holds a task or finished one in the last ten minutes, by name."""
+
+    async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
+        """Keep what an application declares (functions, pools), for those who cannot import it."""
+
+    async def manifests(self) -> dict[str, dict[str, Any]]:
+        """Return the kept manifests by application."""
+
+
+class Store(Lifecycle, Tasks, Work, Workers, Stewardship, DeadLetters, Figures, Protocol):
+    """All of it."""

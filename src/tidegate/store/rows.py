@@ -1,0 +1,357 @@
+"""The values that cross the store contract. Both back ends answer in these, so both answer alike.
+
+Moments are seconds since the epoch by the store's clock (`…_at`); durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+
+# --- enqueue ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task to be stored. Its id is made by the client, so that a resend is recognised."""
+
+    id: str
+    """UUIDv7 as text."""
+    function: str
+    queue: str
+    priority: Priority
+    args: bytes
+    codec_tag: str
+    fingerprint: bytes = b""
+    """Of function and arguments; compared when a key is met again."""
+    upstream: str = ""
+    tenant: str = ""
+    key: str | None = None
+    """Idempotency key: the first task of (tenant, key) answers for `key_seconds`, whatever its state."""
+    key_seconds: float = 7 * 86_400.0
+    unique: str | None = None
+    """Uniqueness name; free again at the final state or after `unique_seconds`."""
+    unique_seconds: float | None = None
+    """None: until the final state."""
+    delay_seconds: float = 0.0
+    run_at: float | None = None
+    """An instant the caller named; wins over `delay_seconds`. In the past: due at once."""
+    deadline_seconds: float | None = None
+    """Named by the caller: counts from enqueue and never stands still."""
+    timeout_seconds: float | None = None
+    """Overrides the task function's own timeout."""
+    max_attempts: int | None = None
+    """Overrides the task function's own number."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The answer to one `NewTask`."""
+
+    task_id: str
+    """The stored task: the given id, or that of the task which holds the key."""
+    created: bool
+    """False: it was there before (same id, same key, or same unique name)."""
+
+
+# --- claim and run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CrashTerms:
+    """What the steward must know of a running task to bury or retry it without the user's code."""
+
+    crash_limit: int = 3
+    base_seconds: float = 10.0
+    """Wait after the first crash; doubled each time, at most `cap_seconds`."""
+    cap_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAsk:
+    """What one pool process asks for in one claim."""
+
+    worker_id: str
+    slots: int
+    """At most this many tasks; > 0."""
+    queues: tuple[str, ...]
+    """Served queues in listed order; `("*",)` for all."""
+    functions: Mapping[str, CrashTerms]
+    """Functions this process knows. Others are left for workers that know them."""
+    strict: bool = False
+    """True: queues in listed order; False: by rank across queues."""
+    reserved: Mapping[Priority, int] = field(default_factory=dict)
+    """Slots of this claim kept for lower priorities that have waited for their share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task this worker now runs."""
+
+    fence: Fence
+    function: str
+    queue: str
+    priority: Priority
+    upstream: str
+    tenant: str
+    args: bytes
+    codec_tag: str
+    counters: Counters
+    enqueued_at: float
+    ready_at: float
+    """When it became runnable: the wait a user feels is claim time minus this."""
+    claimed_at: float
+    spent_seconds: float
+    """Since its first start, parks and suspensions left out; 0 on the first run."""
+    deadline_at: float | None = None
+    """Only where the caller named a deadline."""
+    timeout_seconds: float | None = None
+    max_attempts: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The answer to a claim."""
+
+    tasks: tuple[ClaimedTask, ...]
+    alive: bool = True
+    """False: the worker's row is retired. It must stop; its runs may have been taken up by others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNote:
+    """How far a run has come; the last one stays readable after the end."""
+
+    fence: Fence
+    done: float
+    total: float | None
+    note: str = ""
+
+
+# --- workers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorker:
+    """One pool process, about to start."""
+
+    id: str
+    """Incarnation: a fresh UUID for each process start, never a name that can come back."""
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    lease_seconds: float
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One pool process as the store knows it."""
+
+    id: str
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    started_at: float
+    beat_at: float
+    expires_at: float
+    retired_at: float | None
+    running: int
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A run whose worker is retired: to be decided by the steward, without the user's code."""
+
+    fence: Fence
+    worker_id: str
+    function: str
+    queue: str
+    started_at: float
+    terms: CrashTerms
+    counters: Counters
+    loss: bool
+    """True: its lease ran out (machine or supervisor lost). False: its process was seen dead."""
+    why: str
+    """How the worker ended: `killed by signal 9`, `lease ran out`."""
+    cancel_requested: bool
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """Everything the store knows of one task but payload and result, from one snapshot."""
+
+    id: str
+    function: str
+    queue: str
+    priority: Priority
+    upstream: str
+    tenant: str
+    state: State
+    run: int
+    counters: Counters
+    redrives: int
+    enqueued_at: float
+    due_at: float | None
+    """When it is or was due to become ready; for waiting states its next time."""
+    started_at: float | None
+    """Of the present or last run."""
+    finished_at: float | None
+    worker_id: str | None
+    cancel_requested: bool
+    reason: str
+    """Of the last failure; empty if none."""
+    message: str
+    """Of the last failure, or why it waits."""
+    progress_done: float | None = None
+    progress_total: float | None = None
+    progress_note: str = ""
+    key: str | None = None
+    max_attempts: int | None = None
+    deadline_at: float | None = None
+    redriven_at: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """The final state of a task and, if it succeeded, its result."""
+
+    state: State
+    data: bytes
+    """Encoded; empty unless succeeded. `b"null"` for None."""
+    codec_tag: str
+    reason: str = ""
+    error_class: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One run of a task, or one act of a person on it, in time order."""
+
+    kind: str
+    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `hurried`."""
+    at: float
+    """Start of the run, or moment of the act."""
+    run: int | None = None
+    ended_at: float | None = None
+    """None while the run lasts."""
+    worker_id: str = ""
+    outcome: str = ""
+    """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while the run lasts."""
+    verdict: str = ""
+    reason: str = ""
+    charge: str = ""
+    error_class: str = ""
+    message: str = ""
+    traceback: str = ""
+    status: int | None = None
+    code: str = ""
+    request_id: str = ""
+    evidence: str = ""
+    next_run_at: float | None = None
+    why: str = ""
+    """Why it goes on as it does, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which tasks; every given field must match."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    function: str | None = None
+    tenant: str | None = None
+    reason: str | None = None
+    error_class: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    before: float | None = None
+    """Dead letters: failed before this moment. Others: enqueued before it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it matches everything."""
+        return self == TaskFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead task, with what a person needs to judge it."""
+
+    task_id: str
+    function: str
+    queue: str
+    tenant: str
+    args: bytes
+    codec_tag: str
+    reason: str
+    error_class: str
+    message: str
+    failed_at: float
+    redriven_at: float | None
+    redrives: int
+    run: int
+    counters: Counters
+    labels: Mapping[str, str]
+
+
+class CancelAnswer(StrEnum):
+    """What a cancel did to one task."""
+
+    CANCELLED = "cancelled"
+    """It was not running; it never will."""
+    ASKED = "asked"
+    """It runs; its body is asked to stop, and no further run starts."""
+    FINISHED = "finished"
+    """It was final before."""
+    UNKNOWN = "unknown"
+
+
+class ActAnswer(StrEnum):
+    """What another act by id (redrive, hurry, re-rank) did to one task."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """Its state forbids it."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue at a glance. Counts are of tasks."""
+
+    queue: str
+    ready: int = 0
+    blocked: int = 0
+    """In a channel that does not flow; never part of `ready`."""
+    running: int = 0
+    retrying: int = 0
+    scheduled: int = 0
+    held: int = 0
+    suspended: int = 0
+    dead: int = 0
+    oldest_ready_at: float | None = None
+    """When the longest-waiting ready task became ready."""
+    done_last_minute: int = 0
+    """Tasks that reached a final state in the last full minute."""
+    done_last_10_minutes: int = 0
+    history_seconds: float = 0.0
+    """How far back completions of this queue are known, at most 600; 0: it never finished any."""

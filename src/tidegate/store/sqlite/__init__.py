@@ -1,0 +1,1 @@
+"""The SQLite back end: one file, one writer thread a process, group commit."""

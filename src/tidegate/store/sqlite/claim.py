@@ -1,0 +1,169 @@
+"""Taking ready tasks: look, peek lane by lane, share the slots, move exactly the chosen rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.spec import Priority
+from tidegate.policy.order import apportion
+from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
+from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite.columns import PRIORITIES, counters_of, labels_of
+from tidegate.store.sqlite.statements import load
+
+_SQL = load("claim")
+_HELD = load("lost_claims")["held"]
+
+_UNSPENT = Counters()
+_NO_LABELS: dict[str, str] = {}
+_BEFORE_ALL = -1
+
+
+class Lane(NamedTuple):
+    """The part of a channel that one function's tasks form."""
+
+    queue: str
+    priority: int
+    upstream: str
+    function: str
+
+
+def look(db: apsw.Connection, ask: ClaimAsk) -> Claim | None:
+    """Return the answer of a claim that can take nothing; None if there is something to take."""
+    if not _is_alive(db, ask.worker_id):
+        return Claim((), alive=False)
+    return None if next(_lanes(db, ask), None) else Claim(())
+
+
+def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
+    """Move up to `ask.slots` ready tasks to this worker."""
+    if not _is_alive(db, ask.worker_id):
+        return Claim((), alive=False)
+    chosen = _choose(db, ask)
+    if not chosen:
+        return Claim(())
+    array = ids.array(chosen)
+    rows = query.rows(db, _SQL["load"], (array,))
+    for terms, mine in _by_terms(rows, ask).items():
+        db.execute(
+            _SQL["start"],
+            (ids.array(mine), ask.worker_id, now, terms.crash_limit, terms.base_seconds, terms.cap_seconds),
+        )
+    db.execute(_SQL["remove"], (array,))
+    if any(row[18] is not None for row in rows):
+        db.execute(_SQL["resume"], (array, now))
+    return Claim(tuple([_claimed(now, row) for row in rows]))
+
+
+def lost_claims(db: apsw.Connection, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
+    """Return the runs this worker holds by the store's word that are not among `known`."""
+    held = (Fence(ids.text(task_id), run) for task_id, run in query.rows(db, _HELD, (worker_id,)))
+    return [fence for fence in held if fence not in known]
+
+
+def _is_alive(db: apsw.Connection, worker_id: str) -> bool:
+    """Whether the worker is registered and not retired."""
+    return query.row(db, _SQL["retired"], (worker_id,)) == (0,)
+
+
+def _lanes(db: apsw.Connection, ask: ClaimAsk) -> Iterator[Lane]:
+    """Yield the lanes that hold tasks this process can run, queue by queue as listed."""
+    if "*" in ask.queues:
+        yield from _skip_scan(db, ask, "", None)
+        return
+    for queue in dict.fromkeys(ask.queues):
+        yield from _skip_scan(db, ask, queue, queue)
+
+
+def _skip_scan(db: apsw.Connection, ask: ClaimAsk, start: str, only: str | None) -> Iterator[Lane]:
+    """Step from lane to lane through the index; the tasks in a lane cost nothing."""
+    at: tuple[Any, ...] = (start, _BEFORE_ALL, "", "")
+    while (found := query.row(db, _SQL["next_lane"], at)) is not None:
+        lane = Lane(*found)
+        if only is not None and lane.queue != only:
+            return
+        if lane.function in ask.functions:
+            yield lane
+        at = lane
+
+
+def _choose(db: apsw.Connection, ask: ClaimAsk) -> tuple[bytes, ...]:
+    """Return the ids to take, in the order to take them."""
+    lanes: dict[int, list[Lane]] = {}
+    for lane in _lanes(db, ask):
+        lanes.setdefault(lane.priority, []).append(lane)
+    heads: dict[Priority, list[bytes]] = {}
+
+    def found(priority: Priority, at_most: int) -> int:
+        if priority not in heads:
+            heads[priority] = _heads(db, lanes.get(priority, []), ask)
+        return min(len(heads[priority]), at_most)
+
+    taken = dict.fromkeys(PRIORITIES, 0)
+    chosen: list[bytes] = []
+    for priority, tasks in apportion(ask.slots, ask.reserved, found):
+        begin = taken[priority]
+        taken[priority] = begin + tasks
+        chosen += heads[priority][begin : begin + tasks]
+    return tuple(chosen)
+
+
+def _heads(db: apsw.Connection, lanes: Sequence[Lane], ask: ClaimAsk) -> list[bytes]:
+    """Return the first tasks of one priority over its lanes: by rank, or by listed queue if strict."""
+    groups: dict[str, list[tuple[float, bytes]]] = {}
+    for lane in lanes:
+        peeked = query.rows(db, _SQL["peek"], (*lane, ask.slots))
+        groups.setdefault(lane.queue if ask.strict else "", []).extend(peeked)
+    # Lanes come in listed order, so the groups do.
+    ordered = [task_id for group in groups.values() for _, task_id in sorted(group)]
+    return ordered[: ask.slots]
+
+
+def _by_terms(rows: Sequence[tuple[Any, ...]], ask: ClaimAsk) -> dict[CrashTerms, tuple[bytes, ...]]:
+    """Group the chosen ids by what the steward must know of their functions; mostly there is one group."""
+    by_function: dict[str, list[bytes]] = {}
+    for row in rows:
+        by_function.setdefault(row[2], []).append(row[0])
+    groups: dict[CrashTerms, list[bytes]] = {}
+    for function, mine in by_function.items():
+        groups.setdefault(ask.functions[function], []).extend(mine)
+    return {terms: tuple(mine) for terms, mine in groups.items()}
+
+
+def _claimed(now: float, row: tuple[Any, ...]) -> ClaimedTask:
+    (
+        task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
+        losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
+        timeout_seconds, max_attempts, labels,
+    ) = row  # fmt: skip
+    return ClaimedTask(
+        fence=Fence(ids.text(task_id), run + 1),
+        function=function,
+        queue=queue,
+        priority=PRIORITIES[priority],
+        upstream=upstream,
+        tenant=tenant,
+        args=args,
+        codec_tag=codec_tag,
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules) if run else _UNSPENT,
+        enqueued_at=enqueued_at,
+        ready_at=ready_at,
+        claimed_at=now,
+        spent_seconds=_spent(now, first_started_at, parked_at, paused),
+        deadline_at=deadline_at,
+        timeout_seconds=timeout_seconds,
+        max_attempts=max_attempts,
+        labels=labels_of(labels) if labels else _NO_LABELS,
+    )
+
+
+def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
+    """Return the seconds since the first start, without those the deadline stood still."""
+    if first_started_at is None:
+        return 0.0
+    until = now if parked_at is None else parked_at
+    return max(0.0, until - first_started_at - paused)

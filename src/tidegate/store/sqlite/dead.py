@@ -1,0 +1,112 @@
+"""Dead letters: looking at them, sending them back, deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+
+from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite.acts import answer_each, keep_act
+from tidegate.store.sqlite.columns import counters_of, labels_of
+from tidegate.store.sqlite.deletion import delete_tasks
+from tidegate.store.sqlite.listing import filter_parameters
+from tidegate.store.sqlite.statements import load
+
+_PAGE = load("dead_letters")
+_COUNT = load("count_dead")["count"]
+_REDRIVE = load("redrive")
+
+
+def dead_letters(db: apsw.Connection, which: TaskFilter, after: str | None, limit: int) -> list[DeadLetter]:
+    """Return dead letters, the latest failure first, continuing after the id `after`.
+
+    A letter that was redriven still marks its place. One that was purged marks none: the page is the
+    first again, so a loop that purges page after page comes to its end.
+    """
+    if _excludes_dead(which):
+        return []
+    last = None if after is None else ids.known_blob(after)
+    moment = None if last is None else query.value(db, _PAGE["moment"], (last,))
+    rows = db.execute(_PAGE["page"], (*filter_parameters(which), moment, last, limit))
+    return [_letter(row) for row in rows]
+
+
+def count_dead(db: apsw.Connection, which: TaskFilter) -> int:
+    """Return how many dead letters match."""
+    if _excludes_dead(which):
+        return 0
+    found: int = query.value(db, _COUNT, filter_parameters(which))
+    return found
+
+
+def redrive(
+    db: apsw.Connection, now: float, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
+) -> dict[str, ActAnswer]:
+    """Send dead letters back to the main queue; answer per id.
+
+    Refused where the task is not dead, or another live task holds its unique name.
+    """
+    payloads = {ids.known_blob(task_id): payload for task_id, payload in args.items()}
+
+    def act(task: bytes, where: str) -> bool:
+        return where == "dead" and _redrive_one(db, now, task, payloads.get(task))
+
+    return answer_each(db, task_ids, act)
+
+
+def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    """Delete dead letters for good, with payload and history."""
+
+    def act(task: bytes, where: str) -> bool:
+        if where != "dead":
+            return False
+        delete_tasks(db, (task,))
+        return True
+
+    return answer_each(db, task_ids, act)
+
+
+def _excludes_dead(which: TaskFilter) -> bool:
+    return bool(which.states) and "dead" not in which.states
+
+
+def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[bytes, str] | None) -> bool:
+    run, *channel, unique_name = query.one(db, _REDRIVE["letter"], (task,))
+    if unique_name is not None:
+        wanted = keys.Claims(task, channel[-1], b"", None, 0.0, unique_name, None)
+        if keys.settle(db, now, wanted) is not None:
+            return False
+    if payload is not None:
+        db.execute(_REDRIVE["payload"], (task, *payload))
+    db.execute(_REDRIVE["leave"], (task,))
+    db.execute(_REDRIVE["ready"], (task, *channel, now, now, run))
+    db.execute(_REDRIVE["anew"], (task, now))
+    keep_act(db, now, task, "redriven", "" if payload is None else "with new arguments")
+    return True
+
+
+def _letter(row: tuple[Any, ...]) -> DeadLetter:
+    (
+        task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,
+        redriven_at, redrives, run, attempts, parks, crashes, losses, releases, rules, labels,
+    ) = row  # fmt: skip
+    return DeadLetter(
+        task_id=ids.text(task_id),
+        function=function,
+        queue=queue,
+        tenant=tenant,
+        args=args,
+        codec_tag=codec_tag,
+        reason=reason,
+        error_class=error_class,
+        message=message,
+        failed_at=failed_at,
+        redriven_at=redriven_at,
+        redrives=redrives,
+        run=run,
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
+        labels=labels_of(labels),
+    )

@@ -1,0 +1,17 @@
+"""Deleting tasks with all that belongs to them."""
+
+from __future__ import annotations
+
+import apsw
+
+from tidegate.store.sqlite import ids
+from tidegate.store.sqlite.statements import load
+
+_STATEMENTS = tuple(load("purge").values())
+
+
+def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
+    """Delete final or staged tasks: row, payload, result, history, progress; at least one."""
+    array = ids.array(tasks)
+    for statement in _STATEMENTS:
+        db.execute(statement, (array,))

@@ -1,0 +1,185 @@
+"""Storing new tasks: at once (`enqueue`), and the rows that a staged enqueue shares with it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import apsw
+
+from tidegate.errors import ArgumentsError, OptionError
+from tidegate.store.rows import Enqueued, NewTask
+from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.text import to_json
+from tidegate.store.sqlite.totals import Where
+
+_SQL = load("enqueue")
+
+MOST_TASKS = 5_000
+"""In one call: what one transaction may hold up others for."""
+
+
+class Fresh(NamedTuple):
+    """A task about to be stored."""
+
+    id: bytes
+    task: NewTask
+    due_at: float | None
+    """None: ready at once."""
+
+
+def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    """Store these tasks, all or none, and answer in their order.
+
+    Raises:
+        KeyConflictError: A key is taken by a task with another fingerprint.
+        ArgumentsError: A text cannot be stored.
+        OptionError: An id, a moment or the number of tasks is out of range.
+    """
+    fresh = prepare(now, tasks)
+    taken = stored(db, [row.id for row in fresh])
+    answers: list[Enqueued] = []
+    new: list[Fresh] = []
+    for row in fresh:
+        holder = row.id if row.id in taken else _settle(db, now, row)
+        if holder is None:
+            taken.add(row.id)
+            new.append(row)
+            answers.append(Enqueued(row.task.id, created=True))
+        else:
+            answers.append(Enqueued(ids.text(holder), created=False))
+    _insert_rest(db, now, new)
+    return answers
+
+
+def prepare(now: float, tasks: Sequence[NewTask]) -> list[Fresh]:
+    """Check the tasks and find when each is due.
+
+    Raises:
+        OptionError: An id, a moment or the number of tasks is out of range.
+    """
+    if len(tasks) > MOST_TASKS:
+        raise OptionError(
+            f"{len(tasks):,} tasks in one call", fix=f"stage more than {MOST_TASKS:,}", tasks=len(tasks)
+        )
+    return [Fresh(ids.new_blob(task.id), task, _due_at(now, task)) for task in tasks]
+
+
+def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
+    """Return which of these ids are stored already."""
+    if not found:
+        return set()
+    return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (ids.array(tuple(found)),))}
+
+
+def insert_tasks(db: apsw.Connection, now: float, new: Iterable[Fresh]) -> None:
+    """Write the lifelong rows and the payloads.
+
+    Raises:
+        ArgumentsError: A text cannot be stored.
+    """
+    new = list(new)
+    try:
+        db.executemany(_SQL["task"], [_task_row(now, row) for row in new])
+        db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
+    except UnicodeEncodeError as error:
+        raise _unstorable(error) from error
+
+
+def insert_places(db: apsw.Connection, now: float, new: Sequence[Fresh]) -> None:
+    """Put tasks into the main queue or among the scheduled ones."""
+    ready, scheduled = [], []
+    for task_id, task, due_at in new:
+        where = (task.queue, int(task.priority), task.upstream, task.function, task.tenant)
+        if due_at is None:
+            ready.append((task_id, *where, now, now))
+        else:
+            scheduled.append((task_id, due_at, *where, due_at))
+    db.executemany(_SQL["ready"], ready)
+    db.executemany(_SQL["scheduled"], scheduled)
+
+
+def count_enqueued(db: apsw.Connection, now: float, tasks: Counter[Where]) -> None:
+    """Add numbers of tasks by channel to the minute's roll-up."""
+    minute = int(now // 60)
+    db.executemany(_SQL["count"], [(minute, *where, number) for where, number in tasks.items()])
+
+
+def claims_of(row: Fresh) -> keys.Claims | None:
+    """Return the names a task wants to hold; None if it wants none."""
+    task = row.task
+    if task.key is None and task.unique is None:
+        return None
+    return keys.Claims(
+        row.id,
+        task.tenant,
+        task.fingerprint,
+        task.key,
+        task.key_seconds,
+        task.unique,
+        task.unique_seconds,
+    )
+
+
+def _settle(db: apsw.Connection, now: float, row: Fresh) -> bytes | None:
+    """Store a task that wants names, so that the next one finds them held; return who held them before."""
+    wanted = claims_of(row)
+    if wanted is None:
+        return None
+    try:
+        holder = keys.settle(db, now, wanted)
+    except UnicodeEncodeError as error:
+        raise _unstorable(error) from error
+    if holder is None:
+        insert_tasks(db, now, [row])
+    return holder
+
+
+def _insert_rest(db: apsw.Connection, now: float, new: Sequence[Fresh]) -> None:
+    insert_tasks(db, now, (row for row in new if row.task.key is None and row.task.unique is None))
+    insert_places(db, now, new)
+    count_enqueued(db, now, Counter([_channel(row.task) for row in new]))
+
+
+def _channel(task: NewTask) -> Where:
+    return (task.queue, task.function, task.upstream, task.tenant)
+
+
+def _due_at(now: float, task: NewTask) -> float | None:
+    """Return when a task becomes ready; None for at once."""
+    due_at = now + task.delay_seconds if task.run_at is None else task.run_at
+    if not math.isfinite(due_at):
+        raise OptionError(f"{task.id} is due at {due_at}", fix="give a moment or delay that is a number")
+    return due_at if due_at > now else None
+
+
+def _task_row(now: float, row: Fresh) -> tuple[object, ...]:
+    task = row.task
+    deadline_at = None if task.deadline_seconds is None else now + task.deadline_seconds
+    return (
+        row.id,
+        task.function,
+        task.queue,
+        int(task.priority),
+        task.upstream,
+        task.tenant,
+        task.key,
+        task.unique,
+        int(task.unique is not None and task.unique_seconds is None),
+        task.timeout_seconds,
+        task.max_attempts,
+        task.deadline_seconds,
+        deadline_at,
+        to_json(task.labels),
+        now,
+    )
+
+
+def _unstorable(error: UnicodeEncodeError) -> ArgumentsError:
+    return ArgumentsError(
+        f"a name, key or label holds a lone surrogate and cannot be stored: {error.object!r}",
+        fix="clean the text, for example with .encode('utf-8', 'replace').decode()",
+    )

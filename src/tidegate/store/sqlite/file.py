@@ -1,0 +1,121 @@
+"""The database file as this process sees it: opened when first needed, and again whenever it must be."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from tidegate.store.sqlite import connection, schema
+from tidegate.store.sqlite.lock import FileLock
+from tidegate.store.sqlite.wrap import vanished
+
+
+class DatabaseFile:
+    """One connection to the store's file, for one thread at a time.
+
+    Args:
+        path: The database file. Made, with its directory, when it was never there; once seen it is not
+            made again, since a new one would hide that tasks were lost.
+        busy_seconds: How long SQLite waits for a writer that does not take our lock file.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float) -> None:
+        self.path = path
+        self._busy_seconds = busy_seconds
+        self.lock = FileLock(path.with_name(path.name + ".lock"))
+        self._db: apsw.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._is_checked = False
+        self._was_seen = False
+
+    def connection(self, *, checked: bool = True) -> apsw.Connection:
+        """Return the open connection, opening it first where needed; make the schema of a new file.
+
+        A connection whose file was deleted, moved or replaced meanwhile is let go first: its commits
+        would be lost.
+
+        Args:
+            checked: Whether the schema must be this version's.
+
+        Raises:
+            ConfigError: The file may not lie there.
+            SchemaError: The schema is not this version's.
+            StoreUnavailableError: The file has vanished.
+            apsw.Error, OSError: As the systems say.
+        """
+        self._notice_replacement()
+        if self._db is None:
+            self._db = self._open()
+        if checked and not self._is_checked:
+            self._check_schema(self._db)
+        return self._db
+
+    def drop(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        if self._db is not None:
+            with suppress(apsw.Error):
+                self._db.close(True)
+        self._db = None
+        self._is_checked = False
+
+    def close(self) -> None:
+        """Let go of everything. Safe to repeat."""
+        self.drop()
+        self.lock.forget()
+
+    def forget(self) -> apsw.Connection | None:
+        """Let go in a forked child without touching what the parent uses.
+
+        Returns:
+            The inherited connection. It must never be closed: SQLite would drop the parent's files.
+        """
+        inherited, self._db = self._db, None
+        self._is_checked = False
+        with suppress(OSError):
+            self.lock.forget()
+        return inherited
+
+    def _open(self) -> apsw.Connection:
+        if not self._was_seen:
+            connection.check_build()
+            connection.check_place(self.path)
+        if not self.path.exists():
+            if self._was_seen:
+                raise vanished(str(self.path))
+            connection.make_file(self.path)
+        there = self.path.stat()
+        self._inode = (there.st_dev, there.st_ino)
+        return connection.connect(self.path, busy_seconds=self._busy_seconds)
+
+    def _check_schema(self, db: apsw.Connection) -> None:
+        if schema.is_empty(db):
+            self._make_schema(db)
+        schema.check(db)
+        self._is_checked = True
+        self._was_seen = True
+
+    def _make_schema(self, db: apsw.Connection) -> None:
+        # A lock object of its own: the caller's may be held already, by the group that is to be written.
+        lock = FileLock(self.path.with_name(self.path.name + ".lock"))
+        try:
+            with lock.held():
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    schema.upgrade(db)
+                finally:
+                    db.execute("COMMIT")
+        finally:
+            lock.forget()
+
+    def _notice_replacement(self) -> None:
+        if self._db is None:
+            return
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            self.drop()
+            raise vanished(str(self.path)) from None
+        if (there.st_dev, there.st_ino) != self._inode:
+            self.drop()

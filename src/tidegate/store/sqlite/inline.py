@@ -1,0 +1,88 @@
+"""The store's work done at once on the caller's thread, for simulation and tests.
+
+The same sessions and the same transactions as in production, but nothing happens between a call and its
+answer, and no thread or real clock has a say: a run under a virtual clock repeats exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from tidegate.store.sqlite import forks
+from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
+from tidegate.store.sqlite.session import Session
+from tidegate.store.sqlite.writer import BUSY_SECONDS
+
+_by_path: dict[Path, WeakSet[InlineRunner]] = {}
+
+
+class InlineRunner:
+    """Does each call at once. Runners of one file in one process tell each other of their commits.
+
+    Args:
+        path: The database file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._session = Session(path, busy_seconds=BUSY_SECONDS)
+        self._pid = os.getpid()
+        self._changes = 0
+        self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._others = _by_path.setdefault(path.absolute(), WeakSet())
+        self._others.add(self)
+
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+        """Do `work` now; other coroutines get their turn before it returns."""
+        if os.getpid() != self._pid:
+            forks.never_close(self._session.forget())
+            self._pid = os.getpid()
+        job = Job(work, mode, look=look, expires_at=math.inf)
+        before = self._session.commits
+        if mode is Mode.READ:
+            self._session.read([job])
+        elif mode is Mode.WRITE:
+            self._session.write([job])
+        else:
+            self._session.bare(job)
+        if self._session.commits != before:
+            for runner in list(self._others):
+                runner.committed()
+        await asyncio.sleep(0)
+        if job.error is not None:
+            raise job.error
+        return job.value  # type: ignore[return-value]
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when another commit may have been made since the calling asyncio task's last return."""
+        caller = asyncio.current_task()
+        assert caller is not None
+        if self._told.get(caller) == self._changes:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await waiter
+            except TimeoutError:
+                pass
+            finally:
+                self._waiters.discard(waiter)
+        else:
+            await asyncio.sleep(0)
+        self._told[caller] = self._changes
+
+    async def close(self) -> None:
+        """Let go of the file. Safe to repeat; a later `run` opens it again."""
+        self._session.close()
+
+    def committed(self) -> None:
+        """Wake whoever waits: this or another runner of the file has committed something."""
+        self._changes += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

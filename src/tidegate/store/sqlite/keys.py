@@ -1,0 +1,80 @@
+"""Idempotency keys and unique names: who holds one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import apsw
+
+from tidegate.errors import KeyConflictError
+from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite.statements import load
+
+_SQL = load("keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The names one task wants to hold."""
+
+    task: bytes
+    tenant: str
+    fingerprint: bytes
+    key: str | None
+    key_seconds: float
+    unique: str | None
+    unique_seconds: float | None
+    """None: until the final state."""
+
+
+def settle(db: apsw.Connection, now: float, wanted: Claims) -> bytes | None:
+    """Take the names for a task; return None, or the task that holds one of them already.
+
+    The task's own row must be stored before the next one is settled, or its names count as free.
+
+    Raises:
+        KeyConflictError: The key names a task with another fingerprint.
+    """
+    if wanted.key is not None:
+        holder = _take_key(db, now, wanted, wanted.key)
+        if holder is not None:
+            return holder
+    if wanted.unique is not None:
+        expires_at = None if wanted.unique_seconds is None else now + wanted.unique_seconds
+        holder = take_unique(db, now, wanted, wanted.unique, expires_at)
+        if holder is not None and wanted.key is not None:
+            db.execute(_SQL["give_back"], ("key", wanted.tenant, wanted.key, wanted.task))
+        return holder
+    return None
+
+
+def take_unique(
+    db: apsw.Connection, now: float, wanted: Claims, name: str, expires_at: float | None
+) -> bytes | None:
+    """Take a unique name; return None, or the task that holds it."""
+    row = ("unique", wanted.tenant, name, wanted.task, wanted.fingerprint, expires_at, now)
+    if query.value(db, _SQL["take"], row) is not None:
+        return None
+    holder: bytes = query.value(db, _SQL["holder"], ("unique", wanted.tenant, name))
+    return holder
+
+
+def free_unique(db: apsw.Connection, tenant: str, name: str, task: bytes) -> None:
+    """Free a unique name if this task holds it."""
+    db.execute(_SQL["give_back"], ("unique", tenant, name, task))
+
+
+def _take_key(db: apsw.Connection, now: float, wanted: Claims, key: str) -> bytes | None:
+    row = ("key", wanted.tenant, key, wanted.task, wanted.fingerprint, now + wanted.key_seconds, now)
+    if query.value(db, _SQL["take"], row) is not None:
+        return None
+    holder, fingerprint = query.one(db, _SQL["holder"], ("key", wanted.tenant, key))
+    if fingerprint != wanted.fingerprint:
+        raise KeyConflictError(
+            f"the key {key!r} already names a task with other arguments",
+            fix="use another key, or the same arguments",
+            key=key,
+            task_id=ids.text(holder),
+        )
+    found: bytes = holder
+    return found

@@ -1,0 +1,84 @@
+"""The queue of writers: a blocking `flock` on a side file.
+
+SQLite's own busy handler polls, so under several writers some wait long by bad luck; the kernel's lock
+queue wakes them in turn (p99 with 12 writers: 106 ms against 20 ms). The database's correctness does not
+rest on it: `BEGIN IMMEDIATE` still excludes every other writer.
+
+The side file is needed because closing any descriptor of the database file itself would drop SQLite's
+locks (POSIX locks belong to the process): https://sqlite.org/howtocorrupt.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class FileLock:
+    """An exclusive lock between processes, and between threads that use an object each.
+
+    Args:
+        path: The side file; made with mode 0600 when missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Wait for the lock, however long, and hold it for the block.
+
+        Raises:
+            OSError: The side file cannot be made or opened.
+        """
+        self._take(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self._release()
+
+    @contextmanager
+    def held_if_free(self) -> Iterator[bool]:
+        """Hold the lock for the block if nobody else does; tell whether it is held."""
+        try:
+            self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._release()
+
+    def forget(self) -> None:
+        """Close the descriptor: at the end, and in a forked child, where it would keep the parent's lock."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _take(self, how: int) -> None:
+        while True:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._fd, how)
+            if self._is_current():
+                return
+            self.forget()
+
+    def _release(self) -> None:
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _is_current(self) -> bool:
+        """Whether the locked file is still the one at the path; a deleted one excludes nobody."""
+        assert self._fd is not None
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return False
+        here = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

@@ -1,0 +1,253 @@
+-- 001: the first schema.
+-- Locks: none to speak of, the tables are new.
+--
+-- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
+-- `waiting`, `archive`, `dead` (or in `staged` while a large enqueue is under way). A claim deletes from
+-- `ready` and inserts into `running`; the task's own row is not written on the way to success.
+-- Moments (…_at) are REAL seconds since the epoch, UTC. Ids are the 16 bytes of a UUIDv7.
+
+CREATE TABLE task (
+    id               BLOB PRIMARY KEY,
+    function         TEXT NOT NULL,
+    queue            TEXT NOT NULL,
+    priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    upstream         TEXT NOT NULL DEFAULT '',
+    tenant           TEXT NOT NULL DEFAULT '',
+    concurrency_key  TEXT,
+    map_id           BLOB,
+    idempotency_key  TEXT,
+    unique_name      TEXT,
+    unique_until_final INTEGER NOT NULL DEFAULT 0,
+    timeout_seconds  REAL,
+    max_attempts     INTEGER,
+    deadline_seconds REAL,              -- as the caller named it, from enqueue
+    deadline_at      REAL,
+    labels           TEXT,              -- JSON object, NULL for none
+    enqueued_at      REAL NOT NULL,
+    -- written only when a run ends without success
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    parks            INTEGER NOT NULL DEFAULT 0,
+    crashes          INTEGER NOT NULL DEFAULT 0,
+    losses           INTEGER NOT NULL DEFAULT 0,
+    releases         INTEGER NOT NULL DEFAULT 0,
+    rule_attempts    TEXT,              -- JSON object {rule: attempts}, NULL for none
+    redrives         INTEGER NOT NULL DEFAULT 0,
+    redriven_at      REAL,
+    first_started_at REAL,
+    parked_at        REAL,              -- set while the deadline stands still
+    paused_seconds   REAL NOT NULL DEFAULT 0,
+    last_reason      TEXT,
+    last_message     TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE payload (
+    task_id   BLOB PRIMARY KEY,
+    codec_tag TEXT NOT NULL,
+    args      BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- The main queue. The claim reads it lane by lane: (queue, priority, upstream, function), by rank.
+CREATE TABLE ready (
+    task_id  BLOB PRIMARY KEY,
+    queue    TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    upstream TEXT NOT NULL,
+    function TEXT NOT NULL,
+    tenant   TEXT NOT NULL,
+    rank     REAL NOT NULL,
+    ready_at REAL NOT NULL,
+    run      INTEGER NOT NULL            -- of the last claim; 0 before the first
+) WITHOUT ROWID;
+CREATE INDEX ready_lane ON ready (queue, priority, upstream, function, rank);
+
+CREATE TABLE running (
+    task_id             BLOB PRIMARY KEY,
+    run                 INTEGER NOT NULL,
+    worker_id           TEXT NOT NULL,
+    queue               TEXT NOT NULL,
+    priority            INTEGER NOT NULL,
+    upstream            TEXT NOT NULL,
+    function            TEXT NOT NULL,
+    tenant              TEXT NOT NULL,
+    ready_at            REAL NOT NULL,
+    started_at          REAL NOT NULL,
+    -- what the steward needs without the user's code
+    crash_limit         INTEGER NOT NULL,
+    crash_base_seconds  REAL NOT NULL,
+    crash_cap_seconds   REAL NOT NULL,
+    unique_name         TEXT,            -- only where it is free again at the final state
+    cancel_requested_at REAL
+) WITHOUT ROWID;
+CREATE INDEX running_worker ON running (worker_id);
+CREATE INDEX running_cancel ON running (worker_id) WHERE cancel_requested_at IS NOT NULL;
+
+-- Scheduled, retrying, held, suspended.
+CREATE TABLE waiting (
+    task_id  BLOB PRIMARY KEY,
+    state    TEXT NOT NULL CHECK (state IN ('scheduled', 'retrying', 'held', 'suspended')),
+    due_at   REAL,                       -- NULL: waits for something else than time
+    queue    TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    upstream TEXT NOT NULL,
+    function TEXT NOT NULL,
+    tenant   TEXT NOT NULL,
+    rank     REAL NOT NULL,              -- it will have when ready
+    run      INTEGER NOT NULL,
+    why      TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE INDEX waiting_due ON waiting (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX waiting_queue ON waiting (queue, state);
+
+-- Succeeded and cancelled. The history of a first-run success is this row alone.
+CREATE TABLE archive (
+    task_id     BLOB PRIMARY KEY,
+    state       TEXT NOT NULL CHECK (state IN ('succeeded', 'cancelled')),
+    run         INTEGER NOT NULL,
+    worker_id   TEXT,
+    ready_at    REAL,
+    started_at  REAL,                    -- NULL: cancelled before any run of this life
+    finished_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX archive_finished ON archive (finished_at);
+
+-- Results other than null; a task without a row here returned None.
+CREATE TABLE result (
+    task_id   BLOB PRIMARY KEY,
+    codec_tag TEXT NOT NULL,
+    data      BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE dead (
+    task_id     BLOB PRIMARY KEY,
+    queue       TEXT NOT NULL,
+    function    TEXT NOT NULL,
+    tenant      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    error_class TEXT NOT NULL,
+    message     TEXT NOT NULL,
+    run         INTEGER NOT NULL,
+    worker_id   TEXT,
+    started_at  REAL,
+    failed_at   REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX dead_failed ON dead (failed_at);
+CREATE INDEX dead_queue ON dead (queue, failed_at);
+
+-- One row for each run that did not succeed.
+CREATE TABLE attempt (
+    task_id     BLOB NOT NULL,
+    run         INTEGER NOT NULL,
+    worker_id   TEXT NOT NULL,
+    started_at  REAL NOT NULL,
+    ended_at    REAL NOT NULL,
+    outcome     TEXT NOT NULL CHECK (outcome IN ('retrying', 'released', 'dead', 'cancelled')),
+    charge      TEXT NOT NULL,
+    verdict     TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    error_class TEXT NOT NULL,
+    message     TEXT NOT NULL,
+    traceback   TEXT NOT NULL,
+    status      INTEGER,
+    code        TEXT NOT NULL,
+    request_id  TEXT NOT NULL,
+    evidence    TEXT NOT NULL,
+    next_run_at REAL,
+    why         TEXT NOT NULL,
+    PRIMARY KEY (task_id, run)
+) WITHOUT ROWID;
+
+-- What people did to a task: redriven, cancel requested, priority changed, hurried.
+CREATE TABLE act (
+    task_id BLOB NOT NULL,
+    at      REAL NOT NULL,
+    kind    TEXT NOT NULL,
+    why     TEXT NOT NULL,
+    PRIMARY KEY (task_id, at, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE progress (
+    task_id BLOB PRIMARY KEY,
+    run     INTEGER NOT NULL,
+    at      REAL NOT NULL,
+    done    REAL NOT NULL,
+    total   REAL,
+    note    TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Idempotency keys and unique names; each outlives its task's moves, an idempotency key also its end.
+CREATE TABLE key (
+    kind        TEXT NOT NULL CHECK (kind IN ('key', 'unique')),
+    tenant      TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    task_id     BLOB NOT NULL,
+    fingerprint BLOB NOT NULL,
+    expires_at  REAL,                    -- NULL: until the final state
+    PRIMARY KEY (kind, tenant, name)
+) WITHOUT ROWID;
+CREATE INDEX key_expires ON key (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The lease is the worker's, not the task's: one update a beat, however many tasks.
+CREATE TABLE worker (
+    id            TEXT PRIMARY KEY,      -- incarnation: a fresh UUID for each process start
+    name          TEXT NOT NULL,
+    pool          TEXT NOT NULL,
+    host          TEXT NOT NULL,
+    pid           INTEGER NOT NULL,
+    queues        TEXT NOT NULL,         -- JSON array
+    slots         INTEGER NOT NULL,
+    version       TEXT NOT NULL,
+    started_at    REAL NOT NULL,
+    beat_at       REAL NOT NULL,
+    expires_at    REAL NOT NULL,
+    retired_at    REAL,
+    retired_why   TEXT NOT NULL DEFAULT '',
+    lost          INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- Counters a minute, so that status, drain, surge and spend never scan what is finished.
+CREATE TABLE rollup (
+    minute       INTEGER NOT NULL,       -- floor(seconds since the epoch / 60)
+    queue        TEXT NOT NULL,
+    function     TEXT NOT NULL,
+    upstream     TEXT NOT NULL,
+    tenant       TEXT NOT NULL,
+    enqueued     INTEGER NOT NULL DEFAULT 0,
+    succeeded    INTEGER NOT NULL DEFAULT 0,
+    dead         INTEGER NOT NULL DEFAULT 0,
+    cancelled    INTEGER NOT NULL DEFAULT 0,
+    retried      INTEGER NOT NULL DEFAULT 0,
+    released     INTEGER NOT NULL DEFAULT 0,
+    run_seconds  REAL NOT NULL DEFAULT 0,
+    wait_seconds REAL NOT NULL DEFAULT 0,
+    first_final_at REAL,                 -- of the first task that became final in this minute
+    PRIMARY KEY (minute, queue, function, upstream, tenant)
+) WITHOUT ROWID;
+CREATE INDEX rollup_queue ON rollup (queue, minute);
+
+-- Enqueues of more than 5,000 tasks: staged in parts, visible at once.
+CREATE TABLE stage (
+    id           TEXT PRIMARY KEY,
+    created_at   REAL NOT NULL,
+    committed_at REAL,
+    refused_key  TEXT,                   -- set: its commit was refused because of this key,
+    refused_for  BLOB                    -- which names this task; kept so that a resend hears it again
+) WITHOUT ROWID;
+CREATE TABLE staged (
+    stage_id       TEXT NOT NULL,
+    place          INTEGER NOT NULL,     -- order within the stage, from 1
+    task_id        BLOB NOT NULL,
+    due_at         REAL,                 -- NULL: ready when the stage is committed
+    fingerprint    BLOB,                 -- NULL: neither key nor unique name to settle at the commit
+    key_seconds    REAL,
+    unique_seconds REAL,
+    holder         BLOB,                 -- set at the commit: this task has the key, the staged one is gone
+    PRIMARY KEY (stage_id, place)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX staged_task ON staged (task_id);
+CREATE INDEX staged_keyed ON staged (stage_id, place) WHERE fingerprint IS NOT NULL;
+
+CREATE TABLE manifest (
+    app      TEXT PRIMARY KEY,
+    body     TEXT NOT NULL,              -- JSON object
+    saved_at REAL NOT NULL
+) WITHOUT ROWID;

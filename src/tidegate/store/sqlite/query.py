@@ -1,0 +1,36 @@
+"""Running a statement and getting its rows. What a column holds the reader of the SQL knows, not apsw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+
+def rows(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Return all rows."""
+    return db.execute(sql, bindings).fetchall()
+
+
+def row(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+    """Return the only row, if there is one."""
+    return db.execute(sql, bindings).fetchone()
+
+
+def one(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return the row that must be there."""
+    found = row(db, sql, bindings)
+    assert found is not None
+    return found
+
+
+def column(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return the only column of all rows."""
+    return tuple([found for (found,) in db.execute(sql, bindings)])
+
+
+def value(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> Any:
+    """Return the only column of the only row; None if there is no row."""
+    found = db.execute(sql, bindings).fetchone()
+    return None if found is None else found[0]

@@ -1,0 +1,78 @@
+"""The schema of a SQLite file: made when the file is new, checked when it is not, upgraded on demand."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+
+import apsw
+
+from tidegate.errors import SchemaError
+from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
+from tidegate.store.sqlite import query
+
+FOLDER = Path(__file__).parent / "migrations"
+
+APPLICATION_ID = 0x54494445
+"""`TIDE`, in the file's header: so that `file` and we know it."""
+
+_VERSIONS = """
+CREATE TABLE IF NOT EXISTS migration (
+    number     INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at REAL NOT NULL
+)"""
+
+
+@cache
+def known() -> tuple[Migration, ...]:
+    """Return this version's migrations."""
+    return read_migrations(FOLDER)
+
+
+def is_empty(db: apsw.Connection) -> bool:
+    """Whether the file holds no table at all, as a new one does."""
+    return not query.value(db, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)")
+
+
+def check(db: apsw.Connection) -> None:
+    """Return if the file's schema is this version's.
+
+    Raises:
+        SchemaError: It is older, newer, or another program's.
+    """
+    demand_current(known(), _applied(db))
+
+
+def upgrade(db: apsw.Connection) -> list[str]:
+    """Apply what is missing inside the transaction under way; return the names.
+
+    The caller holds the write lock, so of two that upgrade at once the second finds nothing to do.
+
+    Raises:
+        SchemaError: The schema is newer, or another program's.
+    """
+    applied = set() if is_empty(db) else _applied(db)
+    todo = missing(known(), applied)
+    if not applied:
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(_VERSIONS)
+    for migration in todo:
+        db.execute(migration.sql)
+        db.execute(
+            "INSERT INTO migration (number, name, applied_at) VALUES (?, ?, ?)",
+            (migration.number, migration.name, time.time()),
+        )
+    return [migration.name for migration in todo]
+
+
+def _applied(db: apsw.Connection) -> set[int]:
+    ours = query.value(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")
+    if not ours:
+        raise SchemaError(
+            f"{db.filename} is a database of another program",
+            fix="give Tidegate a file of its own",
+            path=db.filename,
+        )
+    return {number for (number,) in query.rows(db, "SELECT number FROM migration")}

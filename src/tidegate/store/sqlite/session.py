@@ -1,0 +1,229 @@
+"""Transactions for jobs: one snapshot for readers, one group commit for writers.
+
+A session belongs to one thread and knows nothing of event loops. It takes jobs, fills in their values
+or errors in the words of the contract, and survives every error.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tidegate.errors import TidegateError
+from tidegate.store.sqlite.file import DatabaseFile
+from tidegate.store.sqlite.job import Job
+from tidegate.store.sqlite.wrap import BROKEN, busy, wrap
+
+AnyJob = Job[Any]
+
+
+def _none() -> Iterable[AnyJob]:
+    return ()
+
+
+class Session:
+    """Does jobs on the store's file.
+
+    Args:
+        path: The database file.
+        busy_seconds: How long a job may wait to begin.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float) -> None:
+        self.quiet = threading.Lock()
+        """Held while SQLite is at work. A fork waits for it: no SQLite mutex is copied in a locked state."""
+        self.commits = 0
+        """Transactions that changed something."""
+        self._busy_seconds = busy_seconds
+        self._file = DatabaseFile(path, busy_seconds=busy_seconds)
+        self._is_doubtful = False
+
+    def read(self, jobs: Sequence[AnyJob]) -> None:
+        """Do these jobs in one snapshot."""
+        taken = [job for job in jobs if job.take()]
+        try:
+            with self.quiet:
+                db = self._connection()
+                db.execute("BEGIN")
+                try:
+                    for job in taken:
+                        self._do(db, job)
+                finally:
+                    _roll_back(db)
+        except Exception as error:
+            self._fail(taken, error)
+
+    def write(self, jobs: Sequence[AnyJob], late: Callable[[], Iterable[AnyJob]] = _none) -> list[AnyJob]:
+        """Do these jobs, and those that `late` yields once the lock is held, in one commit.
+
+        An error in one undoes that one alone. A job whose time to begin has passed is left undone.
+        Returns all jobs, each with its value or error.
+        """
+        group = list(jobs)
+        try:
+            waiting = self._after_looks(group)
+            if waiting:
+                with self._file.lock.held():
+                    joined = list(late())
+                    group += joined
+                    with self.quiet:
+                        self._commit(waiting + joined)
+        except Exception as error:
+            self._fail(group, error)
+        return group
+
+    def bare(self, job: AnyJob) -> None:
+        """Do one job outside any transaction, on a connection whose schema is not checked."""
+        if not job.take():
+            return
+        try:
+            with self.quiet:
+                job.value = job.work(self._connection(checked=False))
+                self.commits += 1
+        except Exception as error:
+            self._fail([job], error)
+
+    def close(self) -> None:
+        """Let go of the file. Safe to repeat; the next job opens it again."""
+        with self.quiet:
+            self._file.close()
+
+    def forget(self) -> apsw.Connection | None:
+        """Let go in a forked child; return the inherited connection, which must never be closed."""
+        self.quiet = threading.Lock()
+        return self._file.forget()
+
+    # --- writing ---
+
+    def _after_looks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
+        """Return the jobs that need the write lock; those whose look has the answer do not.
+
+        Asked only if every job can look: a group that needs the lock anyway just does its work.
+        """
+        if any(job.look is None for job in group):
+            return list(group)
+        with self.quiet:
+            db = self._connection()
+            db.execute("BEGIN")
+            try:
+                return [job for job in group if not self._look(db, job)]
+            finally:
+                _roll_back(db)
+
+    @staticmethod
+    def _look(db: apsw.Connection, job: AnyJob) -> bool:
+        """Whether the look has answered the job; what it trips over, the work will report."""
+        assert job.look is not None
+        try:
+            answer = job.look(db)
+        except Exception:
+            return False
+        if answer is not None and job.take():
+            job.value = answer
+        return answer is not None
+
+    def _commit(self, group: Sequence[AnyJob]) -> None:
+        db = self._connection()
+        if not self._begin(db, group):
+            return
+        taken = [job for job in group if job.take()]
+        changes = db.total_changes()
+        try:
+            is_whole = self._do_all(db, taken)
+            if is_whole:
+                db.execute("COMMIT")
+                self.commits += db.total_changes() != changes
+        finally:
+            _roll_back(db)
+        if not is_whole:
+            self._one_by_one(taken)
+
+    def _begin(self, db: apsw.Connection, group: Sequence[AnyJob]) -> bool:
+        """Start the transaction; False once every job's time has passed."""
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except apsw.BusyError:
+                for job in group:
+                    if job.is_late and job.take():
+                        job.error = busy(self._busy_seconds)
+                if all(job.is_late for job in group):
+                    return False
+            else:
+                return True
+
+    def _do_all(self, db: apsw.Connection, taken: Sequence[AnyJob]) -> bool:
+        """Do each job; False if nothing may be committed: SQLite undid all, or the only job failed."""
+        several = len(taken) > 1
+        for job in taken:
+            if several:
+                db.execute("SAVEPOINT job")
+            self._do(db, job)
+            if job.error is not None:
+                if not several or not db.in_transaction:
+                    return False
+                db.execute("ROLLBACK TO job")
+            if several:
+                db.execute("RELEASE job")
+        return True
+
+    def _one_by_one(self, taken: Sequence[AnyJob]) -> None:
+        """Give each job that is not at fault a transaction of its own."""
+        for job in taken:
+            if job.error is not None:
+                continue
+            try:
+                db = self._connection()
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._do(db, job)
+                    if job.error is None:
+                        db.execute("COMMIT")
+                        self.commits += 1
+                finally:
+                    _roll_back(db)
+            except Exception as error:
+                self._fail([job], error)
+
+    # --- the connection and its errors ---
+
+    def _connection(self, *, checked: bool = True) -> apsw.Connection:
+        if self._is_doubtful:
+            self._file.drop()
+            self._is_doubtful = False
+        return self._file.connection(checked=checked)
+
+    def _do(self, db: apsw.Connection, job: AnyJob) -> None:
+        try:
+            job.value = job.work(db)
+        except Exception as error:
+            self._note(job, error)
+
+    def _fail(self, jobs: Iterable[AnyJob], error: Exception) -> None:
+        """Give this error to every job that has none yet: nothing of their transaction was kept."""
+        for job in jobs:
+            job.take()
+            if job.error is None:
+                self._note(job, error)
+
+    def _note(self, job: AnyJob, error: Exception) -> None:
+        if isinstance(error, BROKEN):
+            self._is_doubtful = True
+        if isinstance(error, TidegateError):
+            # Several callers may get it, each with a traceback of its own.
+            error = copy.copy(error)
+        job.value = None
+        job.error = wrap(error, str(self._file.path), self._busy_seconds)
+
+
+def _roll_back(db: apsw.Connection) -> None:
+    # After a disk error SQLite has done so by itself, and the connection is not used again.
+    with suppress(apsw.Error):
+        if db.in_transaction:
+            db.execute("ROLLBACK")

@@ -1,0 +1,74 @@
+-- claim: move ready tasks to a worker. Peek lane by lane through the index `ready_lane`, choose, then move
+-- exactly the chosen rows. One writer at a time, so nothing needs SKIP LOCKED: what was peeked is still there.
+-- moves: ready -> running
+
+-- name: retired
+-- 1 worker id
+SELECT retired_at IS NOT NULL
+FROM worker
+WHERE id = ?1
+
+-- name: next_lane
+-- The first lane after the given one, by one step in the index, however many tasks are in between. The
+-- largest rank belongs in the comparison: SQLite seeks to "not less" in all listed columns and then walks,
+-- so without it it would walk through the whole lane.
+-- 1 queue, 2 priority, 3 upstream, 4 function
+SELECT queue, priority, upstream, function
+FROM ready
+WHERE (queue, priority, upstream, function, rank) > (?1, ?2, ?3, ?4, 9e999)
+ORDER BY queue, priority, upstream, function
+LIMIT 1
+
+-- name: peek
+-- The head of one lane, read from the index alone.
+-- 1 queue, 2 priority, 3 upstream, 4 function, 5 how many at most
+SELECT rank, task_id
+FROM ready
+WHERE queue = ?1
+    AND priority = ?2
+    AND upstream = ?3
+    AND function = ?4
+ORDER BY rank, task_id
+LIMIT ?5
+
+-- name: load
+-- What the worker gets of the chosen tasks, in their order; run is that of the last claim.
+-- 1 ids: carray of 16-byte ids
+SELECT
+    r.task_id, r.run, r.function, r.queue, r.priority, r.upstream, r.tenant, p.args, p.codec_tag,
+    t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, r.ready_at,
+    t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
+    t.labels
+FROM carray(?1) AS chosen
+CROSS JOIN ready AS r ON r.task_id = chosen.value
+CROSS JOIN task AS t ON t.id = chosen.value
+CROSS JOIN payload AS p ON p.task_id = chosen.value
+
+-- name: start
+-- 1 ids: carray of 16-byte ids, 2 worker id, 3 now, 4 crash limit, 5 first wait after a crash in seconds,
+-- 6 longest such wait in seconds
+INSERT INTO running (
+    task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
+    crash_limit, crash_base_seconds, crash_cap_seconds, unique_name
+)
+SELECT
+    r.task_id, r.run + 1, ?2, r.queue, r.priority, r.upstream, r.function, r.tenant, r.ready_at, ?3,
+    ?4, ?5, ?6, CASE WHEN t.unique_until_final THEN t.unique_name END
+FROM carray(?1) AS chosen
+CROSS JOIN ready AS r ON r.task_id = chosen.value
+CROSS JOIN task AS t ON t.id = chosen.value
+
+-- name: remove
+-- 1 ids: carray of 16-byte ids
+DELETE FROM ready
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: resume
+-- Let the deadline of parked tasks move again.
+-- 1 ids: carray of 16-byte ids, 2 now
+UPDATE task
+SET
+    paused_seconds = paused_seconds + (?2 - parked_at),
+    parked_at = NULL
+WHERE id IN (SELECT value FROM carray(?1))
+    AND parked_at IS NOT NULL

@@ -1,0 +1,43 @@
+-- enqueue: store new tasks with their payloads, ready or scheduled, and count them.
+-- All of one call or none: they run in one savepoint of a write transaction.
+-- moves: new -> ready, new -> scheduled
+
+-- name: stored
+-- Which of these ids are stored already.
+-- 1 ids: carray of 16-byte ids
+SELECT t.id
+FROM carray(?1) AS given
+CROSS JOIN task AS t ON t.id = given.value
+
+-- name: task
+-- 1 id, 2 function, 3 queue, 4 priority, 5 upstream, 6 tenant, 7 idempotency key or NULL,
+-- 8 unique name or NULL, 9 whether it is free again at the final state, 10 timeout seconds or NULL,
+-- 11 max attempts or NULL, 12 deadline seconds or NULL, 13 deadline moment or NULL, 14 labels as JSON
+-- or NULL, 15 now
+INSERT INTO task (
+    id, function, queue, priority, upstream, tenant, idempotency_key, unique_name, unique_until_final,
+    timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: payload
+-- 1 id, 2 codec tag, 3 arguments as bytes
+INSERT INTO payload (task_id, codec_tag, args)
+VALUES (?, ?, ?)
+
+-- name: ready
+-- 1 id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 moment it became ready
+INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)
+
+-- name: scheduled
+-- 1 id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank
+INSERT INTO waiting (task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run)
+VALUES (?, 'scheduled', ?, ?, ?, ?, ?, ?, ?, 0)
+
+-- name: count
+-- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued
+INSERT INTO rollup (minute, queue, function, upstream, tenant, enqueued)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+SET enqueued = enqueued + excluded.enqueued

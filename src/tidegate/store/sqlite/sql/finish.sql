@@ -1,0 +1,162 @@
+-- finish: write how runs ended. Every statement that ends a run names task and run: the fence.
+-- Success in bulk: compare the runs, then `succeed`, `count_succeeded` and `end_all` on those that match.
+-- Other ends one by one: `end` takes the row, the rest writes what becomes of the task.
+-- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
+
+-- name: current
+-- The runs these tasks are in.
+-- 1 ids: carray of 16-byte ids
+SELECT r.task_id, r.run
+FROM carray(?1) AS given
+CROSS JOIN running AS r ON r.task_id = given.value
+
+-- name: unique_names
+-- The names these tasks give free by ending.
+-- 1 ids: carray of 16-byte ids
+SELECT r.task_id, r.tenant, r.unique_name
+FROM carray(?1) AS given
+CROSS JOIN running AS r ON r.task_id = given.value
+WHERE r.unique_name IS NOT NULL
+
+-- name: succeed
+-- 1 ids: carray of 16-byte ids, 2 now
+INSERT INTO archive (task_id, state, run, worker_id, ready_at, started_at, finished_at)
+SELECT r.task_id, 'succeeded', r.run, r.worker_id, r.ready_at, r.started_at, ?2
+FROM carray(?1) AS given
+CROSS JOIN running AS r ON r.task_id = given.value
+
+-- name: count_succeeded
+-- 1 ids: carray of 16-byte ids, 2 now, 3 minute
+INSERT INTO rollup (
+    minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at
+)
+SELECT
+    ?3, r.queue, r.function, r.upstream, r.tenant, count(*), sum(?2 - r.started_at),
+    sum(r.started_at - r.ready_at), ?2
+FROM carray(?1) AS given
+CROSS JOIN running AS r ON r.task_id = given.value
+WHERE true
+GROUP BY r.queue, r.function, r.upstream, r.tenant
+ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+SET
+    succeeded = succeeded + excluded.succeeded,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    first_final_at = coalesce(first_final_at, excluded.first_final_at)
+
+-- name: end_all
+-- 1 ids: carray of 16-byte ids
+DELETE FROM running
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: result
+-- 1 task id, 2 codec tag, 3 result as bytes
+INSERT INTO result (task_id, codec_tag, data)
+VALUES (?, ?, ?)
+
+-- name: end
+-- 1 task id, 2 run
+DELETE FROM running
+WHERE task_id = ?1
+    AND run = ?2
+RETURNING
+    worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, unique_name,
+    cancel_requested_at IS NOT NULL
+
+-- name: attempt
+-- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
+-- 10 error class, 11 message, 12 traceback, 13 status or NULL, 14 code, 15 request id, 16 evidence,
+-- 17 next run's moment or NULL, 18 why
+INSERT INTO attempt (
+    task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message,
+    traceback, status, code, request_id, evidence, next_run_at, why
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: spend
+-- What the task has spent.
+-- 1 task id, 2 started moment, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases (each 0 or 1),
+-- 8 now if the deadline stands still from here, else NULL, 9 reason or NULL to keep the last,
+-- 10 message or NULL to keep the last
+UPDATE task
+SET
+    first_started_at = coalesce(first_started_at, ?2),
+    attempts = attempts + ?3,
+    parks = parks + ?4,
+    crashes = crashes + ?5,
+    losses = losses + ?6,
+    releases = releases + ?7,
+    parked_at = ?8,
+    last_reason = coalesce(?9, last_reason),
+    last_message = coalesce(?10, last_message)
+WHERE id = ?1
+
+-- name: rules
+-- 1 task id
+SELECT rule_attempts
+FROM task
+WHERE id = ?1
+
+-- name: spend_rule
+-- 1 task id, 2 charged attempts by rule as JSON
+UPDATE task
+SET rule_attempts = ?2
+WHERE id = ?1
+
+-- name: retry
+-- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why
+INSERT INTO waiting (task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why)
+VALUES (?, 'retrying', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: release
+-- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run
+INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: bury
+-- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker id,
+-- 10 started moment, 11 now
+INSERT INTO dead (
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: cancel
+-- 1 task id, 2 run, 3 worker id, 4 moment it was ready, 5 started moment, 6 now
+INSERT INTO archive (task_id, state, run, worker_id, ready_at, started_at, finished_at)
+VALUES (?, 'cancelled', ?, ?, ?, ?, ?)
+
+-- name: count
+-- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
+-- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL
+INSERT INTO rollup (
+    minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds,
+    wait_seconds, first_final_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
+SET
+    dead = dead + excluded.dead,
+    cancelled = cancelled + excluded.cancelled,
+    retried = retried + excluded.retried,
+    released = released + excluded.released,
+    run_seconds = run_seconds + excluded.run_seconds,
+    wait_seconds = wait_seconds + excluded.wait_seconds,
+    first_final_at = coalesce(first_final_at, excluded.first_final_at)
+
+-- name: was_success
+-- Whether this very run is the one that succeeded.
+-- 1 task id, 2 run
+SELECT 1
+FROM archive
+WHERE task_id = ?1
+    AND run = ?2
+    AND state = 'succeeded'
+
+-- name: was_attempt
+-- How this run was recorded, to tell a resend from the late word of a worker whose run was taken away.
+-- 1 task id, 2 run
+SELECT outcome, charge, verdict, reason, error_class, message, why
+FROM attempt
+WHERE task_id = ?1
+    AND run = ?2

@@ -1,0 +1,21 @@
+-- hurry: make tasks that wait for a time ready now.
+-- moves: scheduled -> ready, retrying -> ready
+
+-- name: ready
+-- 1 task id, 2 now. The rank is that of now, unless it was better.
+INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+SELECT task_id, queue, priority, upstream, function, tenant, min(rank, ?2), ?2, run
+FROM waiting
+WHERE task_id = ?1
+    AND state IN ('scheduled', 'retrying')
+
+-- name: leave
+-- 1 task id
+DELETE FROM waiting
+WHERE task_id = ?1
+
+-- name: staged
+-- 1 task id
+UPDATE staged
+SET due_at = NULL
+WHERE task_id = ?1

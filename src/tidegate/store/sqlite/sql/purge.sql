@@ -1,0 +1,42 @@
+-- purge: delete tasks with all that belongs to them. Used by sweep and drop_stage too.
+-- Keys are left to their expiry: one whose task is gone holds nothing.
+
+-- name: delete_task
+-- 1 ids: carray of 16-byte ids
+DELETE FROM task
+WHERE id IN (SELECT value FROM carray(?1))
+
+-- name: delete_payload
+-- 1 ids
+DELETE FROM payload
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_archive
+-- 1 ids
+DELETE FROM archive
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_result
+-- 1 ids
+DELETE FROM result
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_dead
+-- 1 ids
+DELETE FROM dead
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_progress
+-- 1 ids
+DELETE FROM progress
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_attempts
+-- 1 ids
+DELETE FROM attempt
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_acts
+-- 1 ids
+DELETE FROM act
+WHERE task_id IN (SELECT value FROM carray(?1))

@@ -1,0 +1,51 @@
+-- queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
+
+-- name: ready
+SELECT queue, count(*), min(ready_at)
+FROM ready
+GROUP BY queue
+
+-- name: running
+SELECT queue, count(*)
+FROM running
+GROUP BY queue
+
+-- name: waiting
+SELECT queue, state, count(*)
+FROM waiting
+GROUP BY queue, state
+
+-- name: dead
+SELECT queue, count(*)
+FROM dead
+GROUP BY queue
+
+-- name: staged
+-- Tasks of committed stages that have not reached their place yet.
+SELECT t.queue, s.due_at IS NULL, count(*), min(c.committed_at)
+FROM stage AS c
+CROSS JOIN staged AS s ON s.stage_id = c.id
+CROSS JOIN task AS t ON t.id = s.task_id
+WHERE c.committed_at IS NOT NULL
+    AND s.holder IS NULL
+GROUP BY t.queue, s.due_at IS NULL
+
+-- name: done
+-- 1 first minute of the window, 2 last full minute
+SELECT
+    queue, sum(succeeded + dead + cancelled),
+    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute = ?2), 0), min(first_final_at)
+FROM rollup
+WHERE minute >= ?1
+GROUP BY queue
+
+-- name: done_before
+-- Whether a queue had finished any before the window.
+-- 1 queue, 2 first minute of the window
+SELECT EXISTS (
+    SELECT 1
+    FROM rollup
+    WHERE queue = ?1
+        AND minute < ?2
+        AND first_final_at IS NOT NULL
+)

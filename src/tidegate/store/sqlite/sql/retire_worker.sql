@@ -1,0 +1,19 @@
+-- retire_worker: retire a worker for good.
+
+-- name: retire
+-- 1 id, 2 now, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended
+UPDATE worker
+SET
+    retired_at = ?2,
+    retired_why = ?3,
+    lost = ?4
+WHERE id = ?1
+    AND retired_at IS NULL
+    AND (NOT ?5 OR expires_at <= ?2)
+
+-- name: is_alive
+-- 1 id
+SELECT 1
+FROM worker
+WHERE id = ?1
+    AND retired_at IS NULL

@@ -1,0 +1,47 @@
+-- sweep: find what has served its time. What belongs to a task is deleted by the statements of purge.
+
+-- name: finished
+-- 1 moment before which they finished, 2 how many at most
+SELECT task_id
+FROM archive
+WHERE finished_at < ?1
+ORDER BY finished_at
+LIMIT ?2
+
+-- name: dead
+-- 1 moment before which they failed, 2 how many at most
+SELECT task_id
+FROM dead
+WHERE failed_at < ?1
+ORDER BY failed_at
+LIMIT ?2
+
+-- name: stale_stages
+-- Uncommitted or refused stages, and committed ones with nothing left to move.
+-- 1 moment before which they were made
+SELECT id
+FROM stage AS c
+WHERE created_at < ?1
+    AND (
+        committed_at IS NULL
+        OR NOT EXISTS (SELECT 1 FROM staged AS s WHERE s.stage_id = c.id AND s.holder IS NULL)
+    )
+ORDER BY created_at
+LIMIT 100
+
+-- name: expired_keys
+-- 1 now, 2 how many at most
+DELETE FROM key
+WHERE (kind, tenant, name) IN (
+    SELECT kind, tenant, name
+    FROM key
+    WHERE expires_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_keys
+-- 1 now
+SELECT 1
+FROM key
+WHERE expires_at <= ?1
+LIMIT 1

@@ -1,0 +1,81 @@
+"""Housekeeping: what is due becomes ready, what has served its time goes."""
+
+from __future__ import annotations
+
+import apsw
+
+from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite.deletion import delete_tasks
+from tidegate.store.sqlite.stages import drop_part
+from tidegate.store.sqlite.statements import load
+
+_PROMOTE = load("promote")
+_SWEEP = load("sweep")
+_FORGET_STAGE = load("drop_stage")["forget_stage"]
+
+STAGE_KEPT_SECONDS = 86_400.0
+"""An uncommitted stage older than this has lost its client; a committed one is resent no more."""
+
+
+def look_promote(db: apsw.Connection, now: float) -> int | None:
+    """Return 0 if nothing is due."""
+    return None if query.value(db, _PROMOTE["due"], (now, 1)) is not None else 0
+
+
+def promote(db: apsw.Connection, now: float, limit: int) -> int:
+    """Move up to `limit` due tasks to the main queue; return how many were moved."""
+    due = query.column(db, _PROMOTE["due"], (now, limit))
+    if due:
+        array = ids.array(due)
+        db.execute(_PROMOTE["ready"], (array,))
+        db.execute(_PROMOTE["leave"], (array,))
+    return len(due)
+
+
+def look_sweep(
+    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float
+) -> int | None:
+    """Return 0 if nothing has served its time."""
+    something = (
+        query.value(db, _SWEEP["has_expired_keys"], (now,))
+        or query.value(db, _SWEEP["finished"], (now - finished_seconds, 1))
+        or query.value(db, _SWEEP["dead"], (now - dead_seconds, 1))
+        or query.value(db, _SWEEP["stale_stages"], (now - STAGE_KEPT_SECONDS,))
+    )
+    return None if something else 0
+
+
+def sweep(
+    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float, limit: int
+) -> int:
+    """Delete what has served its time; return how many rows went, `limit` a kind at most."""
+    gone = _sweep_keys(db, now, limit)
+    gone += _sweep_tasks(db, _SWEEP["finished"], now - finished_seconds, limit)
+    gone += _sweep_tasks(db, _SWEEP["dead"], now - dead_seconds, limit)
+    return gone + _sweep_stages(db, now - STAGE_KEPT_SECONDS, limit)
+
+
+def _sweep_keys(db: apsw.Connection, now: float, limit: int) -> int:
+    before = db.total_changes()
+    db.execute(_SWEEP["expired_keys"], (now, limit))
+    return db.total_changes() - before
+
+
+def _sweep_tasks(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
+    old = query.column(db, statement, (before, limit))
+    if old:
+        delete_tasks(db, old)
+    return len(old)
+
+
+def _sweep_stages(db: apsw.Connection, before: float, limit: int) -> int:
+    """Delete the tasks of stages nobody will commit, then the stages; count both."""
+    gone = 0
+    for (stage_id,) in query.rows(db, _SWEEP["stale_stages"], (before,)):
+        while gone < limit and (part := drop_part(db, stage_id, limit - gone)):
+            gone += part
+        if gone >= limit:
+            break
+        db.execute(_FORGET_STAGE, (stage_id,))
+        gone += 1
+    return gone

@@ -1,0 +1,280 @@
+"""`SqliteStore`: the store contract on one file. Each method names its work, done in the modules beside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.spec import Priority
+from tidegate.store.rows import (
+    ActAnswer,
+    CancelAnswer,
+    Claim,
+    ClaimAsk,
+    DeadLetter,
+    Enqueued,
+    HistoryEntry,
+    NewTask,
+    NewWorker,
+    Orphan,
+    ProgressNote,
+    QueueStats,
+    StoredResult,
+    TaskFilter,
+    TaskRow,
+    WorkerRow,
+)
+from tidegate.store.sqlite import (
+    acts,
+    claim,
+    dead,
+    enqueue,
+    finish,
+    listing,
+    reads,
+    runs,
+    schema,
+    stages,
+    stats,
+    steward,
+    upkeep,
+    workers,
+)
+from tidegate.store.sqlite.clock import HighWaterClock
+from tidegate.store.sqlite.job import Look, Mode, T, Work
+from tidegate.store.sqlite.writer import BUSY_SECONDS, Runner, WriterThread
+
+
+class SqliteStore:
+    """The store on a SQLite file: opened at the first use, for any number of event loops and threads.
+
+    Args:
+        path: The database file. Made, with its directory, if it is not there.
+        runner: Where the work is done; threads of its own by default.
+        clock: The store's clock in seconds since the epoch; this host's by default.
+        busy_seconds: How long a call waits for the write lock before StoreBusyError.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        runner: Runner | None = None,
+        clock: Callable[[], float] | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self._busy_seconds = busy_seconds
+        self._runner = runner or WriterThread(self.path, busy_seconds=busy_seconds)
+        self._now = clock or HighWaterClock()
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._runner.run(work, Mode.READ)
+
+    async def _write(self, work: Work[T], *, look: Look[T] | None = None) -> T:
+        return await self._runner.run(work, Mode.WRITE, look=look)
+
+    # --- lifecycle ---
+
+    async def open(self) -> None:
+        """Make the schema of a new file, or check that of an old one."""
+        await self._read(schema.check)
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything; a later call opens the file again."""
+        await self._runner.close()
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; return the names of the migrations applied."""
+        return await self._runner.run(lambda db: upkeep.upgrade(db, self.path), Mode.BARE)
+
+    async def now(self) -> float:
+        """Return the store's clock."""
+        return self._now()
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when another commit may have been made since this asyncio task's last return."""
+        await self._runner.changed(timeout_seconds)
+
+    async def check(self) -> list[str]:
+        """Examine file and tables; return what is wrong in words."""
+        return await self._read(upkeep.check)
+
+    # --- tasks ---
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store these tasks, all or none, and answer in their order."""
+        if not tasks:
+            return []
+        return await self._write(lambda db: enqueue.enqueue(db, self._now(), tasks))
+
+    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
+        """Store a part of a larger enqueue where nothing can see it yet."""
+        await self._write(lambda db: stages.stage(db, self._now(), stage_id, tasks))
+
+    async def commit_stage(self, stage_id: str) -> dict[str, str]:
+        """Make a stage's tasks visible at once; return {staged id: holder's id} where a key was taken."""
+        done = await self._write(lambda db: stages.commit_stage(db, self._now(), stage_id))
+        if isinstance(done, stages.Refused):
+            raise done.error()
+        return done
+
+    async def drop_stage(self, stage_id: str) -> None:
+        """Forget an uncommitted stage and its tasks."""
+        await self._write(lambda db: stages.drop_stage(db, stage_id))
+
+    async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+        """Return the rows of those ids that exist, from one snapshot."""
+        return await self._read(lambda db: reads.read(db, task_ids))
+
+    async def result(self, task_id: str) -> StoredResult | None:
+        """Return the result of a final task; None if it is not final."""
+        return await self._read(lambda db: reads.result(db, task_id))
+
+    async def payload(self, task_id: str) -> tuple[bytes, str]:
+        """Return a task's encoded arguments and their codec tag."""
+        return await self._read(lambda db: reads.payload(db, task_id))
+
+    async def history(self, task_id: str) -> list[HistoryEntry]:
+        """Return every run and act of a task, oldest first."""
+        return await self._read(lambda db: reads.history(db, task_id))
+
+    async def list_tasks(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[TaskRow]:
+        """Return tasks newest first, continuing after the id `after`."""
+        return await self._read(lambda db: listing.list_tasks(db, which, after, limit))
+
+    async def cancel(self, task_ids: Sequence[str], *, why: str = "") -> dict[str, CancelAnswer]:
+        """Cancel tasks wherever they are; answer per id."""
+        return await self._write(lambda db: acts.cancel(db, self._now(), task_ids, why))
+
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+        """Give waiting or ready tasks another priority; their rank stays."""
+        return await self._write(lambda db: acts.reprioritise(db, self._now(), task_ids, priority))
+
+    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Make scheduled and retrying tasks ready now."""
+        return await self._write(lambda db: acts.hurry(db, self._now(), task_ids))
+
+    # --- work ---
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        """Take up to `ask.slots` ready tasks; nothing is locked while there is none."""
+        return await self._write(
+            lambda db: claim.claim(db, self._now(), ask), look=lambda db: claim.look(db, ask)
+        )
+
+    async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
+        """Return the runs this worker holds by the store's word that are not among `known`."""
+        fences = frozenset(known)
+        return await self._read(lambda db: claim.lost_claims(db, worker_id, fences))
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+        """Write how these runs ended, in one transaction; answer per outcome, in order."""
+        if not outcomes:
+            return []
+        return await self._write(lambda db: finish.finish(db, self._now(), outcomes))
+
+    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+        """Keep the last progress of these runs; return the fences that are no longer current."""
+        if not notes:
+            return []
+        return await self._write(lambda db: runs.progress(db, self._now(), notes))
+
+    async def cancel_requests(self, worker_id: str) -> list[Fence]:
+        """Return this worker's runs whose cancel was requested."""
+        return await self._read(lambda db: runs.cancel_requests(db, worker_id))
+
+    # --- workers ---
+
+    async def add_worker(self, worker: NewWorker) -> None:
+        """Register a pool process; its lease runs from now."""
+        await self._write(lambda db: workers.add_worker(db, self._now(), worker))
+
+    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+        """Move these workers' leases; return the ids that are retired or unknown."""
+        if not worker_ids:
+            return set()
+        return await self._write(lambda db: workers.beat(db, self._now(), worker_ids, lease_seconds))
+
+    async def workers(self) -> list[WorkerRow]:
+        """Return all workers that are not retired, and retired ones that still hold runs."""
+        return await self._read(workers.workers)
+
+    async def retire_worker(self, worker_id: str, *, why: str, loss: bool, only_if_expired: bool) -> bool:
+        """Retire a worker for good; return whether it is retired now."""
+        retire = functools.partial(workers.retire_worker, why=why, loss=loss, only_if_expired=only_if_expired)
+        return await self._write(lambda db: retire(db, self._now(), worker_id))
+
+    async def orphans(self, limit: int = 500) -> list[Orphan]:
+        """Return runs whose worker is retired, oldest first."""
+        return await self._read(lambda db: workers.orphans(db, limit))
+
+    async def forget_workers(self, older_than_seconds: float) -> int:
+        """Delete retired workers without runs that were retired so long ago; return how many."""
+        return await self._write(lambda db: workers.forget_workers(db, self._now(), older_than_seconds))
+
+    # --- stewardship ---
+
+    async def promote(self, limit: int = 500) -> int:
+        """Move up to `limit` due tasks to ready; return how many were moved."""
+        return await self._write(
+            lambda db: steward.promote(db, self._now(), limit),
+            look=lambda db: steward.look_promote(db, self._now()),
+        )
+
+    async def unstage(self, limit: int = 5_000) -> int:
+        """Move up to `limit` tasks of committed stages to where they belong; return how many."""
+        return await self._write(lambda db: stages.unstage(db, self._now(), limit), look=stages.look_unstage)
+
+    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+        """Delete what has served its time; return how many rows went, `limit` a kind at most."""
+        ages = {"finished_seconds": finished_seconds, "dead_seconds": dead_seconds}
+        return await self._write(
+            lambda db: steward.sweep(db, self._now(), **ages, limit=limit),
+            look=lambda db: steward.look_sweep(db, self._now(), **ages),
+        )
+
+    async def checkpoint(self) -> None:
+        """Fold the write-ahead log back; empty a large one if nobody writes."""
+        await self._runner.run(lambda db: upkeep.checkpoint(db, self.path, self._busy_seconds), Mode.BARE)
+
+    # --- dead letters ---
+
+    async def dead_letters(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[DeadLetter]:
+        """Return dead letters, the latest failure first, continuing after the id `after`."""
+        return await self._read(lambda db: dead.dead_letters(db, which, after, limit))
+
+    async def count_dead(self, which: TaskFilter) -> int:
+        """Return how many dead letters match."""
+        return await self._read(lambda db: dead.count_dead(db, which))
+
+    async def redrive(
+        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    ) -> dict[str, ActAnswer]:
+        """Send dead letters back to the main queue; answer per id."""
+        return await self._write(lambda db: dead.redrive(db, self._now(), task_ids, args or {}))
+
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Delete dead letters for good, with payload and history."""
+        return await self._write(lambda db: dead.purge(db, task_ids))
+
+    # --- figures ---
+
+    async def queue_stats(self) -> list[QueueStats]:
+        """Return each queue that holds a task or finished one in the last ten minutes, by name."""
+        return await self._read(lambda db: stats.queue_stats(db, self._now()))
+
+    async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
+        """Keep what an application declares (functions, pools)."""
+        await self._write(lambda db: stats.save_manifest(db, self._now(), app, manifest))
+
+    async def manifests(self) -> dict[str, dict[str, Any]]:
+        """Return the kept manifests by application."""
+        return await self._read(stats.manifests)

@@ -1,0 +1,85 @@
+"""The file's own care: folding the write-ahead log back, and looking for damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from tidegate.store.sqlite import query, schema
+from tidegate.store.sqlite.lock import FileLock
+from tidegate.store.sqlite.statements import load
+
+_CHECK = load("check")
+
+WAL_TRUNCATE_BYTES = 16 * 2**20
+"""A write-ahead log larger than this is emptied when nobody writes."""
+
+_TRUNCATE_WAIT_MS = 100
+_FAULTS = {
+    "homeless": "tasks are in no state",
+    "twofold": "tasks are in two states at once",
+    "strays": "states belong to no task",
+    "empty_handed": "tasks have no arguments",
+    "unowned": "runs belong to no worker",
+}
+
+
+def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
+    """Fold the write-ahead log back as far as readers allow; empty a large one if nobody writes."""
+    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    if _size(path.with_name(path.name + "-wal")) <= WAL_TRUNCATE_BYTES:
+        return
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        with lock.held_if_free() as is_idle:
+            if is_idle:
+                _truncate(db, busy_seconds)
+    finally:
+        lock.forget()
+
+
+def upgrade(db: apsw.Connection, path: Path) -> list[str]:
+    """Bring the schema up to date under the write lock; return the names of what was applied."""
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        with lock.held():
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                applied = schema.upgrade(db)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+    finally:
+        lock.forget()
+    return applied
+
+
+def check(db: apsw.Connection) -> list[str]:
+    """Return what is wrong with the file or between its tables, in words; nothing if it is sound."""
+    said = [line for (line,) in query.rows(db, "PRAGMA integrity_check(100)")]
+    faults = [] if said == ["ok"] else [f"SQLite: {line}" for line in said]
+    for name, what in _FAULTS.items():
+        offenders = query.value(db, _CHECK[name])
+        if offenders:
+            faults.append(f"{offenders} {what}")
+    return faults
+
+
+def _truncate(db: apsw.Connection, busy_seconds: float) -> None:
+    # Readers are waited for briefly only: meanwhile no writer gets in.
+    db.set_busy_timeout(_TRUNCATE_WAIT_MS)
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return
+    finally:
+        db.set_busy_timeout(int(busy_seconds * 1000))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

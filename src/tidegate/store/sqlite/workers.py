@@ -1,0 +1,115 @@
+"""Worker rows: leases, and the runs that outlive them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from tidegate.domain.outcome import Fence
+from tidegate.store.rows import CrashTerms, NewWorker, Orphan, WorkerRow
+from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite.columns import counters_of
+from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.text import storable
+
+_ADD = load("add_worker")["add"]
+_BEAT = load("beat")["beat"]
+_LIST = load("workers")["list"]
+_RETIRE = load("retire_worker")
+_ORPHANS = load("orphans")["orphans"]
+_FORGET = load("forget_workers")["forget"]
+
+
+def add_worker(db: apsw.Connection, now: float, worker: NewWorker) -> None:
+    """Register a pool process; its lease runs from now. A repeat changes nothing."""
+    queues = msgspec.json.encode([storable(queue) for queue in worker.queues]).decode()
+    names = (worker.id, worker.name, worker.pool, worker.host)
+    db.execute(
+        _ADD,
+        (
+            *(storable(name) for name in names),
+            worker.pid,
+            queues,
+            worker.slots,
+            storable(worker.version),
+            now,
+            now,
+            now + worker.lease_seconds,
+        ),
+    )
+
+
+def beat(db: apsw.Connection, now: float, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
+    return {
+        worker_id
+        for worker_id in sorted(set(worker_ids))
+        if query.value(db, _BEAT, (worker_id, now, now + lease_seconds)) is None
+    }
+
+
+def workers(db: apsw.Connection) -> list[WorkerRow]:
+    """Return all workers that are not retired, and retired ones that still hold runs."""
+    return [_worker(row) for row in query.rows(db, _LIST)]
+
+
+def retire_worker(
+    db: apsw.Connection, now: float, worker_id: str, *, why: str, loss: bool, only_if_expired: bool
+) -> bool:
+    """Retire a worker for good; return whether it is retired now. An unknown one is."""
+    db.execute(_RETIRE["retire"], (worker_id, now, storable(why), loss, only_if_expired))
+    return query.value(db, _RETIRE["is_alive"], (worker_id,)) is None
+
+
+def orphans(db: apsw.Connection, limit: int) -> list[Orphan]:
+    """Return runs whose worker is retired, oldest first."""
+    return [_orphan(row) for row in query.rows(db, _ORPHANS, (limit,))]
+
+
+def forget_workers(db: apsw.Connection, now: float, older_than_seconds: float) -> int:
+    """Delete retired workers without runs that were retired so long ago; return how many."""
+    before = db.total_changes()
+    db.execute(_FORGET, (now - older_than_seconds,))
+    return db.total_changes() - before
+
+
+def _worker(row: tuple[Any, ...]) -> WorkerRow:
+    worker_id, name, pool, host, pid, queues, slots, *moments, running, version = row
+    started_at, beat_at, expires_at, retired_at = moments
+    return WorkerRow(
+        id=worker_id,
+        name=name,
+        pool=pool,
+        host=host,
+        pid=pid,
+        queues=msgspec.json.decode(queues, type=tuple[str, ...]),
+        slots=slots,
+        started_at=started_at,
+        beat_at=beat_at,
+        expires_at=expires_at,
+        retired_at=retired_at,
+        running=running,
+        version=version,
+    )
+
+
+def _orphan(row: tuple[Any, ...]) -> Orphan:
+    (
+        task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
+        crashes, losses, releases, rules, lost, why, cancel_requested,
+    ) = row  # fmt: skip
+    return Orphan(
+        fence=Fence(ids.text(task_id), run),
+        worker_id=worker_id,
+        function=function,
+        queue=queue,
+        started_at=started_at,
+        terms=CrashTerms(crash_limit, base, cap),
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
+        loss=bool(lost),
+        why=why,
+        cancel_requested=bool(cancel_requested),
+    )

@@ -1,0 +1,80 @@
+"""From what SQLite and the file system say to the errors of the store contract."""
+
+from __future__ import annotations
+
+import apsw
+
+from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+
+_FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
+    (apsw.FullError, "the disk is full", "free some space; what was stored is intact"),
+    (apsw.CantOpenError, "the database file cannot be opened", "check that its directory exists"),
+    (apsw.ReadOnlyError, "the database file cannot be written", "check the owner and mode of its directory"),
+    (apsw.PermissionsError, "access to the database file is denied", "check its owner and mode"),
+    (apsw.IOError, "the disk failed", "look at the system log; then run `tidegate db check`"),
+    (apsw.CorruptError, "the database file is damaged", "run `tidegate db check`, restore a backup"),
+    (apsw.NotADBError, "the file is not a SQLite database", "check the path"),
+    (apsw.NoMemError, "SQLite ran out of memory", "free some memory"),
+)
+
+BROKEN = (
+    apsw.CantOpenError,
+    apsw.IOError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+    apsw.PermissionsError,
+    apsw.NoMemError,
+    apsw.ProtocolError,
+    apsw.MisuseError,
+    apsw.ConnectionClosedError,
+    apsw.FullError,
+)
+"""After one of these the connection is not trusted again."""
+
+
+def busy(seconds: float) -> StoreBusyError:
+    """Return the error of a call that could not begin in time."""
+    return StoreBusyError(
+        f"the store's write lock was not free within {seconds:g} s; nothing was written",
+        fix="try again; if it lasts, look for a process that holds the database file",
+        seconds=seconds,
+    )
+
+
+def vanished(path: str) -> StoreUnavailableError:
+    """Return the error of a store whose file is gone."""
+    return StoreUnavailableError(
+        f"the database file {path} has vanished",
+        fix="bring it back; it is not made anew while this process remembers it",
+        path=path,
+    )
+
+
+def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
+    """Return `error` as the contract names it, its cause kept; errors that are no fault of SQLite as is."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        wrapped: StoreError = busy(busy_seconds)
+    elif isinstance(error, apsw.Error):
+        wrapped = _unavailable(error, path)
+    elif isinstance(error, OSError):
+        wrapped = StoreUnavailableError(
+            f"the files of {path} cannot be reached: {error.strerror or error}",
+            fix="check that the directory exists and may be written",
+            path=path,
+        )
+    else:
+        return error
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _unavailable(error: apsw.Error, path: str) -> StoreUnavailableError:
+    for kind, what, fix in _FIXES:
+        if isinstance(error, kind):
+            return StoreUnavailableError(f"{what} ({path}): {error}", fix=fix, path=path)
+    return StoreUnavailableError(
+        f"SQLite refused a statement on {path}: {error}",
+        fix="run `tidegate db check`; if the file is sound, this is a fault of Tidegate: report it",
+        path=path,
+    )

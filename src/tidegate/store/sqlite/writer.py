@@ -1,0 +1,261 @@
+"""Where the store's work is done: on threads of its own in production (`WriterThread`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from tidegate.store.sqlite import forks
+from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
+from tidegate.store.sqlite.session import Session
+from tidegate.store.sqlite.watch import Watch
+from tidegate.store.sqlite.wrap import busy
+
+BUSY_SECONDS = 30.0
+"""How long a call waits to begin before it gives up, by default."""
+
+
+class Runner(Protocol):
+    """The seam between the store's methods and the thread they work on."""
+
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+        """Do `work` on a connection and return what it returns, once it is committed.
+
+        `look`, if given, is asked first in a snapshot without the write lock; an answer other than None
+        is returned and the work not done.
+
+        Raises:
+            StoreBusyError: It could not begin in time; nothing was written.
+            StoreUnavailableError: The file cannot be used.
+        """
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when another commit may have been made since the calling asyncio task's last return."""
+
+    async def close(self) -> None:
+        """Finish what is queued and let go of everything. Safe to repeat; a later `run` begins anew."""
+
+
+class WriterThread:
+    """Two threads: one writes everything that is queued as one group commit, one reads.
+
+    Readers have a thread and connection of their own so that a status query does not wait for another
+    process's write. Results go out only after the commit, one wake-up a loop and group. May be used from
+    several event loops and threads at once; in a forked child it starts anew.
+
+    Args:
+        path: The database file.
+        busy_seconds: How long a call may wait to begin.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._busy_seconds = busy_seconds
+        self._watch = Watch(path)
+        self._writer = _Lane("tidegate-sqlite-writer", Session(path, busy_seconds=busy_seconds), self._watch)
+        self._reader = _Lane("tidegate-sqlite-reader", Session(path, busy_seconds=busy_seconds), self._watch)
+        self._pid = os.getpid()
+        forks.enter(self)
+
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+        """Do `work` on a connection and return what it returns, once it is committed."""
+        self._notice_fork()
+        loop = asyncio.get_running_loop()
+        job = _Call(work, mode, look=look, expires_at=time.monotonic() + self._busy_seconds, loop=loop)
+        (self._reader if mode is Mode.READ else self._writer).put(job)
+        timer = loop.call_later(self._busy_seconds, job.abandon, self._busy_seconds)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.take()
+            raise
+        finally:
+            timer.cancel()
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when another commit may have been made since the calling asyncio task's last return."""
+        self._notice_fork()
+        await self._watch.changed(timeout_seconds)
+
+    async def close(self) -> None:
+        """Finish what is queued and let go of everything. Safe to repeat; a later `run` begins anew."""
+        self._notice_fork()
+        stopping = [lane.stop() for lane in (self._writer, self._reader, self._watch)]
+        for thread in stopping:
+            if thread is not None:
+                await asyncio.to_thread(thread.join, self._busy_seconds)
+
+    def quiet_locks(self) -> list[threading.Lock]:
+        """Return the locks held while SQLite is at work."""
+        return [self._writer.session.quiet, self._reader.session.quiet, self._watch.quiet]
+
+    def forget(self) -> None:
+        """Begin anew in a forked child."""
+        self._pid = os.getpid()
+        for lane in (self._writer, self._reader, self._watch):
+            lane.forget()
+
+    def _notice_fork(self) -> None:
+        """Catch a fork that went past Python's hooks."""
+        if os.getpid() != self._pid:
+            self.forget()
+
+
+class _Call(Job[T]):
+    """A job somebody awaits."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(
+        self,
+        work: Work[T],
+        mode: Mode,
+        *,
+        look: Look[T] | None,
+        expires_at: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(work, mode, look=look, expires_at=expires_at)
+        self.loop = loop
+        self.future: asyncio.Future[T] = loop.create_future()
+
+    def abandon(self, busy_seconds: float) -> None:
+        """Give up unless it has begun; called on its loop."""
+        if self.take() and not self.future.done():
+            self.future.set_exception(busy(busy_seconds))
+
+    def deliver(self) -> None:
+        """Hand out value or error; called on its loop."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.value)  # type: ignore[arg-type]
+
+
+class _Lane:
+    """A queue of calls and the thread that works through it."""
+
+    def __init__(self, name: str, session: Session, watch: Watch) -> None:
+        self.session = session
+        self._name = name
+        self._watch = watch
+        self._thread: threading.Thread | None = None
+        self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._starting = threading.Lock()
+
+    def put(self, call: _Call[Any]) -> None:
+        """Queue a call; start the thread at the first."""
+        with self._starting:
+            self._queue.put(call)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, args=(self._queue,), name=self._name, daemon=True
+                )
+                self._thread.start()
+
+    def stop(self) -> threading.Thread | None:
+        """Ask the thread to end once its queue is done; return it."""
+        with self._starting:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._queue.put(None)
+                self._queue = SimpleQueue()
+            return thread
+
+    def forget(self) -> None:
+        """Begin anew in a forked child: the thread did not come along, the queued calls are the parent's."""
+        forks.never_close(self.session.forget())
+        self._thread = None
+        self._queue = SimpleQueue()
+        self._starting = threading.Lock()
+
+    def _work(self, queue: SimpleQueue[_Call[Any] | None]) -> None:
+        left: list[_Call[Any]] = []
+        stopping = False
+        while left or not stopping:
+            found: list[_Call[Any] | None] = [*left] if left else [queue.get()]
+            found += _drained(queue)
+            stopping = stopping or None in found
+            calls = [call for call in found if call is not None]
+            left = []
+            try:
+                self._do(calls, queue, left)
+            except Exception as error:
+                # Nothing should come here; if it does, no caller may be left waiting.
+                _deliver(_failed(calls, error))
+        self.session.close()
+
+    def _do(
+        self,
+        calls: Sequence[_Call[Any]],
+        queue: SimpleQueue[_Call[Any] | None],
+        left: list[_Call[Any]],
+    ) -> None:
+        """Do these calls; what comes in meanwhile joins the write group, or is `left` for the next round."""
+        reads = [call for call in calls if call.mode is Mode.READ]
+        if reads:
+            self.session.read(reads)
+            _deliver(reads)
+        writes = [call for call in calls if call.mode is Mode.WRITE]
+        if writes:
+            before = self.session.commits
+            done = self.session.write(writes, lambda: _writes_of(queue, left))
+            if self.session.commits != before:
+                self._watch.committed()
+            _deliver(done)
+        for call in calls:
+            if call.mode is Mode.BARE:
+                self.session.bare(call)
+                _deliver([call])
+
+
+def _writes_of(queue: SimpleQueue[_Call[Any] | None], left: list[_Call[Any]]) -> list[_Call[Any]]:
+    """Take the writes out of the queue, and other calls aside; the wish to stop goes back in."""
+    found: list[_Call[Any]] = []
+    for call in _drained(queue):
+        if call is None:
+            queue.put(None)
+        elif call.mode is Mode.WRITE:
+            found.append(call)
+        else:
+            left.append(call)
+    return found
+
+
+def _failed(calls: Sequence[_Call[Any]], error: Exception) -> Sequence[_Call[Any]]:
+    for call in calls:
+        call.error = call.error or error
+    return calls
+
+
+def _drained(queue: SimpleQueue[_Call[Any] | None]) -> list[_Call[Any] | None]:
+    found: list[_Call[Any] | None] = []
+    try:
+        while True:
+            found.append(queue.get_nowait())
+    except Empty:
+        return found
+
+
+def _deliver(calls: Iterable[Any]) -> None:
+    """Wake each loop once for all its calls; a loop that was closed meanwhile misses nothing."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
+    for call in calls:
+        by_loop.setdefault(call.loop, []).append(call)
+    for loop, mine in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_hand_out, mine)
+        except RuntimeError:
+            continue
+
+
+def _hand_out(calls: Sequence[_Call[Any]]) -> None:
+    for call in calls:
+        call.deliver()

@@ -1,0 +1,139 @@
+"""Opening, closing, the clock, and hearing of commits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from conftest import Clients
+from store_build import START, Build, SettableClock
+
+from tidegate.errors import TaskNotFoundError
+from tidegate.store.protocol import Store
+
+SOON = 5.0
+
+
+async def test_opening_twice_is_harmless(store: Store) -> None:
+    await store.open()
+    await store.open()
+
+
+async def test_closing_works_twice_and_without_having_opened(clients: Clients) -> None:
+    client = clients()
+    await client.close()
+    await client.open()
+    await client.close()
+    await client.close()
+
+
+async def test_a_store_needs_no_opening(clients: Clients, clock: SettableClock) -> None:
+    client = clients()
+    task_id = await Build(client, clock).one()
+    assert set(await client.read([task_id])) == {task_id}
+    await client.close()
+
+
+async def test_what_was_stored_is_there_after_closing(build: Build, clients: Clients) -> None:
+    task_id = await build.one(args=b"kept")
+    await build.store.close()
+    again = clients()
+    assert await again.payload(task_id) == (b"kept", "json/1")
+    await again.close()
+
+
+async def test_migrating_an_up_to_date_store_applies_nothing(store: Store) -> None:
+    assert await store.migrate() == []
+
+
+async def test_two_may_migrate_an_empty_store_at_once(clients: Clients) -> None:
+    one, other = clients(), clients()
+    applied = await asyncio.gather(one.migrate(), other.migrate())
+    assert sorted(map(len, applied)) == [0, max(map(len, applied))]
+    assert max(map(len, applied)) > 0
+    assert await one.check() == []
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_the_stores_clock_is_the_one_it_was_given(store: Store, clock: SettableClock) -> None:
+    assert await store.now() == START
+    clock.advance(1.5)
+    assert await store.now() == START + 1.5
+
+
+async def test_an_empty_store_is_sound_and_knows_nothing(store: Store, build: Build) -> None:
+    assert await store.check() == []
+    assert await store.read([build.id()]) == {}
+    assert await store.queue_stats() == []
+    with pytest.raises(TaskNotFoundError):
+        await store.result(build.id())
+
+
+async def test_a_waiter_hears_of_a_commit_of_its_own_client(store: Store, build: Build) -> None:
+    await store.changed(SOON)
+    waiting = asyncio.create_task(_counted(store))
+    await asyncio.sleep(0)
+    await build.one()
+    assert await asyncio.wait_for(waiting, SOON)
+
+
+async def test_a_waiter_hears_of_a_commit_of_another_client(store: Store, twin: Store, clock: SettableClock) -> None:
+    waiting = asyncio.create_task(_counted(store))
+    await asyncio.sleep(0)
+    await Build(twin, clock).one()
+    assert await asyncio.wait_for(waiting, SOON)
+
+
+async def test_a_change_between_two_waits_ends_the_second_at_once(
+    store: Store, twin: Store, clock: SettableClock
+) -> None:
+    await _quiet(store)
+    await Build(twin, clock).one()
+    assert await _seconds(store, timeout=SOON) < SOON / 2
+
+
+async def test_waiting_for_nothing_ends_in_time(store: Store) -> None:
+    await _quiet(store)
+    assert 0.04 <= await _seconds(store, timeout=0.05) < SOON
+
+
+async def test_each_of_several_waiters_hears_of_one_commit(store: Store, build: Build) -> None:
+    waiting = [asyncio.create_task(_counted(store)) for _ in range(20)]
+    await asyncio.sleep(0)
+    await build.one()
+    assert all(await asyncio.wait_for(asyncio.gather(*waiting), SOON))
+
+
+async def test_waiters_on_two_event_loops_both_hear_of_a_commit(store: Store, build: Build) -> None:
+    elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(_counted(store))))
+    here = asyncio.create_task(_counted(store))
+    for _ in range(50):
+        await build.one()
+        if elsewhere.done() and here.done():
+            break
+        await asyncio.sleep(0.01)
+    assert await asyncio.wait_for(asyncio.gather(elsewhere, here), SOON) == [True, True]
+
+
+async def _quiet(store: Store) -> None:
+    """Wait until this task has heard of everything so far."""
+    while await _seconds(store, timeout=0.05) < 0.04:
+        pass
+
+
+async def _counted(store: Store) -> bool:
+    """Wait until a task is there to be seen; False if that was not heard of in time."""
+    while True:
+        before = asyncio.get_running_loop().time()
+        await store.changed(SOON)
+        if await store.queue_stats():
+            return True
+        if asyncio.get_running_loop().time() - before >= SOON:
+            return False
+
+
+async def _seconds(store: Store, *, timeout: float) -> float:
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await store.changed(timeout)
+    return loop.time() - before
