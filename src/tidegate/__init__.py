@@ -1,0 +1,135 @@
+"""Tidegate: a durable task queue for AI work. The public names, and nothing else.
+
+Each name is loaded when it is first used, so that `import tidegate` costs a program next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate._version import __version__
+
+if TYPE_CHECKING:
+    from tidegate.app import Tidegate
+    from tidegate.codec import Unstorable
+    from tidegate.context import Context, TaskStopped
+    from tidegate.domain.failure import Failure, Reason, Verdict
+    from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Polynomial, Priority
+    from tidegate.domain.states import State
+    from tidegate.errors import (
+        ArgumentsError,
+        ConfigError,
+        KeyConflictError,
+        OptionError,
+        Permanent,
+        ResultTimeoutError,
+        RetryAfter,
+        StoreBusyError,
+        StoreError,
+        StoreUnavailableError,
+        TaskCancelledError,
+        TaskFailedError,
+        TaskNotFoundError,
+        TidegateError,
+        Transient,
+        UsageError,
+    )
+    from tidegate.handle import Handle
+    from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
+    from tidegate.task import TaskFunction, discard, on
+    from tidegate.worker.settings import Pool, Timings
+
+__all__ = [
+    "NO_LIMIT",
+    "ArgumentsError",
+    "CancelAnswer",
+    "ConfigError",
+    "Context",
+    "Exponential",
+    "Failure",
+    "Fixed",
+    "Handle",
+    "HistoryEntry",
+    "KeyConflictError",
+    "OptionError",
+    "Permanent",
+    "Polynomial",
+    "Pool",
+    "Priority",
+    "Reason",
+    "ResultTimeoutError",
+    "RetryAfter",
+    "State",
+    "StoreBusyError",
+    "StoreError",
+    "StoreUnavailableError",
+    "TaskCancelledError",
+    "TaskFailedError",
+    "TaskFunction",
+    "TaskNotFoundError",
+    "TaskRow",
+    "TaskStopped",
+    "Tidegate",
+    "TidegateError",
+    "Timings",
+    "Transient",
+    "Unstorable",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "discard",
+    "on",
+]
+
+_HOMES = {
+    "ArgumentsError": "tidegate.errors",
+    "CancelAnswer": "tidegate.store.rows",
+    "ConfigError": "tidegate.errors",
+    "Context": "tidegate.context",
+    "Exponential": "tidegate.domain.spec",
+    "Failure": "tidegate.domain.failure",
+    "Fixed": "tidegate.domain.spec",
+    "Handle": "tidegate.handle",
+    "HistoryEntry": "tidegate.store.rows",
+    "KeyConflictError": "tidegate.errors",
+    "NO_LIMIT": "tidegate.domain.spec",
+    "OptionError": "tidegate.errors",
+    "Permanent": "tidegate.errors",
+    "Polynomial": "tidegate.domain.spec",
+    "Pool": "tidegate.worker.settings",
+    "Priority": "tidegate.domain.spec",
+    "Reason": "tidegate.domain.failure",
+    "ResultTimeoutError": "tidegate.errors",
+    "RetryAfter": "tidegate.errors",
+    "State": "tidegate.domain.states",
+    "StoreBusyError": "tidegate.errors",
+    "StoreError": "tidegate.errors",
+    "StoreUnavailableError": "tidegate.errors",
+    "TaskCancelledError": "tidegate.errors",
+    "TaskFailedError": "tidegate.errors",
+    "TaskFunction": "tidegate.task",
+    "TaskNotFoundError": "tidegate.errors",
+    "TaskRow": "tidegate.store.rows",
+    "TaskStopped": "tidegate.context",
+    "Tidegate": "tidegate.app",
+    "TidegateError": "tidegate.errors",
+    "Timings": "tidegate.worker.settings",
+    "Transient": "tidegate.errors",
+    "Unstorable": "tidegate.codec",
+    "UsageError": "tidegate.errors",
+    "Verdict": "tidegate.domain.failure",
+    "discard": "tidegate.task",
+    "on": "tidegate.task",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

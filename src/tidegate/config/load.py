@@ -1,0 +1,217 @@
+"""Finding and merging: environment, then file, then defaults. One file is used, the first there is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tidegate.config.sections import TIMING_NAMES, make_timings, read_pools, read_timing, read_timings
+from tidegate.config.table import Table, near_miss
+from tidegate.errors import ConfigError
+from tidegate.worker.settings import Pool, Timings
+
+DEFAULT_DATABASE_URL = "sqlite:///.tidegate/tidegate.db"
+
+_FILE = "tidegate.toml"
+_SECTION_KEYS = ("app", "database", "worker", "pools")
+_APP = re.compile(r"[\w.]+(?::\w+)?")
+_OTHERS = ("ALLOW_NETWORK_FS", "LOG", "SCRATCH")  # read where they are needed
+_VARIABLES = (
+    "DATABASE_URL",
+    "DATABASE_URL_FILE",
+    "APP",
+    "ENV",
+    *_OTHERS,
+    *(name.upper() for name in TIMING_NAMES),
+)
+_PREFIX = "TIDEGATE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that is configured, each value with its origin."""
+
+    database_url: str
+    app: str | None
+    """Where the application is, as `module:attribute`."""
+    pools: tuple[Pool, ...]
+    timings: Timings
+    path: Path | None
+    """The file that was used; None: there is none."""
+    environment: str | None
+    """`TIDEGATE_ENV`, which chooses `[env.NAME]`."""
+    origins: Mapping[str, str]
+    """Where each value comes from: `database_url`, `app`, `pools`, `timings.lease`… Absent: the default."""
+
+
+def load_config(directory: Path | None = None, env: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration that holds in a directory.
+
+    `TIDEGATE_…` variables win over `tidegate.toml`, which is read instead of `[tool.tidegate]` of
+    `pyproject.toml` if both are there; what neither says is a default. `[env.NAME]` wins over the top of
+    the same file when `TIDEGATE_ENV` is NAME; its pools replace the others.
+
+    Args:
+        directory: Where to look for a file; None: the working directory.
+        env: None: the process's environment.
+
+    Raises:
+        ConfigError: A key or value is wrong. It names file, section, key, value and the fix.
+    """
+    variables = _own_variables(os.environ if env is None else env)
+    path, top = _find_file(Path.cwd() if directory is None else directory)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for table in _layers(top, variables.get("ENV")):
+        _read_section(table, values, origins)
+    _read_variables(variables, values, origins)
+    timings = {name: value for name in TIMING_NAMES if (value := values.get(f"timings.{name}")) is not None}
+    return Config(
+        database_url=values.get("database_url", DEFAULT_DATABASE_URL),
+        app=values.get("app"),
+        pools=values.get("pools", (Pool(),)),
+        timings=make_timings(timings, _origin_of_timings(origins)),
+        path=path,
+        environment=variables.get("ENV"),
+        origins=MappingProxyType(origins),
+    )
+
+
+def _find_file(directory: Path) -> tuple[Path | None, Table]:
+    path = directory / _FILE
+    data = _read(path)
+    if data is not None:
+        return path, Table(_parse(data, path), file=path.name, section="")
+    path = directory / "pyproject.toml"
+    data = _read(path)
+    # Most pyproject.toml files are not for us: look before paying for a parser.
+    if data is not None and b"tidegate" in data:
+        tool = Table(_parse(data, path), file=path.name, section="").table("tool")
+        if "tidegate" in tool:
+            return path, tool.table("tidegate")
+    return None, Table({}, file=_FILE, section="")
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", fix="make it a readable file"
+        ) from error
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", fix="correct the line named") from error
+
+
+def _layers(top: Table, environment: str | None) -> list[Table]:
+    """Return the tables that hold, the strongest last."""
+    top.require_known((*_SECTION_KEYS, "env"))
+    sections = top.table("env").tables()
+    for section in sections.values():
+        section.require_known(_SECTION_KEYS)
+    if environment is None:
+        return [top]
+    if environment in sections:
+        return [top, sections[environment]]
+    # Without a section of that name the top of the file holds, as for most who say "production"; but a
+    # slip of the pen must not start the wrong pools.
+    if meant := near_miss(environment, sections):
+        raise ConfigError(
+            f"TIDEGATE_ENV={environment}: there is no such section in {top.file}",
+            fix=f"did you mean {meant}?",
+        )
+    return [top]
+
+
+def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str]) -> None:
+    """Read one layer over what weaker ones gave."""
+    found: dict[str, Any] = {}
+    if "app" in table:
+        found["app"] = _app(table.text("app"), table.place)
+    if "database" in table:
+        found["database_url"] = table.text("database")
+    if pools := read_pools(table.table("pools")):
+        found["pools"] = pools
+    found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
+    values |= found
+    origins |= dict.fromkeys(found, table.place)
+
+
+def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return our variables without their prefix; empty ones count as unset."""
+    own = {
+        key.removeprefix(_PREFIX): value for key, value in env.items() if key.startswith(_PREFIX) and value
+    }
+    for name in sorted(own.keys() - set(_VARIABLES)):
+        # Others may use the prefix (Kubernetes does, for a service named tidegate): only slips are refused.
+        if meant := near_miss(name, _VARIABLES):
+            raise ConfigError(f"there is no variable {_PREFIX}{name}", fix=f"did you mean {_PREFIX}{meant}?")
+    return own
+
+
+def _read_variables(variables: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> None:
+    if "DATABASE_URL" in variables and "DATABASE_URL_FILE" in variables:
+        raise ConfigError(
+            "both TIDEGATE_DATABASE_URL and TIDEGATE_DATABASE_URL_FILE are set", fix="unset one of them"
+        )
+    found: dict[str, tuple[Any, str]] = {}
+    if "APP" in variables:
+        found["app"] = (_app(variables["APP"], "TIDEGATE_APP"), "APP")
+    if "DATABASE_URL" in variables:
+        found["database_url"] = (variables["DATABASE_URL"], "DATABASE_URL")
+    if "DATABASE_URL_FILE" in variables:
+        found["database_url"] = (_secret(Path(variables["DATABASE_URL_FILE"])), "DATABASE_URL_FILE")
+    for name in TIMING_NAMES:
+        if (text := variables.get(name.upper())) is not None:
+            found[f"timings.{name}"] = (_timing(name, text), name.upper())
+    for key, (value, variable) in found.items():
+        values[key] = value
+        origins[key] = _PREFIX + variable
+
+
+def _timing(name: str, text: str) -> float | int:
+    value: float | int | str
+    try:
+        value = int(text) if text.strip().isdecimal() else float(text)
+    except ValueError:
+        value = text
+    return read_timing(Table({name: value}, file=f"{_PREFIX}{name.upper()}", section=""), name)
+
+
+def _secret(path: Path) -> str:
+    try:
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"TIDEGATE_DATABASE_URL_FILE={path} cannot be read", fix="name a readable file"
+        ) from error
+    if not text:
+        raise ConfigError(f"TIDEGATE_DATABASE_URL_FILE={path} is empty", fix="put the database URL into it")
+    return text
+
+
+def _app(text: str, place: str) -> str:
+    if not _APP.fullmatch(text):
+        raise ConfigError(
+            f"{place}: app = {text!r}: this value cannot work", fix='name module and attribute: "app:app"'
+        )
+    return text
+
+
+def _origin_of_timings(origins: Mapping[str, str]) -> str:
+    places = dict.fromkeys(place for key, place in origins.items() if key.startswith("timings."))
+    return ", ".join(places) or "defaults"

@@ -1,0 +1,61 @@
+"""What `tidegate init` writes: a file to start from, explained line by line."""
+
+from __future__ import annotations
+
+_PRESET = """\
+# Tidegate's settings. Run `tidegate doctor` to check them.
+# Environment variables win over this file: TIDEGATE_DATABASE_URL, TIDEGATE_APP, TIDEGATE_LEASE…
+
+# Where your task functions are: module:attribute, as in `from app import app`.
+app = "app:app"
+
+# Where tasks are kept. One file, made on first use.
+database = "sqlite:///.tidegate/tidegate.db"
+
+# A pool is a group of worker processes that serves some queues. `tidegate worker` starts all of them,
+# `tidegate worker --pool realtime` only that one. Separate pools keep slow work from delaying quick work.
+#   queues         what it serves; ["*"] is every queue
+#   concurrency    tasks at once in each process
+#   processes      how many processes
+#   poll_interval  how often it looks for work, in seconds
+#   memory_limit   such as "2GiB": what one process may use
+#   strict         true: queues strictly in listed order; false: the longest waiting task first
+
+# Somebody waits for these: looked for ten times a second.
+[pools.realtime]
+queues = ["realtime"]
+concurrency = 3
+poll_interval = 0.1
+processes = 1
+
+# The everyday work.
+[pools.default]
+queues = ["critical", "default"]
+concurrency = 2
+poll_interval = 0.5
+processes = 1
+
+# Nobody waits for these: overnight batches, embeddings, what may come last.
+[pools.background]
+queues = ["batch", "embeddings", "low"]
+concurrency = 2
+poll_interval = 2
+processes = 1
+
+# The clocks of a worker. Durations are seconds, or text such as "30s" and "5m".
+# [worker]
+# lease = 30          # a worker that is silent for so long is taken for dead; its tasks go to others
+# drain_grace = "2m"  # for running tasks after SIGTERM; the rest is given back
+
+# With TIDEGATE_ENV=development (and in `tidegate dev`) the settings below win:
+# one pool for everything.
+[env.development.pools.all]
+queues = ["*"]
+concurrency = 8
+poll_interval = 0.1
+"""
+
+
+def preset_toml() -> str:
+    """Return the text of a `tidegate.toml` for a new project."""
+    return _PRESET

@@ -1,0 +1,206 @@
+"""What a running task can use. A body asks for it by annotating its first parameter with `Context`.
+
+`RunControl` is the worker's side of the same run: how it asks the body to stop, and where it reads what
+the body told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import NoReturn
+
+
+class Stop(StrEnum):
+    """Why a body is asked to stop."""
+
+    CANCEL = "cancelled on request"
+    TIMEOUT = "timeout"
+    DEADLINE = "deadline"
+    RELEASE = "released by shutdown"
+    LOST = "lease lost"
+
+
+class TaskStopped(BaseException):
+    """Raised inside a body that was asked to stop. Let it pass; no `except Exception` catches it."""
+
+
+class RetryRequested(BaseException):
+    """Raised by `ctx.retry`. Let it pass; no `except Exception` catches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequest:
+    """What a body asked for by `ctx.retry`."""
+
+    after_seconds: float | None
+    reason: str
+    charge: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a body says it is."""
+
+    done: float
+    total: float | None
+    note: str
+
+
+def _nobody() -> None:
+    return None
+
+
+@dataclass(slots=True)
+class RunControl:
+    """Shared by the worker and one run of a body; written by one side, read by the other."""
+
+    scratch_path: Path
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    started_at: float = 0.0
+    """By `clock`: when the worker took it up."""
+    ends_at: float = float("inf")
+    """By `clock`: when timeout or deadline will stop this run."""
+    stop: Stop | None = None
+    retry: RetryRequest | None = None
+    """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
+    progress: Progress | None = None
+    on_progress: Callable[[], None] = field(default=_nobody)
+    scratch_used: bool = False
+
+    def remove_scratch(self) -> None:
+        """Delete this run's scratch directory."""
+        shutil.rmtree(self.scratch_path, ignore_errors=True)
+
+
+class Context:
+    """What a running task can use. Safe from the body's own thread or loop."""
+
+    def __init__(
+        self,
+        control: RunControl,
+        *,
+        task_id: str,
+        run: int,
+        attempt: int,
+        max_attempts: int,
+        queue: str = "",
+        tenant: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._control = control
+        self.task_id = task_id
+        self.run = run
+        """Number of this claim of the task, from 1; with `task_id` it names this run for good."""
+        self.attempt = attempt
+        """Which charged attempt this is, from 1; parks, crashes and releases do not count."""
+        self.max_attempts = max_attempts
+        self.queue = queue
+        self.tenant = tenant
+        self.labels: Mapping[str, str] = labels or {}
+
+    @classmethod
+    def detached(cls) -> Context:
+        """Return a context for a plain call outside a worker: never cancelled, no limits, own scratch."""
+        import time
+
+        path = Path(tempfile.gettempdir()) / f"tidegate-{os.getpid()}-{os.urandom(4).hex()}"
+        control = RunControl(scratch_path=path, clock=time.monotonic)
+        return cls(control, task_id="00000000-0000-0000-0000-000000000000", run=1, attempt=1, max_attempts=1)
+
+    def cancelled(self) -> bool:
+        """Return whether this run was asked to stop, for whatever reason."""
+        return self._control.stop is not None
+
+    def raise_if_cancelled(self) -> None:
+        """Stop here if this run was asked to stop.
+
+        Raises:
+            TaskStopped: It was. Let it pass.
+        """
+        if self._control.stop is not None:
+            raise TaskStopped(self._control.stop.value)
+
+    def remaining(self) -> float:
+        """Return the seconds until a time limit stops this run, 0 at least; infinity without limits."""
+        return max(0.0, self._control.ends_at - self._control.clock())
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Tell how far the work is. Kept at most twice a second, the last one always; never blocks.
+
+        Args:
+            done: Units done, finite.
+            total: Units in all, if known.
+            note: One line for people, cut to 500 characters.
+        """
+        self._control.progress = Progress(
+            float(done), None if total is None else float(total), str(note)[:500]
+        )
+        self._control.on_progress()
+
+    def retry(self, after: float | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
+        """End this run now and have exactly one next one. Never returns.
+
+        Args:
+            after: Seconds until then; None: the task's backoff. Exact where `charge` is False, else a floor.
+            reason: Kept in the history.
+            charge: Whether this run counts as an attempt. An uncharged retry is bounded by the deadline only.
+
+        Raises:
+            RetryRequested: Always. Let it pass.
+        """
+        if after is not None and not 0 <= after <= 366 * 86_400:
+            message = f"ctx.retry(after={after!r}): use 0 to 31,622,400 seconds"
+            raise ValueError(message)
+        if self._control.retry is None:
+            self._control.retry = RetryRequest(after, reason, charge)
+        raise RetryRequested(reason)
+
+    def scratch(self) -> Path:
+        """Return a directory of this run's own. It is removed when the run ends, also after a kill."""
+        self._control.scratch_used = True
+        self._control.scratch_path.mkdir(parents=True, exist_ok=True)
+        return self._control.scratch_path
+
+    def publish(self, target: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Path:
+        """Move a finished file to where others look for it: whole or not at all.
+
+        The data is synced to disk, then renamed over `target`. Across file systems it is copied beside
+        the target first.
+
+        Args:
+            target: The final path; its directory must exist.
+            source: A file in `scratch()`, absolute or relative to it; None: the target's own name there.
+
+        Raises:
+            TaskStopped: This run was asked to stop; nothing was published.
+            FileNotFoundError: The source or the target's directory does not exist.
+        """
+        self.raise_if_cancelled()
+        final = Path(target)
+        made = self.scratch() / (final.name if source is None else source)
+        _sync_file(made)
+        try:
+            made.replace(final)
+        except OSError as error:
+            if not final.parent.is_dir() or not made.exists():
+                raise FileNotFoundError(
+                    error.errno, f"cannot publish {made} as {final}", str(final)
+                ) from error
+            beside = final.with_name(f".{final.name}.{os.urandom(4).hex()}.part")
+            shutil.copyfile(made, beside)
+            _sync_file(beside)
+            beside.replace(final)
+            made.unlink()
+        return final
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,160 @@
+"""A handle on one stored task: what enqueue returns, and what an id can be turned into again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidegate._bridge import run_sync
+from tidegate.domain.states import State
+from tidegate.errors import (
+    ResultTimeoutError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskNotFoundError,
+    UsageError,
+)
+from tidegate.store.protocol import Store
+from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
+
+R_co = TypeVar("R_co", covariant=True)
+
+_LONGEST_LOOK_SECONDS = 1.0
+_SHORTEST_LOOK_SECONDS = 0.02
+
+
+class StoreSource(Protocol):
+    """Whoever can say where tasks are stored."""
+
+    async def opened_store(self) -> Store:
+        """Return the store, opened."""
+        ...
+
+
+class Handle(Generic[R_co]):
+    """One stored task. Cheap to make, safe to keep, tied to no event loop."""
+
+    __slots__ = ("_decode", "_source", "created", "id")
+
+    def __init__(
+        self,
+        task_id: str,
+        source: StoreSource,
+        decode: Callable[[bytes], Any],
+        *,
+        created: bool | None = None,
+    ) -> None:
+        self.id = task_id
+        """The `task_id`: a UUIDv7 as text."""
+        self.created = created
+        """False: the task was there before (same key or unique name); None: made from an id alone."""
+        self._source = source
+        self._decode = decode
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+    async def status(self) -> TaskRow:
+        """Return where the task is and how far it has come.
+
+        Raises:
+            TaskNotFoundError: No such task, or its retention time is over.
+        """
+        rows = await (await self._source.opened_store()).read([self.id])
+        if self.id not in rows:
+            raise TaskNotFoundError(
+                f"no task has the id {self.id}", fix="check the id; finished tasks go after 7 days"
+            )
+        return rows[self.id]
+
+    async def result(self, timeout: float | None = None) -> R_co:
+        """Wait for the end and return what the body returned, decoded by its annotation.
+
+        Args:
+            timeout: Seconds; None waits for as long as it takes, 0 looks once.
+
+        Raises:
+            ResultTimeoutError: Not final in time; the task goes on.
+            TaskFailedError: It is dead.
+            TaskCancelledError: It was cancelled.
+            TaskNotFoundError: No such task.
+        """
+        stored = await wait_final(await self._source.opened_store(), self.id, timeout)
+        if stored.state is State.SUCCEEDED:
+            value: R_co = self._decode(stored.data)
+            return value
+        if stored.state is State.CANCELLED:
+            raise TaskCancelledError(f"task {self.id} was cancelled", task_id=self.id)
+        raise TaskFailedError(
+            f"task {self.id} is dead: {stored.reason}: {stored.error_class} {stored.message}".rstrip(),
+            fix=f"see `tidegate tasks show {self.id}`",
+            task_id=self.id,
+            reason=stored.reason,
+            error_class=stored.error_class,
+            error_message=stored.message,
+        )
+
+    async def cancel(self, why: str = "") -> CancelAnswer:
+        """Cancel the task wherever it is.
+
+        A waiting one is cancelled at once. A running one is asked to stop and never runs again; if its
+        body finishes first, it stays succeeded.
+        """
+        answers = await (await self._source.opened_store()).cancel([self.id], why=why)
+        return answers[self.id]
+
+    async def history(self) -> list[HistoryEntry]:
+        """Return every run and act of the task, oldest first."""
+        return await (await self._source.opened_store()).history(self.id)
+
+    def status_sync(self) -> TaskRow:
+        """As `status`, from sync code."""
+        return run_sync(self.status())
+
+    def result_sync(self, timeout: float | None = None) -> R_co:
+        """As `result`, from sync code, where the timeout must be given.
+
+        Raises:
+            UsageError: No timeout: a sync caller that waits for ever holds its thread for ever.
+        """
+        if timeout is None:
+            raise UsageError("result_sync() needs a timeout", fix="write result_sync(timeout=30)")
+        return run_sync(self.result(timeout))
+
+    def cancel_sync(self, why: str = "") -> CancelAnswer:
+        """As `cancel`, from sync code."""
+        return run_sync(self.cancel(why))
+
+    def history_sync(self) -> list[HistoryEntry]:
+        """As `history`, from sync code."""
+        return run_sync(self.history())
+
+
+async def wait_final(store: Store, task_id: str, timeout: float | None) -> StoredResult:
+    """Return the result row of a task once it is final.
+
+    Looks again when the store says that something changed, after 1 s at the latest.
+
+    Raises:
+        ResultTimeoutError: Not final within `timeout` seconds.
+        TaskNotFoundError: No such task.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    ends_at = None if timeout is None else loop.time() + timeout
+    pause = _SHORTEST_LOOK_SECONDS
+    while True:
+        stored = await store.result(task_id)
+        if stored is not None:
+            return stored
+        left = _LONGEST_LOOK_SECONDS if ends_at is None else ends_at - loop.time()
+        if left <= 0:
+            raise ResultTimeoutError(
+                f"task {task_id} is not final after {timeout:g} s",
+                fix="it goes on; ask again later",
+                task_id=task_id,
+            )
+        await store.changed(min(left, _LONGEST_LOOK_SECONDS))
+        await asyncio.sleep(min(pause, max(0.0, left)))
+        pause = min(pause * 1.5, 0.25)

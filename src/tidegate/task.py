@@ -1,0 +1,266 @@
+"""A declared task function: its settings, its signature, and how to enqueue it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from tidegate._bridge import run_sync
+from tidegate.codec import CODEC
+from tidegate.codec.signature import Signature
+from tidegate.context import Context
+from tidegate.domain.failure import Reason
+from tidegate.domain.spec import Backoff, Fixed, Priority, Rule, TaskSpec
+from tidegate.errors import ConfigError, OptionError
+from tidegate.handle import Handle, StoreSource
+from tidegate.options import Options, Seconds, make_options, seconds_option
+from tidegate.store.rows import Enqueued, NewTask
+
+P = ParamSpec("P")
+C = TypeVar("C")
+"""What a plain call returns: the value, or a coroutine of it."""
+R = TypeVar("R")
+"""What the body returns in the end."""
+
+
+class Home(StoreSource, Protocol):
+    """The application a task function belongs to."""
+
+    async def enqueue_prepared(self, task: NewTask) -> Enqueued:
+        """Store one task."""
+        ...
+
+    def next_id(self) -> str:
+        """Return a fresh task id."""
+        ...
+
+
+class TaskFunction(Generic[P, C, R]):
+    """What `@app.task` makes of a function. Calling it stays a plain call; `enqueue` stores a task."""
+
+    def __init__(self, body: Callable[..., Any], spec: TaskSpec, home: Home) -> None:
+        self.body = body
+        self.spec = spec
+        self.is_async = inspect.iscoroutinefunction(body)
+        self._home = home
+        self.__doc__ = body.__doc__
+        self.__name__ = body.__name__
+        self.__wrapped__ = body
+
+    def __repr__(self) -> str:
+        return f"<task function {self.spec.name}>"
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Parameters and return annotation, read at first use: annotations may name what comes later.
+
+        Raises:
+            ConfigError: An annotation cannot be resolved.
+        """
+        return Signature.of(self.body, injected=Context)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Call the function here and now, without any queue.
+
+        A context that is not given is a detached one: never cancelled, no limits.
+        """
+        name = self.signature.context
+        if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
+            here: C = self.body(*args, **kwargs)
+            return here
+        given, named = self.signature.with_context(args, kwargs, Context.detached())
+        result: C = self.body(*given, **named)
+        return result
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a task with these arguments; when this returns, it is committed.
+
+        Raises:
+            ArgumentsError: The arguments do not fit the signature, or one cannot be stored.
+            StoreError: Not stored, or (StoreUnavailableError) possibly stored: try again.
+        """
+        return await self.using().enqueue(*args, **kwargs)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, from sync code."""
+        return self.using().enqueue_sync(*args, **kwargs)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """Check these arguments and return the task without storing it, for `app.enqueue_many`."""
+        return self.using().prepare(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: Priority | str | None = None,
+        tenant: str | None = None,
+        delay: Seconds | None = None,
+        run_at: datetime | None = None,
+        deadline: Seconds | None = None,
+        timeout: Seconds | None = None,
+        max_attempts: int | None = None,
+        key: str | None = None,
+        key_kept: Seconds | str | None = None,
+        unique: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Prepared[P, R]:
+        """Return this function with options for the enqueues that follow.
+
+        Args:
+            queue: Another queue than the function's own.
+            priority: `interactive`, `normal` or `bulk`.
+            tenant: Who the task is for.
+            delay: Seconds or timedelta until it is due.
+            run_at: The moment it is due, with a time zone. In the past: at once.
+            deadline: Time for the whole task, counted from now, standing still for nothing.
+            timeout: Time for one attempt.
+            max_attempts: Charged attempts, 1 to 1,000.
+            key: Idempotency key, 255 characters at most. The same key names the first task for
+                `key_kept`, whatever becomes of it; with other arguments it is an error.
+            key_kept: 7 days unless given.
+            unique: `until_final`, or a time such as `1h`: one task by function and arguments until then.
+            labels: A few names and values to find it by.
+
+        Raises:
+            OptionError: A value cannot work.
+        """
+        options = make_options(
+            queue=queue,
+            priority=priority,
+            tenant=tenant,
+            delay=delay,
+            run_at=run_at,
+            deadline=deadline,
+            timeout=timeout,
+            max_attempts=max_attempts,
+            key=key,
+            key_kept=key_kept,
+            unique=unique,
+            labels=labels,
+        )
+        return Prepared(self.spec, self.signature, self._home, options)
+
+
+class Prepared(Generic[P, R]):
+    """A task function with options. Made by `using`; may be kept and used many times."""
+
+    __slots__ = ("_home", "_options", "_signature", "_spec")
+
+    def __init__(self, spec: TaskSpec, signature: Signature, home: Home, options: Options) -> None:
+        self._spec = spec
+        self._signature = signature
+        self._home = home
+        self._options = options
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a task with these arguments and options; see `TaskFunction.enqueue`.
+
+        Raises:
+            KeyConflictError: The key is taken by a task with other arguments.
+        """
+        enqueued = await self._home.enqueue_prepared(self.prepare(*args, **kwargs))
+        return Handle(enqueued.task_id, self._home, self._signature.load_result, created=enqueued.created)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, from sync code."""
+        return run_sync(self.enqueue(*args, **kwargs))
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """Check these arguments and return the task without storing it."""
+        spec, options = self._spec, self._options
+        data = self._signature.bind(args, kwargs)
+        fingerprint = b""
+        unique = None
+        if options.key is not None or options.unique:
+            fingerprint = sha256(spec.name.encode() + self._signature.fingerprint(data)).digest()
+            unique = f"{spec.name}:{fingerprint.hex()}" if options.unique else None
+        return NewTask(
+            id=self._home.next_id(),
+            function=spec.name,
+            queue=options.queue or spec.queue,
+            priority=spec.priority if options.priority is None else options.priority,
+            args=data,
+            codec_tag=CODEC,
+            fingerprint=fingerprint,
+            upstream=spec.upstream,
+            tenant=options.tenant,
+            key=options.key,
+            key_seconds=options.key_seconds,
+            unique=unique,
+            unique_seconds=options.unique_seconds,
+            delay_seconds=options.delay_seconds,
+            run_at=options.run_at,
+            deadline_seconds=options.deadline_seconds,
+            timeout_seconds=options.timeout_seconds,
+            max_attempts=options.max_attempts,
+            labels=options.labels,
+        )
+
+
+def on(
+    error: type[BaseException] | Reason | str,
+    *,
+    wait: Seconds | Backoff | None = None,
+    attempts: int | None = None,
+) -> Rule:
+    """Make a retry rule: this kind of error is tried again.
+
+    Args:
+        error: An exception class, or a reason such as `"timeout"`.
+        wait: Seconds, a timedelta, or a backoff; None: the function's own.
+        attempts: Charged attempts for this kind, beside `max_attempts`.
+    """
+    if attempts is not None and (isinstance(attempts, bool) or attempts < 1):
+        raise OptionError(f"on(…, attempts={attempts!r})", fix="use 1 or more")
+    backoff = wait if wait is None or isinstance(wait, Backoff) else Fixed(seconds_option("wait", wait))
+    return Rule(_matched(error), retry=True, wait=backoff, attempts=attempts)
+
+
+def discard(error: type[BaseException] | Reason | str) -> Rule:
+    """Make a retry rule: this kind of error is never tried again. The task is kept as a dead letter."""
+    return Rule(_matched(error), retry=False)
+
+
+def _matched(error: type[BaseException] | Reason | str) -> type[BaseException] | Reason:
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return error
+    try:
+        return Reason(error)
+    except ValueError:
+        reasons = ", ".join(Reason)
+        raise OptionError(
+            f"retry rule on {error!r}", fix=f"use an exception class or one of {reasons}"
+        ) from None
+
+
+def function_name(body: Callable[..., Any]) -> str:
+    """Return the stable name of a function: `module:function`, never `__main__`.
+
+    Raises:
+        ConfigError: A lambda or a function inside another one, which no worker could find again.
+    """
+    qualname = body.__qualname__
+    if "<" in qualname:
+        raise ConfigError(
+            f"{body.__module__}.{qualname} cannot be a task function",
+            fix="define it at the top of a module, or name it",
+        )
+    return f"{_module_name(body.__module__)}:{qualname}"
+
+
+def _module_name(module: str) -> str:
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "interactive"

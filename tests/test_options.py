@@ -1,0 +1,93 @@
+"""C35 and the rest of what a caller may say: good values are taken, bad ones named with a fix."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tidegate import NO_LIMIT, OptionError, Priority
+from tidegate.options import instant_from_text, instant_option, limit_option, make_options, seconds_option
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (datetime(2026, 6, 1, 12, tzinfo=timezone(timedelta(hours=2))), "2026-06-01T10:00:00+00:00"),
+        (datetime(2026, 6, 1, 10, tzinfo=UTC), "2026-06-01T10:00:00+00:00"),
+        (datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=0), "2026-10-25T00:30:00+00:00"),
+        (datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1), "2026-10-25T01:30:00+00:00"),
+        (datetime(2026, 3, 29, 2, 30, tzinfo=BERLIN), "2026-03-29T01:30:00+00:00"),
+    ],
+)
+def test_a_moment_with_a_zone_is_what_it_says(moment: datetime, expected: str) -> None:
+    assert datetime.fromtimestamp(instant_option("run_at", moment), UTC).isoformat() == expected
+
+
+def test_a_moment_without_a_zone_is_refused_in_python_and_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    with pytest.raises(OptionError, match="time zone"):
+        make_options(run_at=datetime(2026, 6, 1, 12))
+    with pytest.raises(OptionError, match="time zone"):
+        instant_from_text("run_at", "2026-06-01T12:00")
+    assert instant_from_text("run_at", "2026-06-01T12:00+02:00") == datetime(2026, 6, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delay": 10**12},
+        {"delay": float("nan")},
+        {"run_at": datetime(1, 1, 1, tzinfo=UTC)},
+        {"delay": 1, "run_at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"priority": "urgent"},
+        {"queue": ""},
+        {"queue": "two\nlines"},
+        {"tenant": " acme"},
+        {"deadline": 0},
+        {"timeout": -1},
+        {"max_attempts": 0},
+        {"max_attempts": True},
+        {"key": ""},
+        {"key": "x" * 300},
+        {"unique": "sometimes"},
+        {"labels": {"a": "b\x00"}},
+        {"labels": {str(number): "x" for number in range(33)}},
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_with_a_fix(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError) as caught:
+        make_options(**options)
+    assert caught.value.fix
+
+
+def test_what_is_past_is_due_at_once() -> None:
+    assert make_options(delay=-5).delay_seconds == 0
+    assert make_options(run_at=datetime(2020, 1, 1, tzinfo=UTC)).run_at == 1_577_836_800
+
+
+def test_durations_come_in_several_forms() -> None:
+    assert [seconds_option("x", value) for value in (90, timedelta(hours=1), "15m", "1h", "7d", "1.5s")] == [
+        90, 3600, 900, 3600, 604_800, 1.5,
+    ]  # fmt: skip
+
+
+def test_no_limit_must_be_written_out() -> None:
+    assert limit_option("timeout", NO_LIMIT) == float("inf")
+    with pytest.raises(OptionError, match="NO_LIMIT"):
+        limit_option("timeout", None)
+
+
+def test_options_are_taken() -> None:
+    options = make_options(priority="bulk", unique="1h", key="k", labels={"doc": "7"})
+    assert (options.priority, options.unique_seconds, options.unique, options.key) == (
+        Priority.BULK,
+        3600,
+        True,
+        "k",
+    )
+    assert make_options(unique="until_final").unique_seconds is None

@@ -1,0 +1,47 @@
+"""What `import tidegate` gives, and what it must not cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tidegate
+
+HEAVY = [
+    "asyncio",
+    "apsw",
+    "msgspec",
+    "click",
+    "tomllib",
+    "h11",
+    "httpx2",
+    "rich",
+    "sqlite3",
+    "dataclasses",
+    "inspect",
+]
+
+
+def test_every_public_name_is_there_and_has_a_home() -> None:
+    for name in tidegate.__all__:
+        assert getattr(tidegate, name) is not None
+    assert set(tidegate._HOMES) == set(tidegate.__all__) - {"__version__"}
+    assert dir(tidegate) == sorted(tidegate.__all__)
+
+
+def test_a_wrong_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Tidgate"):
+        _ = tidegate.Tidgate  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", HEAVY)
+def test_importing_tidegate_does_not_load(module: str) -> None:
+    code = f"import sys, tidegate; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-I", "-c", code], check=False).returncode == 0
+
+
+def test_a_client_loads_no_driver_before_the_store_is_used() -> None:
+    code = "import sys; from tidegate import Tidegate, Context, on; sys.exit('apsw' in sys.modules)"
+    assert subprocess.run([sys.executable, "-I", "-c", code], check=False).returncode == 0
