@@ -1,0 +1,142 @@
+"""Acting on dead letters, by id or by filter: in chunks, and only for declared functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate.errors import NotAcceptedError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+
+CHUNK_LETTERS = 500
+"""Dead letters in one transaction: few enough that no other writer waits long."""
+
+Tell = Callable[["Tally"], None]
+"""Called after each chunk with what was done so far."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a bulk act did so far."""
+
+    done: int = 0
+    refused: int = 0
+    """No longer dead when their turn came, or a live task holds their unique name."""
+    undeclared: Counter[str] = field(default_factory=Counter)
+    """Letters left alone because nobody declares their function, by function."""
+
+    def add(self, answers: Mapping[str, ActAnswer]) -> None:
+        """Count the answers of one chunk."""
+        done = sum(answer is ActAnswer.DONE for answer in answers.values())
+        self.done += done
+        self.refused += len(answers) - done
+
+
+async def declared_functions(store: Store) -> frozenset[str]:
+    """Return the task functions of all manifests that workers have kept in the store."""
+    manifests = await store.manifests()
+    return frozenset(name for manifest in manifests.values() for name in manifest.get("functions", ()))
+
+
+async def redrive_tasks(
+    store: Store,
+    task_ids: Sequence[str],
+    declared: Collection[str],
+    *,
+    args: Mapping[str, tuple[bytes, str]] | None = None,
+) -> dict[str, ActAnswer]:
+    """Send these dead letters back to the main queue; answer per id. Safe to repeat.
+
+    Args:
+        store: Where they are.
+        task_ids: Any number; sent in chunks.
+        declared: Functions that some application declares.
+        args: Payloads to replace: {id: (bytes, codec tag)}.
+
+    Raises:
+        NotAcceptedError: One belongs to a function that nobody declares. Nothing was done.
+    """
+    rows = await store.read(task_ids)
+    demand_declared({row.function for row in rows.values()}, declared)
+    answers: dict[str, ActAnswer] = {}
+    for start in range(0, len(task_ids), CHUNK_LETTERS):
+        chunk = task_ids[start : start + CHUNK_LETTERS]
+        replaced = {task_id: args[task_id] for task_id in chunk if task_id in args} if args else None
+        answers |= await store.redrive(chunk, args=replaced)
+    return answers
+
+
+def demand_declared(functions: Collection[str], declared: Collection[str]) -> None:
+    """Return if all these functions are declared.
+
+    Raises:
+        NotAcceptedError: It names those that are not: their tasks would wait for a worker that never comes.
+    """
+    unknown = sorted(set(functions) - set(declared))
+    if unknown:
+        raise NotAcceptedError(
+            f"no application declares {', '.join(unknown)}; nothing was redriven",
+            fix="start a worker that has it, or name the application that does",
+            functions=unknown,
+        )
+
+
+async def redrive_matching(
+    store: Store, which: TaskFilter, declared: Collection[str], *, tell: Tell = lambda tally: None
+) -> Tally:
+    """Send back every dead letter that matches and was dead when this began.
+
+    One that fails again meanwhile is not taken twice. Letters of undeclared functions stay and are counted.
+
+    Args:
+        store: Where they are.
+        which: The filter.
+        declared: Functions that some application declares.
+        tell: Called after each chunk.
+    """
+
+    async def act(letters: Sequence[DeadLetter], tally: Tally) -> Mapping[str, ActAnswer]:
+        tally.undeclared.update(letter.function for letter in letters if letter.function not in declared)
+        chosen = [letter.task_id for letter in letters if letter.function in declared]
+        return await store.redrive(chosen) if chosen else {}
+
+    return await _act_on_matching(store, which, act, tell)
+
+
+async def purge_matching(store: Store, which: TaskFilter, *, tell: Tell = lambda tally: None) -> Tally:
+    """Delete every dead letter that matches and was dead when this began, with payload and history."""
+
+    async def act(letters: Sequence[DeadLetter], tally: Tally) -> Mapping[str, ActAnswer]:
+        return await store.purge([letter.task_id for letter in letters])
+
+    return await _act_on_matching(store, which, act, tell)
+
+
+async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    """Delete these dead letters, in chunks; answer per id. Safe to repeat."""
+    answers: dict[str, ActAnswer] = {}
+    for start in range(0, len(task_ids), CHUNK_LETTERS):
+        answers |= await store.purge(task_ids[start : start + CHUNK_LETTERS])
+    return answers
+
+
+async def _act_on_matching(
+    store: Store,
+    which: TaskFilter,
+    act: Callable[[Sequence[DeadLetter], Tally], Awaitable[Mapping[str, ActAnswer]]],
+    tell: Tell,
+) -> Tally:
+    now = await store.now()
+    which = replace(which, before=now if which.before is None else min(which.before, now))
+    tally = Tally()
+    # Pages continue after the last letter that stayed: those acted on are gone, and so is their place.
+    stayed: str | None = None
+    while letters := await store.dead_letters(which, after=stayed, limit=CHUNK_LETTERS):
+        answers = await act(letters, tally)
+        tally.add(answers)
+        left = [letter.task_id for letter in letters if answers.get(letter.task_id) is not ActAnswer.DONE]
+        stayed = left[-1] if left else stayed
+        tell(tally)
+    return tally

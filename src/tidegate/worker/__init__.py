@@ -1,0 +1,1 @@
+"""What runs tasks: supervisor, pool process, executors, steward."""

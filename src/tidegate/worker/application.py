@@ -1,0 +1,105 @@
+"""What a worker needs to know of an application, and how it is found by name.
+
+The application is a higher room: here it is known by shape only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tidegate.codec.signature import Signature
+from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
+from tidegate.errors import ConfigError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import CrashTerms
+from tidegate.worker.settings import Pool, Timings
+
+
+class Runnable(Protocol):
+    """A task function as the worker sees it."""
+
+    spec: TaskSpec
+    body: Callable[..., Any]
+    is_async: bool
+
+    @property
+    def signature(self) -> Signature:
+        """Its parameters and return annotation."""
+        ...
+
+
+class Application(Protocol):
+    """A `Tidegate` as the worker sees it."""
+
+    url: str
+    pools: tuple[Pool, ...]
+    timings: Timings
+    store: Store
+
+    @property
+    def functions(self) -> Mapping[str, Runnable]:
+        """Task functions by name."""
+        ...
+
+    @property
+    def start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
+        """Run in the loop before the first task."""
+        ...
+
+    @property
+    def stop_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
+        """Run in the loop after the last task, last one first."""
+        ...
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what the application declares."""
+        ...
+
+
+def load_application(reference: str) -> Any:
+    """Import `module:attribute` (attribute `app` unless given) with the present directory importable.
+
+    Raises:
+        ConfigError: The reference is no such thing, or the module cannot be imported; the cause is kept.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.startswith(error.name):
+            raise ConfigError(
+                f"there is no module {module_name!r} here",
+                fix="run in the application's directory, or name it MODULE:APP",
+            ) from error
+        raise ConfigError(f"{module_name} cannot be imported: {error}", fix="see the cause above") from error
+    except Exception as error:
+        raise ConfigError(
+            f"{module_name} cannot be imported: {type(error).__name__}: {error}", fix="see its cause"
+        ) from error
+    app = getattr(module, attribute or "app", None)
+    if not isinstance(getattr(app, "functions", None), Mapping) or not hasattr(app, "opened_store"):
+        raise ConfigError(
+            f"{module_name}:{attribute or 'app'} is not a Tidegate application",
+            fix=f"name it: {module_name}:NAME",
+        )
+    return app
+
+
+def crash_terms(spec: TaskSpec) -> CrashTerms:
+    """Return what the steward must know of this function without importing it."""
+    base, cap = _first_and_longest_wait(spec.backoff)
+    return CrashTerms(crash_limit=spec.crash_limit, base_seconds=base, cap_seconds=cap)
+
+
+def _first_and_longest_wait(backoff: Backoff) -> tuple[float, float]:
+    if isinstance(backoff, Exponential):
+        return backoff.base, backoff.cap
+    if isinstance(backoff, Fixed):
+        return backoff.seconds, backoff.seconds
+    return 1.0 + backoff.plus, backoff.cap

@@ -1,0 +1,93 @@
+"""One run of one task in this process, from claim to outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tidegate.context import Context, RunControl
+from tidegate.policy.retry import Terms
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker.application import Runnable
+
+
+class Attempt:
+    """What the worker knows of one run while it lasts. Settled exactly once."""
+
+    __slots__ = (
+        "claimed",
+        "control",
+        "deadline_seconds",
+        "function",
+        "job",
+        "settled",
+        "thread",
+        "timeout_seconds",
+        "timer",
+    )
+
+    def __init__(self, claimed: ClaimedTask, function: Runnable, control: RunControl) -> None:
+        self.claimed = claimed
+        self.function = function
+        self.control = control
+        self.job: asyncio.Task[None] | None = None
+        self.thread: asyncio.Future[Any] | None = None
+        """The thread's answer, where the body is a plain function."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.settled = False
+        self.timeout_seconds = claimed.timeout_seconds or function.spec.timeout
+        self.deadline_seconds = _until_deadline(claimed, function)
+        """From the claim; infinite without a deadline."""
+
+    def context(self) -> Context:
+        """Return the context its body gets."""
+        claimed = self.claimed
+        return Context(
+            self.control,
+            task_id=claimed.fence.task_id,
+            run=claimed.fence.run,
+            attempt=claimed.counters.attempts + 1,
+            max_attempts=claimed.max_attempts or self.function.spec.max_attempts,
+            queue=claimed.queue,
+            tenant=claimed.tenant,
+            labels=claimed.labels,
+        )
+
+    def terms(self, now: float) -> Terms:
+        """Return what the task is allowed from now on.
+
+        Args:
+            now: By the clock of its control.
+        """
+        left: float | None = None
+        if self.deadline_seconds != float("inf"):
+            left = self.deadline_seconds - (now - self.started_at)
+        return Terms.of(
+            self.function.spec,
+            max_attempts=self.claimed.max_attempts,
+            remaining_seconds=left,
+            deadline_stands_still=self.claimed.deadline_at is None,
+        )
+
+    @property
+    def started_at(self) -> float:
+        """When this process took it up, by the clock of its control."""
+        return self.control.started_at
+
+    def load(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments, decoded for the present code, with the context among them.
+
+        Raises:
+            ArgumentsError: They do not fit.
+        """
+        signature = self.function.signature
+        args, kwargs = signature.load(self.claimed.args)
+        if signature.context is None:
+            return args, kwargs
+        return signature.with_context(args, kwargs, self.context())
+
+
+def _until_deadline(claimed: ClaimedTask, function: Runnable) -> float:
+    if claimed.deadline_at is not None:
+        return claimed.deadline_at - claimed.claimed_at
+    return function.spec.deadline - claimed.spent_seconds

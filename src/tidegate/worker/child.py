@@ -1,0 +1,153 @@
+"""The supervisor's side of one pool process: start it, talk to it, see it end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+from tidegate.worker import scratch
+from tidegate.worker.control import Line, Message
+from tidegate.worker.process import Orders, orders_to_json
+from tidegate.worker.settings import Pool, Timings
+
+log = logging.getLogger("tidegate.supervisor")
+
+
+class Child:
+    """One pool process, from its start to its reaping. A new process is a new `Child` with a new id.
+
+    Args:
+        application: `module:attribute` that it imports.
+        pool: What it serves.
+        timings: Passed on to it.
+        database_url: Overrides the application's own.
+    """
+
+    def __init__(self, *, application: str, pool: Pool, timings: Timings, database_url: str | None) -> None:
+        self.worker_id = str(uuid.uuid4())
+        self.pool = pool
+        self._timings = timings
+        self._application = application
+        self._database_url = database_url
+        self._process: asyncio.subprocess.Process | None = None
+        self._line: Line | None = None
+        self._ready_at: float | None = None
+        self._answered_at = time.monotonic()
+        self._asked_at: float | None = None
+        self.killed_for = ""
+        """Why the supervisor killed it, if it did."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before the start."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has imported the application and begun."""
+        return self._ready_at is not None
+
+    def stalled_seconds(self) -> float:
+        """Return for how long it has not answered; 0 while it is still importing."""
+        if self._ready_at is None or self._asked_at is None or self._answered_at >= self._asked_at:
+            return 0.0
+        return time.monotonic() - self._asked_at
+
+    async def start(self) -> None:
+        """Start the interpreter, in a session of its own, with a socket pair for control."""
+        ours, theirs = socket.socketpair()
+        orders = Orders(
+            application=self._application,
+            worker_id=self.worker_id,
+            control_fd=theirs.fileno(),
+            pool=self.pool,
+            timings=self._timings,
+            database_url=self._database_url,
+        )
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tidegate.worker.process",
+                orders_to_json(orders),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._line = Line(ours, self._heard, lambda: None)
+        self._line.start()
+
+    def renewed(self, seconds: float) -> None:
+        """Tell it that its lease is good for so long; it must answer."""
+        self._ask(beat=seconds)
+
+    def ping(self) -> None:
+        """Ask whether it still answers."""
+        self._ask(ping=True)
+
+    def drain(self, grace: float) -> None:
+        """Tell it to claim no more and end within `grace` seconds."""
+        self._send(drain=grace)
+
+    def release(self) -> None:
+        """Tell it to give everything back and end now."""
+        self._send(release=True)
+
+    def lost(self) -> None:
+        """Tell it that its lease is lost."""
+        self._send(lost=True)
+
+    def kill(self, why: str) -> None:
+        """Kill it and every process of its session."""
+        self.killed_for = self.killed_for or why
+        self._kill_group()
+
+    async def ended(self) -> int:
+        """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
+        assert self._process is not None
+        code = await self._process.wait()
+        self._kill_group()
+        if self._line is not None:
+            self._line.close()
+        scratch.remove(self.worker_id)
+        return code
+
+    def how_it_ended(self, code: int) -> str:
+        """Return its end in words."""
+        if self.killed_for:
+            return self.killed_for
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"exit code {code}"
+
+    def _ask(self, **message: object) -> None:
+        if self._asked_at is None or self._answered_at >= self._asked_at:
+            self._asked_at = time.monotonic()
+        self._send(**message)
+
+    def _send(self, **message: object) -> None:
+        if self._line is not None:
+            self._line.send(**message)
+
+    def _heard(self, message: Message) -> None:
+        """Note one message; runs in the control thread."""
+        self._answered_at = time.monotonic()
+        if "ready" in message:
+            self._ready_at = self._answered_at
+
+    def _kill_group(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+ChildMaker = Callable[[Pool], Child]

@@ -1,0 +1,182 @@
+"""A worker inside another program: a web process, a test, a notebook.
+
+It beats and keeps house from a thread with a loop of its own, so user code that blocks the main loop
+loses no lease. What it cannot do: kill a body that will not stop, or survive its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from types import TracebackType
+from typing import Self
+
+from tidegate._version import __version__
+from tidegate.errors import StoreError
+from tidegate.store.rows import NewWorker
+from tidegate.worker import scratch
+from tidegate.worker.application import Application
+from tidegate.worker.engine import Engine
+from tidegate.worker.heartbeat import Heartbeat
+from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.steward.steward import Steward
+
+
+class EmbeddedWorker:
+    """Runs tasks between `async with` and its end.
+
+    Args:
+        app: Whose tasks.
+        pool: What is served; `processes` does not count here.
+        timings: Clocks and grace times.
+        rng: For jitter.
+        threaded: False: beat and keep house in the same loop, as simulated time needs it.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        pool: Pool,
+        timings: Timings,
+        *,
+        rng: random.Random | None = None,
+        threaded: bool = True,
+    ) -> None:
+        self._app = app
+        self._pool = pool
+        self._timings = timings
+        self._rng = rng or random.Random()
+        self._threaded = threaded
+        self.id = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        self._engine: Engine | None = None
+        self._keeper: _Keeper | None = None
+
+    async def __aenter__(self) -> Self:
+        """Register, begin to beat, begin to claim."""
+        await self._app.store.open()
+        await self._app.store.add_worker(
+            NewWorker(
+                id=self.id,
+                name="embedded",
+                pool=self._pool.name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                queues=self._pool.queues,
+                slots=self._pool.concurrency,
+                lease_seconds=self._timings.lease,
+                version=__version__,
+            )
+        )
+        self._engine = Engine(
+            app=self._app,
+            pool=self._pool,
+            worker_id=self.id,
+            timings=self._timings,
+            scratch_root=scratch.scratch_root(self.id),
+            rng=self._rng,
+        )
+        self._keeper = _Keeper(self._app, self.id, self._timings, self._engine, self._rng)
+        await self._keeper.start(threaded=self._threaded)
+        await self._engine.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain: running tasks end or are given back; then the worker is retired.
+
+        When an error passes through, running tasks are given back at once.
+        """
+        await self.stop(grace=0.0 if kind is not None else None)
+
+    async def stop(self, grace: float | None = None) -> None:
+        """End now, letting running tasks go on for `grace` seconds at most. Safe to call twice."""
+        engine, self._engine = self._engine, None
+        keeper, self._keeper = self._keeper, None
+        if engine is None or keeper is None:
+            return
+        await engine.stop(grace)
+        await keeper.stop()
+        with contextlib.suppress(StoreError):
+            await self._app.store.retire_worker(self.id, why="stopped", loss=False, only_if_expired=False)
+        scratch.remove(self.id)
+
+
+class _Keeper:
+    """Beats for one engine and keeps house, in a thread of its own or in the engine's loop."""
+
+    def __init__(
+        self, app: Application, worker_id: str, timings: Timings, engine: Engine, rng: random.Random
+    ) -> None:
+        self._app = app
+        self._worker_id = worker_id
+        self._timings = timings
+        self._engine = engine
+        self._rng = rng
+        self._engine_loop = asyncio.get_running_loop()
+        self._loop = self._engine_loop
+        self._thread: threading.Thread | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._steward: Steward | None = None
+        self._answered_at = time.monotonic()
+
+    async def start(self, *, threaded: bool) -> None:
+        if threaded:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="tidegate-keeper", daemon=True
+            )
+            self._thread.start()
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._begin(), self._loop))
+        else:
+            await self._begin()
+
+    async def stop(self) -> None:
+        if self._thread is None:
+            await self._end()
+            return
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), self._loop))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def _begin(self) -> None:
+        clock = time.monotonic if self._thread is not None else self._loop.time
+        heartbeat = Heartbeat(
+            store=self._app.store,
+            timings=self._timings,
+            alive=self._living,
+            renewed=lambda _, seconds: self._tell(self._renewed, seconds),
+            retired=lambda _: self._tell(self._engine.lose),
+            rng=self._rng,
+        )
+        self._steward = Steward(self._app.store, self._timings, rng=self._rng, clock=clock)
+        self._steward.start()
+        self._beating = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")
+
+    async def _end(self) -> None:
+        if self._steward is not None:
+            await self._steward.stop()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+
+    def _living(self) -> list[str]:
+        """Return our id, unless the engine's loop has been blocked for longer than a stall may last."""
+        if self._thread is not None and time.monotonic() - self._answered_at > self._timings.stall_limit:
+            return []
+        return [self._worker_id]
+
+    def _renewed(self, seconds: float) -> None:
+        self._answered_at = time.monotonic()
+        self._engine.good_for(seconds)
+
+    def _tell(self, what: object, *args: float) -> None:
+        with contextlib.suppress(RuntimeError):  # the engine's loop has ended
+            self._engine_loop.call_soon_threadsafe(what, *args)  # type: ignore[arg-type]

@@ -1,0 +1,229 @@
+"""The heart of a pool process: claims, runs, finishes. Knows nothing of processes, signals or leases kept.
+
+Time comes from the running loop, ids and randomness are passed in: the same engine runs on a seeded
+virtual-time loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegate.context import Stop
+from tidegate.domain.outcome import Fence, Outcome, Released
+from tidegate.errors import StoreError
+from tidegate.policy.order import LIFT_SECONDS
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker import report
+from tidegate.worker.application import Application, crash_terms
+from tidegate.worker.attempt import Attempt
+from tidegate.worker.claimer import Claimer
+from tidegate.worker.executor import Executor
+from tidegate.worker.finisher import Finisher
+from tidegate.worker.settings import Pool, Timings, drain_grace
+
+UNCONFIRMED_LIMIT = 2_000
+"""Outcomes that may wait for the store before no more tasks are claimed."""
+
+
+class Engine:
+    """Runs one pool's tasks in this process, from `start` to `stop`.
+
+    Args:
+        app: Whose functions; its store must be open.
+        pool: What is served.
+        worker_id: The row that holds the lease.
+        timings: Grace times and intervals.
+        scratch_root: This worker's own directory; removed at the end.
+        rng: For jitter.
+        wall_clock: Seconds since the epoch, for HTTP dates only.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: Application,
+        pool: Pool,
+        worker_id: str,
+        timings: Timings,
+        scratch_root: Path,
+        rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        rng = rng or random.Random()
+        self._app = app
+        self._store = app.store
+        self._pool = pool
+        self._worker_id = worker_id
+        self._timings = timings
+        self._scratch_root = scratch_root
+        self._loop = asyncio.get_running_loop()
+        self._good_until = float("inf")
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining: asyncio.Timeout | None = None
+        self._jobs: list[asyncio.Task[object]] = []
+        self.retired = asyncio.Event()
+        """Set when the store says that this worker is believed dead."""
+        self.executor = Executor(
+            functions=app.functions,
+            scratch_root=scratch_root,
+            stop_grace=timings.stop_grace,
+            settled=self._settled,
+            rng=rng,
+            wall_clock=wall_clock,
+        )
+        self.finisher = Finisher(self._store, rng, self._lost)
+        self._claimer = Claimer(
+            store=self._store,
+            pool=pool,
+            worker_id=worker_id,
+            functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
+            free=self._free_slots,
+            may_start=self._may_start,
+            take=self._take,
+            known=lambda: self.executor.running.keys() | self.finisher.fences(),
+            give_back=self._give_back,
+            rng=rng,
+        )
+
+    async def start(self) -> None:
+        """Run the start hooks, then begin to claim."""
+        for hook in self._app.start_hooks:
+            done = hook()
+            if inspect.isawaitable(done):
+                await done
+        self._spawn(self.finisher.run(), "finisher")
+        self._spawn(self._watch_cancels(), "cancel watch")
+        self._claiming = self._spawn(self._claim(), "claimer")
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Claim no more, let running tasks end within `grace` seconds, give the rest back, write everything.
+
+        Args:
+            grace: None: as the timings say, else the longest timeout of the pool's functions, 300 s at most.
+        """
+        if grace is None:
+            grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))
+        await self._stop_claiming()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace) as self._draining:
+                await self._idle.wait()
+        self._stop_all(Stop.RELEASE)
+        await self._idle.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.stop_grace):
+                await self.finisher.flushed()
+        await self._end()
+
+    def shorten(self) -> None:
+        """End the grace of a stop under way: give everything back now."""
+        if self._draining is not None:
+            with contextlib.suppress(RuntimeError):  # the grace has ended by itself
+                self._draining.reschedule(self._loop.time())
+
+    async def _end(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        self._jobs.clear()
+        self.executor.close()
+        for hook in reversed(self._app.stop_hooks):
+            done = hook()
+            if inspect.isawaitable(done):
+                await done
+
+    def good_for(self, seconds: float) -> None:
+        """Tell that the lease was renewed and holds for so long from now; without it, nothing new starts."""
+        self._good_until = self._loop.time() + seconds
+        self._claimer.slot_freed()
+
+    def lose(self) -> None:
+        """Take the lease as lost: stop every body, write nothing of them."""
+        if not self.retired.is_set():
+            report.lease_lost(self._worker_id)
+            self.retired.set()
+            self._stop_all(Stop.LOST)
+
+    # --- what the parts ask of each other ----------------------------------------------------------------
+
+    def _take(self, claimed: ClaimedTask) -> None:
+        self._idle.clear()
+        attempt = self.executor.start(claimed)
+        fence = claimed.fence
+        attempt.control.on_progress = lambda: self._told(attempt, fence)
+
+    def _told(self, attempt: Attempt, fence: Fence) -> None:
+        if attempt.control.progress is not None and not attempt.settled:
+            self.finisher.note(fence, attempt.control.progress)
+
+    def _settled(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        if outcome is not None:
+            report.ended(attempt.claimed.function, outcome)
+            self.finisher.finish(outcome)
+        if not self.executor.running:
+            self._idle.set()
+        self._claimer.slot_freed()
+
+    def _give_back(self, fence: Fence) -> None:
+        self.finisher.finish(Released(fence, "its claim was never answered", rank_offset=-LIFT_SECONDS))
+
+    def _lost(self, fence: Fence) -> None:
+        attempt = self.executor.running.get(fence)
+        if attempt is not None:
+            self.executor.stop(attempt, Stop.LOST)
+
+    def _free_slots(self) -> int:
+        if self.finisher.pending > UNCONFIRMED_LIMIT:
+            return 0
+        return self._pool.concurrency - self.executor.busy
+
+    def _may_start(self) -> bool:
+        return self._loop.time() < self._good_until
+
+    # --- loops -------------------------------------------------------------------------------------------
+
+    async def _claim(self) -> None:
+        if not await self._claimer.run():
+            self.lose()
+
+    async def _watch_cancels(self) -> None:
+        while True:
+            await asyncio.sleep(self._timings.cancel_poll)
+            if not self.executor.running:
+                continue
+            try:
+                asked = await self._store.cancel_requests(self._worker_id)
+            except StoreError:
+                continue  # the claimer and the finisher tell of it
+            for fence in asked:
+                attempt = self.executor.running.get(fence)
+                if attempt is not None:
+                    self.executor.stop(attempt, Stop.CANCEL)
+
+    def _stop_all(self, why: Stop) -> None:
+        for attempt in list(self.executor.running.values()):
+            self.executor.stop(attempt, why)
+
+    async def _stop_claiming(self) -> None:
+        """Cancel the claimer; what a claim under way still takes is found and given back."""
+        if self._claiming.done():
+            return
+        self._claiming.cancel()
+        await asyncio.gather(self._claiming, return_exceptions=True)
+        if self.retired.is_set():
+            return
+        with contextlib.suppress(StoreError):
+            known = self.executor.running.keys() | self.finisher.fences()
+            for fence in await self._store.lost_claims(self._worker_id, known):
+                self._give_back(fence)
+
+    def _spawn(self, work: object, name: str) -> asyncio.Task[object]:
+        job: asyncio.Task[object] = asyncio.create_task(work, name=f"tidegate {name}")  # type: ignore[arg-type]
+        self._jobs.append(job)
+        return job

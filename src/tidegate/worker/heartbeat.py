@@ -1,0 +1,74 @@
+"""Keeps leases: one update of the worker rows a beat, however many tasks they run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+from tidegate.errors import StoreError
+from tidegate.store.protocol import Store
+from tidegate.worker import report
+from tidegate.worker.pause import Pause
+from tidegate.worker.settings import Timings
+
+
+class Heartbeat:
+    """Renews the leases of some workers until cancelled.
+
+    Args:
+        store: Where the worker rows are.
+        timings: Lease and beat.
+        alive: Returns the ids of the workers that live and answer now.
+        renewed: Told an id and how many seconds its lease is good for from now, a margin taken off.
+        retired: Told an id that the store has retired.
+        rng: For jitter.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        timings: Timings,
+        alive: Callable[[], Iterable[str]],
+        renewed: Callable[[str, float], None],
+        retired: Callable[[str], None],
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._timings = timings
+        self._alive = alive
+        self._renewed = renewed
+        self._retired = retired
+        self._pause = Pause(rng, first=timings.beat / 20, cap=timings.beat / 2)
+
+    async def run(self) -> None:
+        """Beat until cancelled; while the store is away, try again sooner."""
+        while True:
+            try:
+                await self.beat()
+                self._pause.reset()
+                await asyncio.sleep(self._timings.beat)
+            except StoreError as error:
+                pause = self._pause.next()
+                report.store_away("renewing leases", error, pause)
+                await asyncio.sleep(pause)
+
+    async def beat(self) -> None:
+        """Renew every lease once.
+
+        Raises:
+            StoreError: Not renewed, or not known whether.
+        """
+        ids = list(self._alive())
+        if not ids:
+            return
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        gone = await self._store.beat(ids, self._timings.lease)
+        good = self._timings.lease - (loop.time() - asked_at)
+        for worker_id in ids:
+            if worker_id in gone:
+                self._retired(worker_id)
+            else:
+                self._renewed(worker_id, good)

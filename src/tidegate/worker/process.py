@@ -1,0 +1,207 @@
+"""A pool process: a fresh interpreter that imports the application and runs one engine.
+
+It never beats: the supervisor does, as long as this process answers. Signals meant for the group are
+ignored; when the supervisor dies, it gives its tasks back and ends within seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.worker import scratch
+from tidegate.worker.application import Application, load_application
+from tidegate.worker.control import Line, Message
+from tidegate.worker.engine import Engine
+from tidegate.worker.logs import set_up_logging
+from tidegate.worker.settings import Pool, Timings
+
+log = logging.getLogger("tidegate.worker")
+
+EXIT_CONFIG = 78
+EXIT_LOST = 75
+ORPHAN_SECONDS = 4.0
+"""How long a process may take to give its tasks back after its supervisor died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the supervisor passes to a pool process on its command line, as JSON."""
+
+    application: str
+    worker_id: str
+    control_fd: int
+    pool: Pool
+    timings: Timings
+    database_url: str | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    """Shared by the control thread and the loop."""
+
+    loop: asyncio.AbstractEventLoop
+    engine: Engine | None = None
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    grace: float = 0.0
+    release: bool = False
+    exit_code: int = 0
+
+
+def main(argv: list[str]) -> int:
+    """Run until told to end; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    set_up_logging()
+    orders = orders_from_json(argv[0])
+    end = socket.socket(fileno=orders.control_fd)
+    try:
+        if orders.database_url is not None:
+            os.environ["TIDEGATE_DATABASE_URL"] = orders.database_url
+        app = load_application(orders.application)
+        return asyncio.run(_serve(app, orders, end))
+    except ConfigError as error:
+        log.exception("%s", error)
+        return EXIT_CONFIG
+    except TidegateError:
+        log.exception("the pool process cannot go on")
+        return 1
+
+
+async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
+    await app.store.open()
+    state = _State(asyncio.get_running_loop())
+    line = Line(end, lambda message: _heard(state, line, message), lambda: _orphaned(state))
+    state.engine = Engine(
+        app=app,
+        pool=orders.pool,
+        worker_id=orders.worker_id,
+        timings=orders.timings,
+        scratch_root=scratch.scratch_root(orders.worker_id),
+    )
+    state.engine.good_for(-1.0)  # nothing starts before the first renewed lease
+    line.start()
+    await state.engine.start()
+    line.send(ready=os.getpid())
+    await _until_end(state)
+    await app.store.close()
+    scratch.remove(orders.worker_id)
+    line.send(done=True)
+    return state.exit_code
+
+
+async def _until_end(state: _State) -> None:
+    """Wait for the word to end, then drain; a later word can only make it shorter."""
+    assert state.engine is not None
+    ending = asyncio.create_task(state.ending.wait())
+    retired = asyncio.create_task(state.engine.retired.wait())
+    await asyncio.wait({ending, retired}, return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    retired.cancel()
+    if state.engine.retired.is_set():
+        state.exit_code = EXIT_LOST
+        await state.engine.stop(0.0)
+        return
+    await state.engine.stop(0.0 if state.release else state.grace)
+
+
+def _heard(state: _State, line: Line, message: Message) -> None:
+    """Obey one message; runs in the control thread."""
+    heard_at = time.monotonic()
+    try:
+        state.loop.call_soon_threadsafe(_obey, state, line, message, heard_at)
+    except RuntimeError:
+        return  # the loop has ended; so will the process
+
+
+def _obey(state: _State, line: Line, message: Message, heard_at: float) -> None:
+    engine = state.engine
+    assert engine is not None
+    if "beat" in message:
+        engine.good_for(message["beat"] - (time.monotonic() - heard_at))
+        line.send(pong=True)
+    elif "ping" in message:
+        line.send(pong=True)
+    elif "drain" in message:
+        state.grace = message["drain"]
+        state.ending.set()
+    elif "release" in message:
+        _release_all(state)
+    elif "lost" in message:
+        engine.lose()
+
+
+def _orphaned(state: _State) -> None:
+    """Give everything back because the supervisor is gone; runs in the control thread."""
+    if state.exit_code == 0:
+        state.exit_code = EXIT_LOST
+    threading.Timer(ORPHAN_SECONDS, os._exit, [EXIT_LOST]).start()
+    try:
+        state.loop.call_soon_threadsafe(_release_all, state)
+    except RuntimeError:
+        return
+
+
+def _release_all(state: _State) -> None:
+    state.release = True
+    if state.ending.is_set() and state.engine is not None:
+        state.engine.shorten()  # a drain is under way
+    state.ending.set()
+
+
+def orders_to_json(orders: Orders) -> str:
+    """Return orders as one command-line argument."""
+    pool, timings = orders.pool, orders.timings
+    return json.dumps(
+        {
+            "application": orders.application,
+            "worker_id": orders.worker_id,
+            "control_fd": orders.control_fd,
+            "database_url": orders.database_url,
+            "pool": pool_to_plain(pool),
+            "timings": {name: getattr(timings, name) for name in timings.__dataclass_fields__},
+        }
+    )
+
+
+def orders_from_json(text: str) -> Orders:
+    """Return the orders that `orders_to_json` wrote."""
+    plain = json.loads(text)
+    return Orders(
+        application=plain["application"],
+        worker_id=plain["worker_id"],
+        control_fd=plain["control_fd"],
+        database_url=plain["database_url"],
+        pool=pool_from_plain(plain["pool"]),
+        timings=Timings(**plain["timings"]),
+    )
+
+
+def pool_to_plain(pool: Pool) -> dict[str, Any]:
+    """Return a pool as plain JSON values."""
+    plain = {name: getattr(pool, name) for name in pool.__dataclass_fields__}
+    return plain | {"shares": {str(priority.value): share for priority, share in pool.shares.items()}}
+
+
+def pool_from_plain(plain: dict[str, Any]) -> Pool:
+    """Return the pool that `pool_to_plain` described."""
+    from tidegate.domain.spec import Priority
+
+    shares = {Priority(int(number)): share for number, share in plain["shares"].items()}
+    return Pool(**(plain | {"queues": tuple(plain["queues"]), "shares": shares}))
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    logging.shutdown()
+    os._exit(code)  # threads that never return must not hold the process

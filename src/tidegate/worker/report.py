@@ -1,0 +1,70 @@
+"""Every sentence a worker logs, in one place. Never arguments or results: they may hold secrets."""
+
+from __future__ import annotations
+
+import logging
+
+from tidegate.context import Stop
+from tidegate.domain.failure import Verdict
+from tidegate.domain.outcome import Dead, Fence, Outcome, Retrying
+from tidegate.store.rows import ClaimedTask
+
+log = logging.getLogger("tidegate.worker")
+_seen_unknown: set[tuple[str, str]] = set()
+
+
+def ended(function: str, outcome: Outcome) -> None:
+    """Tell what matters of an outcome: an ERROR line for each dead task, one warning a kind of unknown."""
+    if isinstance(outcome, Dead):
+        failure = outcome.failure
+        log.error(
+            "dead: %s %s after run %d: %s (%s: %s)",
+            function,
+            outcome.fence.task_id,
+            outcome.fence.run,
+            outcome.why,
+            failure.error_class or failure.reason,
+            failure.message[:200],
+        )
+    elif isinstance(outcome, Retrying) and outcome.failure.verdict is Verdict.UNKNOWN:
+        kind = (function, outcome.failure.error_class)
+        if kind not in _seen_unknown:
+            _seen_unknown.add(kind)
+            log.warning(
+                "unknown failure: %s raised %s (%s); retried, told once. A rule in retry=[…] can say more",
+                function,
+                outcome.failure.error_class or outcome.failure.reason,
+                outcome.failure.message[:200],
+            )
+
+
+def fenced(fence: Fence) -> None:
+    """Tell that a run's end came too late."""
+    log.warning(
+        "fenced: run %d of %s ended after it was taken up elsewhere; nothing was written",
+        fence.run,
+        fence.task_id,
+    )
+
+
+def body_will_not_stop(task: ClaimedTask, stop: Stop | None, *, thread: bool) -> None:
+    """Tell that a body was left behind."""
+    log.warning(
+        "%s %s did not stop (%s) within its grace time; its run is closed, the %s goes on",
+        task.function,
+        task.fence.task_id,
+        stop.value if stop else "?",
+        "thread, which keeps its slot," if thread else "coroutine",
+    )
+
+
+def store_away(what: str, error: BaseException, pause: float) -> None:
+    """Tell that the store did not answer."""
+    log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
+
+
+def lease_lost(worker_id: str) -> None:
+    """Tell that this process is believed dead."""
+    log.error(
+        "worker %s was retired by others; its runs are stopped and nothing of them is written", worker_id
+    )

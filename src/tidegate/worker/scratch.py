@@ -1,0 +1,45 @@
+"""Scratch directories: one a worker, one in it a run. Removed when the run ends, and after a kill."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def scratch_base() -> Path:
+    """Return where all scratch directories are: `TIDEGATE_SCRATCH`, else this user's own temporary one."""
+    given = os.environ.get("TIDEGATE_SCRATCH")
+    return Path(given) if given else Path(tempfile.gettempdir()) / f"tidegate-scratch-{os.getuid()}"
+
+
+def scratch_root(worker_id: str) -> Path:
+    """Return the scratch directory of one worker; it need not exist."""
+    return scratch_base() / worker_id
+
+
+def remove(worker_id: str) -> None:
+    """Delete all that a worker left behind."""
+    shutil.rmtree(scratch_root(worker_id), ignore_errors=True)
+
+
+def remove_all_but(living: set[str], min_age_seconds: float, now: float) -> int:
+    """Delete what workers left behind that are not among `living`; return how many there were.
+
+    Args:
+        living: Ids of workers that may still run, on whatever machine.
+        min_age_seconds: Younger directories are left: their worker may not be registered yet.
+        now: Seconds since the epoch.
+    """
+    base = scratch_base()
+    if not base.is_dir():
+        return 0
+    left = [
+        path
+        for path in base.iterdir()
+        if path.name not in living and path.is_dir() and now - path.stat().st_mtime > min_age_seconds
+    ]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(left)

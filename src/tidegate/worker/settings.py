@@ -1,0 +1,102 @@
+"""What a worker is told: its pools and its clocks. Plain values, checked when they are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidegate.domain.spec import Priority
+from tidegate.errors import ConfigError
+from tidegate.policy.order import DEFAULT_SHARES
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Processes that serve some queues, with their own concurrency and poll interval."""
+
+    name: str = "default"
+    queues: tuple[str, ...] = ("*",)
+    """In listed order, which counts with `strict`; `*` serves every queue."""
+    concurrency: int = 8
+    """Tasks at once in each process."""
+    processes: int = 1
+    poll_interval: float = 0.5
+    """Seconds between looks for work when no hint comes."""
+    memory_limit: int | None = None
+    """Bytes a process may use; kept here, enforced by the supervisor."""
+    strict: bool = False
+    """True: a later queue is served only when the earlier ones have nothing ready."""
+    shares: Mapping[Priority, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
+
+    def __post_init__(self) -> None:
+        _require(bool(self.name), "pool name", self.name, "give it a name")
+        _require(bool(self.queues), f"pool {self.name}: queues", self.queues, 'list some, or "*" for all')
+        _require(self.concurrency >= 1, f"pool {self.name}: concurrency", self.concurrency, "use 1 or more")
+        _require(self.processes >= 1, f"pool {self.name}: processes", self.processes, "use 1 or more")
+        _require(
+            0.005 <= self.poll_interval <= 3600,
+            f"pool {self.name}: poll_interval",
+            self.poll_interval,
+            "use 0.005 to 3600 seconds",
+        )
+        _require(
+            self.memory_limit is None or self.memory_limit > 0,
+            f"pool {self.name}: memory_limit",
+            self.memory_limit,
+            'use a size such as "2GiB", or leave it out',
+        )
+        total = sum(self.shares.values())
+        _require(
+            all(share >= 0 for share in self.shares.values()) and total <= 0.9,
+            f"pool {self.name}: shares",
+            dict(self.shares),
+            "use shares ≥ 0 that add up to 0.9 at most",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """The clocks of a worker, in seconds."""
+
+    lease: float = 30.0
+    """How long a worker is believed alive after its last beat."""
+    beat: float = 10.0
+    reap: float = 5.0
+    """Between looks for workers whose lease ran out."""
+    promote: float = 1.0
+    """Between looks for due tasks."""
+    promote_batch: int = 500
+    stop_grace: float = 5.0
+    """For a body that was told to stop, before its run is closed without it."""
+    drain_grace: float | None = None
+    """For running tasks after SIGTERM; None: the longest timeout of the pool's functions, at most 300."""
+    stall_limit: float = 60.0
+    """A pool process that does not answer for so long is killed."""
+    cancel_poll: float = 0.5
+    """Between looks for cancel requests of running tasks."""
+    finished_retention: float = 7 * 86_400.0
+    dead_retention: float = 90 * 86_400.0
+
+    def __post_init__(self) -> None:
+        for name in ("lease", "beat", "reap", "promote", "stop_grace", "stall_limit", "cancel_poll"):
+            value = getattr(self, name)
+            _require(value > 0 and math.isfinite(value), name, value, "use a number of seconds above 0")
+        _require(self.promote_batch >= 1, "promote_batch", self.promote_batch, "use 1 or more")
+        _require(
+            self.beat * 2 <= self.lease,
+            "beat",
+            self.beat,
+            f"use half the lease ({self.lease:g} s) or less, so that one late beat loses nothing",
+        )
+
+
+def drain_grace(timings: Timings, timeouts: Iterable[float]) -> float:
+    """Return how long a drain waits for running tasks: as set, else the longest timeout, at most 300 s."""
+    if timings.drain_grace is not None:
+        return timings.drain_grace
+    return min(300.0, max(timeouts, default=0.0))
+
+
+def _require(truth: bool, name: str, value: object, fix: str) -> None:
+    if not truth:
+        raise ConfigError(f"{name} is {value!r}", fix=fix)

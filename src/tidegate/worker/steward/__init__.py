@@ -1,0 +1,1 @@
+"""Housekeeping: promote, reap, retention. Each duty is safe on every machine at once."""

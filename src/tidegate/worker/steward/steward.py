@@ -1,0 +1,71 @@
+"""All duties of one steward, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from tidegate.store.protocol import Store
+from tidegate.worker.settings import Timings
+from tidegate.worker.steward.duty import Duty
+from tidegate.worker.steward.reap import Reaper
+
+SWEEP_SECONDS = 60.0
+SWEEP_LIMIT = 1_000
+UNSTAGE_LIMIT = 5_000
+FORGET_WORKERS_SECONDS = 86_400.0
+
+
+class Steward:
+    """Does the housekeeping of a store until it is stopped.
+
+    Args:
+        store: An open store.
+        timings: Intervals and retention times.
+        rng: For jitter.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, store: Store, timings: Timings, *, rng: random.Random, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._timings = timings
+        self._reaper = Reaper(store, interval=timings.reap, lease=timings.lease, clock=clock)
+        self._reap = Duty(
+            "reap", timings.reap, self._reaper.act, rng=rng, interrupted=self._reaper.interrupted
+        )
+        self._duties = [
+            Duty("promote", timings.promote, self._promote, rng=rng),
+            self._reap,
+            Duty("sweep", SWEEP_SECONDS, self._sweep, rng=rng),
+        ]
+
+    def start(self) -> None:
+        """Begin every duty."""
+        for duty in self._duties:
+            duty.start()
+
+    async def stop(self) -> None:
+        """End every duty."""
+        await asyncio.gather(*(duty.stop() for duty in self._duties))
+
+    async def take_up_orphans(self) -> None:
+        """Decide the runs of retired workers now; if the store is away, as soon as it is back."""
+        self._reap.hurry()
+
+    async def _promote(self) -> bool:
+        unstaged = await self._store.unstage(UNSTAGE_LIMIT)
+        moved = await self._store.promote(self._timings.promote_batch)
+        return moved >= self._timings.promote_batch or unstaged > 0
+
+    async def _sweep(self) -> bool:
+        gone = await self._store.sweep(
+            finished_seconds=self._timings.finished_retention,
+            dead_seconds=self._timings.dead_retention,
+            limit=SWEEP_LIMIT,
+        )
+        await self._store.forget_workers(FORGET_WORKERS_SECONDS)
+        await self._store.checkpoint()
+        return gone >= SWEEP_LIMIT

@@ -1,0 +1,80 @@
+"""Threads for `def` bodies. Daemon threads: a body that never returns must not keep the process alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", contextvars.Context]
+
+
+class DaemonThreads:
+    """Runs functions in reused threads, as many as are busy at once.
+
+    Args:
+        name: Prefix of the threads' names.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._made = 0
+        self._lock = threading.Lock()
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run a function in a thread; the future gets its result or exception, BaseExceptions included.
+
+        Cancelling the future does not stop the function: threads cannot be stopped.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            else:
+                self._made += 1
+                threading.Thread(target=self._serve, name=f"{self._name}-{self._made}", daemon=True).start()
+        self._jobs.put((function, loop, future, contextvars.copy_context()))
+        return future
+
+    def close(self) -> None:
+        """Let idle threads end. Busy ones end after their present function."""
+        for _ in range(self._made):
+            self._jobs.put(None)
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            function, loop, future, context = job
+            try:
+                value, error = context.run(function), None
+            except BaseException as raised:  # a body may raise anything; it must reach the run that waits
+                value, error = None, raised
+            with self._lock:
+                self._idle += 1
+            try:
+                loop.call_soon_threadsafe(_resolve, future, value, error)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits any more
+            del job, function, future, value, error
+
+
+def _resolve(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(Raised(error))
+
+
+class Raised(Exception):  # noqa: N818 - a carrier: futures refuse StopIteration and treat SystemExit apart
+    """What a function raised in its thread, as `error`."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error

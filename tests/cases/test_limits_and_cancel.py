@@ -1,0 +1,421 @@
+"""C54–C56, C71 and the context: time limits, cancelling, one loop for all tasks, what a running task can use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import FAST, all_final, make_app, until
+from tidegate import CancelAnswer, Context, Fixed, State, TaskCancelledError, TaskStopped, Tidegate
+
+pytestmark = pytest.mark.anyio
+QUICK = Fixed(0.01)
+
+
+async def runs_of(handle: Any) -> list[Any]:
+    return [entry for entry in await handle.history() if entry.kind == "run"]
+
+
+async def is_running(handle: Any) -> bool:
+    return (await handle.status()).state is State.RUNNING
+
+
+async def test_a_run_that_takes_too_long_is_stopped_charged_and_tried_again(app: Tidegate) -> None:
+    cleaned = []
+
+    @app.task(name="t", timeout=0.1, max_attempts=2, backoff=QUICK)
+    async def body() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned.append(1)
+
+    async with app.worker():
+        handle = await body.enqueue()
+        rows = await all_final(app, [handle.id])
+    runs = await runs_of(handle)
+    assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "timeout")
+    assert [run.reason for run in runs] == ["timeout", "timeout"]
+    assert "0.1 s" in runs[0].message
+    assert cleaned == [1, 1]
+
+
+@pytest.mark.parametrize("stubborn", ["swallows once", "swallows always", "shields", "raises another"])
+async def test_a_body_that_swallows_its_time_limit_is_closed_without_it(app: Tidegate, stubborn: str) -> None:
+    release = asyncio.Event()
+
+    @app.task(name="t", timeout=0.1, max_attempts=1)
+    async def body() -> str:
+        try:
+            if stubborn == "shields":
+                await asyncio.shield(asyncio.create_task(release.wait()))
+            await release.wait()
+        except asyncio.CancelledError:
+            if stubborn == "raises another":
+                raise ValueError("not me") from None
+            while stubborn != "swallows once" and not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+        return "a late success does not count"
+
+    @app.task(name="neighbour")
+    async def neighbour() -> str:
+        await asyncio.sleep(0.3)
+        return "untouched"
+
+    async with app.worker():
+        handle, beside = await body.enqueue(), await neighbour.enqueue()
+        rows = await all_final(app, [handle.id, beside.id])
+        release.set()
+        assert await beside.result(5) == "untouched"
+    assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "timeout")
+
+
+async def test_a_cancelled_error_of_the_tasks_own_making_is_an_ordinary_failure(app: Tidegate) -> None:
+    @app.task(name="t", max_attempts=2, backoff=QUICK)
+    async def body() -> None:
+        raise asyncio.CancelledError("from a library")
+
+    async with app.worker():
+        handle = await body.enqueue()
+        rows = await all_final(app, [handle.id])
+    assert rows[handle.id].state is State.DEAD
+    assert len(await runs_of(handle)) == 2
+
+
+async def test_the_deadline_of_a_task_ends_it_without_another_run(app: Tidegate) -> None:
+    @app.task(name="t", deadline=0.2, max_attempts=50, backoff=Fixed(0.08))
+    async def body() -> None:
+        raise OSError("again")
+
+    async with app.worker():
+        handle = await body.enqueue()
+        rows = await all_final(app, [handle.id])
+    assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "deadline")
+    assert 1 <= len(await runs_of(handle)) <= 5
+
+
+async def test_a_task_past_the_deadline_its_caller_named_is_not_run(app: Tidegate) -> None:
+    entered = []
+
+    @app.task(name="t")
+    async def body() -> None:
+        entered.append(1)
+
+    handles = [await body.using(deadline=0.05).enqueue() for _ in range(10)]
+    await asyncio.sleep(0.06)
+    async with app.worker():
+        rows = await all_final(app, [handle.id for handle in handles])
+    assert {(row.state, row.reason) for row in rows.values()} == {(State.DEAD, "deadline")}
+    assert entered == []
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_running_task_is_asked_to_stop_within_a_second(app: Tidegate, kind: str) -> None:
+    async def body() -> None:
+        await asyncio.sleep(30)
+
+    def sync_body(ctx: Context) -> None:
+        while True:
+            ctx.raise_if_cancelled()
+            time.sleep(0.01)
+
+    function = app.task(name="t")(body if kind == "async" else sync_body)
+    async with app.worker():
+        handle = await function.enqueue()
+        await until(lambda: is_running(handle))
+        asked_at = time.monotonic()
+        assert await handle.cancel("not needed") is CancelAnswer.ASKED
+        rows = await all_final(app, [handle.id])
+        assert time.monotonic() - asked_at < 1.0
+    assert rows[handle.id].state is State.CANCELLED
+    assert await handle.cancel() is CancelAnswer.FINISHED
+    with pytest.raises(TaskCancelledError):
+        await handle.result(1)
+
+
+async def test_a_task_that_fails_after_its_cancel_is_not_tried_again(app: Tidegate) -> None:
+    go = asyncio.Event()
+
+    @app.task(name="t", backoff=QUICK)
+    async def body() -> None:
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            raise OSError("failed while stopping") from None
+
+    async with app.worker():
+        handle = await body.enqueue()
+        await until(lambda: is_running(handle))
+        await handle.cancel()
+        rows = await all_final(app, [handle.id])
+    assert rows[handle.id].state is State.CANCELLED
+    assert len(await runs_of(handle)) == 1
+
+
+async def test_cancelled_while_no_worker_is_up_never_runs(app: Tidegate) -> None:
+    entered: list[int] = []
+
+    @app.task(name="t")
+    async def body(number: int) -> None:
+        entered.append(number)
+
+    handles = [await body.using(delay=0.01 if number % 4 == 0 else 0).enqueue(number) for number in range(40)]
+    for handle in handles[::2]:
+        assert await handle.cancel() is CancelAnswer.CANCELLED
+    await app.aclose()
+    async with app.worker():
+        rows = await all_final(app, [handle.id for handle in handles])
+    assert sorted(entered) == list(range(1, 40, 2))
+    assert [rows[handle.id].state for handle in handles[::2]] == [State.CANCELLED] * 20
+
+
+async def test_a_cancel_at_any_moment_ends_in_one_final_state_that_agrees_with_its_answer(
+    app: Tidegate,
+) -> None:
+    ran: dict[str, int] = {}
+
+    @app.task(name="t", backoff=QUICK)
+    async def body(ctx: Context, number: int) -> None:
+        ran[ctx.task_id] = ran.get(ctx.task_id, 0) + 1
+        await asyncio.sleep(0.005)
+        if number % 3 == 0 and ctx.run == 1:
+            raise OSError("once more")
+
+    async with app.worker():
+        handles, answers = [], {}
+        for number in range(300):
+            handle = await body.enqueue(number)
+            handles.append(handle)
+            await asyncio.sleep((number % 10) / 1000)
+            answers[handle.id] = await handle.cancel()
+        rows = await all_final(app, [handle.id for handle in handles])
+    assert len(set(answers.values())) > 1
+    for task_id, answer in answers.items():
+        state = rows[task_id].state
+        if answer is CancelAnswer.CANCELLED:
+            assert state is State.CANCELLED
+        elif answer is CancelAnswer.FINISHED:
+            assert state is State.SUCCEEDED
+        else:
+            assert state in {State.CANCELLED, State.SUCCEEDED}
+
+
+async def test_all_tasks_of_a_process_share_one_loop_and_none_sees_anothers_variables(app: Tidegate) -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=-1)
+
+    class Client:
+        """Belongs to the first loop it sees, as many async clients do."""
+
+        def __init__(self) -> None:
+            self.loop: asyncio.AbstractEventLoop | None = None
+
+        async def call(self) -> None:
+            loop = asyncio.get_running_loop()
+            self.loop = self.loop or loop
+            assert loop is self.loop
+            async with self.lock:
+                await asyncio.sleep(0)
+
+        lock = asyncio.Lock()
+
+    client, opened = Client(), []
+    app.on_start(lambda: opened.append(asyncio.get_running_loop()))
+    app.on_stop(lambda: opened.append(asyncio.get_running_loop()))
+
+    @app.task(name="t", backoff=QUICK)
+    async def body(ctx: Context, number: int) -> int:
+        assert variable.get() == -1
+        variable.set(number)
+        await client.call()
+        if number % 5 == 0 and ctx.run == 1:
+            raise OSError("once more")
+        assert variable.get() == number
+        return number
+
+    @app.task(name="own_loop")
+    def own_loop() -> int:
+        return asyncio.run(asyncio.sleep(0, 7))
+
+    async with app.worker():
+        handles = [await body.enqueue(number) for number in range(50)]
+        mixed = [await own_loop.enqueue() for _ in range(5)]
+        assert [await handle.result(10) for handle in handles] == list(range(50))
+        assert [await handle.result(10) for handle in mixed] == [7] * 5
+    assert opened == [client.loop, client.loop]
+
+
+async def test_ctx_retry_makes_exactly_one_next_run_and_cannot_be_swallowed(app: Tidegate) -> None:
+    seen: list[int] = []
+
+    @app.task(name="t", max_attempts=3, backoff=QUICK)
+    async def body(ctx: Context) -> str:
+        seen.append(ctx.attempt)
+        if len(seen) == 1:
+            try:
+                ctx.retry(after=0.02, reason="not ready", charge=False)
+            except Exception:
+                pytest.fail("an except Exception caught it")
+        if len(seen) == 2:
+            try:
+                ctx.retry(reason="still not")
+            except BaseException:
+                return "swallowed all the same"
+        return "done"
+
+    async with app.worker():
+        handle = await body.enqueue()
+        assert await handle.result(10) == "done"
+    assert seen == [1, 1, 2]
+    assert [run.charge for run in await runs_of(handle)] == ["nothing", "attempt", ""]
+
+
+async def test_ctx_retry_is_bounded_by_the_attempts_it_is_charged(app: Tidegate) -> None:
+    @app.task(name="t", max_attempts=3, backoff=QUICK)
+    async def body(ctx: Context) -> None:
+        ctx.retry(reason="never ready")
+
+    async with app.worker():
+        handle = await body.enqueue()
+        rows = await all_final(app, [handle.id])
+    assert rows[handle.id].state is State.DEAD
+    assert len(await runs_of(handle)) == 3
+
+
+async def test_progress_is_seen_while_it_runs_and_after_the_end(app: Tidegate) -> None:
+    go = asyncio.Event()
+
+    @app.task(name="t")
+    async def body(ctx: Context) -> None:
+        ctx.progress(1, 4, "first quarter")
+        await go.wait()
+        ctx.progress(4, 4, "all")
+
+    async with app.worker():
+        handle = await body.enqueue()
+
+        async def told() -> Any:
+            row = await handle.status()
+            return row.progress_note == "first quarter" and row.progress_done == 1
+
+        await until(told)
+        go.set()
+        await handle.result(5)
+    row = await handle.status()
+    assert (row.progress_done, row.progress_total, row.progress_note) == (4, 4, "all")
+
+
+async def test_scratch_is_the_runs_own_and_gone_afterwards_and_publish_is_whole_or_nothing(
+    app: Tidegate, tmp_path: Path
+) -> None:
+    seen: list[Path] = []
+
+    @app.task(name="t", max_attempts=2, backoff=QUICK)
+    def body(ctx: Context) -> str:
+        path = ctx.scratch() / "picture.png"
+        seen.append(path)
+        path.write_bytes(b"half")
+        if ctx.run == 1:
+            raise OSError("half written")
+        path.write_bytes(b"whole")
+        return str(ctx.publish(tmp_path / "picture.png"))
+
+    async with app.worker():
+        handle = await body.enqueue()
+        assert await handle.result(10) == str(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes() == b"whole"
+    assert seen[0] != seen[1]
+    assert not any(path.exists() or path.parent.exists() for path in seen)
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+
+
+async def test_remaining_counts_down_to_the_nearer_limit(app: Tidegate) -> None:
+    @app.task(name="t", timeout=60)
+    async def body(ctx: Context) -> float:
+        return ctx.remaining()
+
+    async with app.worker():
+        by_timeout = await (await body.enqueue()).result(5)
+        by_deadline = await (await body.using(deadline=20).enqueue()).result(5)
+    assert 58 < by_timeout <= 60
+    assert 18 < by_deadline <= 20
+
+
+async def test_a_thread_that_does_not_listen_is_closed_and_keeps_its_slot_until_it_returns(
+    tmp_path: Path,
+) -> None:
+    from tidegate import Pool
+
+    application = make_app(tmp_path, pools=[Pool(concurrency=2, poll_interval=0.05)])
+    let_go, started = threading.Event(), []
+
+    @application.task(name="deaf", timeout=0.1, max_attempts=1)
+    def deaf() -> None:
+        started.append("deaf")
+        let_go.wait(20)
+
+    @application.task(name="normal")
+    async def normal() -> str:
+        return "fine"
+
+    async with application.worker():
+        deaf_ones = [await deaf.enqueue() for _ in range(2)]
+        rows = await all_final(application, [handle.id for handle in deaf_ones])
+        assert {row.reason for row in rows.values()} == {"timeout"}
+        behind = await normal.enqueue()
+        await asyncio.sleep(0.2)
+        assert not await is_running(behind)
+        assert (await behind.status()).state is State.READY
+        let_go.set()
+        assert await behind.result(5) == "fine"
+    await application.aclose()
+
+
+async def test_leaving_the_worker_gives_back_what_still_runs_uncharged(app: Tidegate) -> None:
+    from dataclasses import replace
+
+    @app.task(name="t")
+    async def body() -> None:
+        await asyncio.sleep(30)
+
+    async with app.worker(timings=replace(FAST, drain_grace=0.1)):
+        handle = await body.enqueue()
+        await until(lambda: is_running(handle))
+    row = await handle.status()
+    assert (row.state, row.counters.attempts, row.counters.releases) == (State.READY, 0, 1)
+    assert (await runs_of(handle))[0].outcome == "released"
+
+
+async def test_a_plain_call_is_a_plain_call(app: Tidegate) -> None:
+    @app.task(name="t")
+    async def body(ctx: Context, number: int, *, twice: bool = False) -> int:
+        assert not ctx.cancelled()
+        return number * (2 if twice else 1)
+
+    @app.task(name="sync")
+    def plain(number: int) -> int:
+        return number + 1
+
+    assert await body(3, twice=True) == 6
+    assert await body(Context.detached(), 4) == 4
+    assert plain(1) == 2
+
+
+def test_a_body_that_was_stopped_cannot_publish() -> None:
+    from tidegate.context import Stop
+
+    ctx = Context.detached()
+    (ctx.scratch() / "f").write_text("x")
+    ctx._control.stop = Stop.LOST
+    with pytest.raises(TaskStopped):
+        ctx.publish(Path(os.devnull).parent / "f")
+    ctx._control.remove_scratch()
