@@ -1,0 +1,1 @@
+"""What tests and demos need: a simulated provider, a history checker."""

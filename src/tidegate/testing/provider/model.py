@@ -1,0 +1,202 @@
+"""The simulated model behind the door: decides what becomes of a call, and writes it in the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.testing.provider.admission import Admission
+from tidegate.testing.provider.answers import Answer, generate, render
+from tidegate.testing.provider.buckets import Monotonic
+from tidegate.testing.provider.dice import Dice
+from tidegate.testing.provider.headers import limit_headers
+from tidegate.testing.provider.ledger import Call, Ledger
+from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
+from tidegate.testing.provider.outages import OutageKind, Timetable
+from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings
+from tidegate.testing.provider.refusals import Refusal, away, overloaded
+from tidegate.testing.provider.replays import Replays
+from tidegate.testing.provider.settings import ProviderSettings
+
+READERS: dict[str, Callable[[bytes], Prompt | Refusal]] = {
+    "/v1/chat/completions": read_chat,
+    "/v1/embeddings": read_embeddings,
+}
+"""The paths at which model calls are made."""
+
+_DEFAULT_MODEL = "simulated-1"
+
+
+@dataclass(slots=True)
+class _Receipt:
+    """What is known of a call before its fate is."""
+
+    id: str
+    received_at: float
+    request: Request
+    prompt: Prompt | Refusal
+
+
+class SimulatedModel:
+    """Admits, refuses or answers calls as the settings say.
+
+    Args:
+        settings: How to behave; replaced by `change` while running.
+        ledger: Where every call is written once, when its fate is known.
+        timetable: The outages.
+        monotonic: Seconds on any clock that never goes back; the limits refill by it.
+        clock: Seconds since the epoch, UTC; the ledger's moments.
+    """
+
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        *,
+        ledger: Ledger,
+        timetable: Timetable,
+        monotonic: Monotonic = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.in_flight = 0
+        """Calls being answered now, those left hanging not among them."""
+        self._ledger = ledger
+        self._timetable = timetable
+        self._monotonic = monotonic
+        self._clock = clock
+        self._replays = Replays()
+        self.reset(settings)
+
+    def reset(self, settings: ProviderSettings) -> None:
+        """Start over with these settings: full buckets, first dice, no kept answers."""
+        self.settings = settings
+        self._admission = Admission(
+            settings, spent_calls=self._ledger.count(billed=True), monotonic=self._monotonic
+        )
+        self._dice = Dice(settings.seed)
+        self._replays.clear()
+
+    def change(self, settings: ProviderSettings) -> None:
+        """Go on with these settings. Buckets keep what is in them, as far as it fits."""
+        self._admission.change(settings)
+        if settings.seed != self.settings.seed:
+            self._dice = Dice(settings.seed)
+        self.settings = settings
+
+    async def call(self, request: Request) -> Reply | NoReply:
+        """Answer one model call, whatever it holds, and write it in the ledger.
+
+        The caller going away changes nothing: what was generated is billed.
+        """
+        prompt = READERS[request.path](request.body)
+        receipt = _Receipt(f"req_{uuid.uuid4().hex}", self._clock(), request, prompt)
+        self.in_flight += 1
+        try:
+            reply = await self._answer(receipt)
+        except asyncio.CancelledError:
+            self._record(receipt, 0, "stopped")
+            raise
+        finally:
+            self.in_flight -= 1
+        return self._signed(reply, receipt.id)
+
+    def models(self, request: Request) -> Reply | NoReply:
+        """List the models, under the same outages and keys as calls."""
+        kind = self._timetable.current
+        if kind and kind != "503":
+            return _unanswered(kind)
+        refusal = away() if kind else self._admission.wrong_key(request)
+        names = self.settings.models or (_DEFAULT_MODEL,)
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "tidegate"} for name in names]
+        reply = refusal.reply() if refusal else json_reply(200, {"object": "list", "data": data})
+        return self._signed(reply, f"req_{uuid.uuid4().hex}")
+
+    async def _answer(self, receipt: _Receipt) -> Reply | NoReply:
+        if kind := self._timetable.current:
+            return self._during_outage(receipt, kind)
+        prompt = receipt.prompt
+        if isinstance(prompt, Refusal):
+            return self._refuse(receipt, prompt)
+        if refusal := self._admission.wrong_key(receipt.request) or self._admission.unknown_model(prompt):
+            return self._refuse(receipt, refusal)
+        outcome, replayed = await self._outcome(prompt, receipt.request)
+        if isinstance(outcome, Refusal):
+            return self._refuse(receipt, outcome)
+        self._record(receipt, 200, "replayed" if replayed else "answered", outcome)
+        pace = self.settings.tokens_per_second
+        call_id = receipt.id.removeprefix("req_")
+        return render(outcome, prompt, call_id=call_id, pause_seconds=1 / pace if pace else 0)
+
+    async def _outcome(self, prompt: Prompt, request: Request) -> tuple[Answer | Refusal, bool]:
+        key = request.headers.get("idempotency-key", "")
+        if key and self.settings.honour_idempotency:
+            return await self._replays.once(key, prompt.content_hash, lambda: self._work(prompt))
+        return await self._work(prompt), False
+
+    async def _work(self, prompt: Prompt) -> Answer | Refusal:
+        """Admit the prompt and generate its answer, or say why not. Nothing waits before it is admitted."""
+        admission = self._admission
+        if refusal := admission.objection(prompt):
+            return refusal
+        chance = self._dice.deal(prompt.content_hash)
+        if chance.random() < self.settings.overload_probability:
+            return overloaded(chance.choice(self.settings.overload_statuses))
+        admission.spent_calls += 1
+        try:
+            return await self._generated(prompt, chance.uniform(-1, 1))
+        except asyncio.CancelledError:
+            admission.spent_calls -= 1
+            raise
+
+    async def _generated(self, prompt: Prompt, deviation: float) -> Answer:
+        settings = self.settings
+        await asyncio.sleep(settings.latency_seconds * (1 + settings.latency_jitter * deviation))
+        return await generate(
+            prompt,
+            max_tokens=prompt.max_tokens or settings.answer_max_tokens,
+            dimensions=prompt.dimensions or settings.embedding_dimensions,
+            created_at=int(self._clock()),
+        )
+
+    def _during_outage(self, receipt: _Receipt, kind: OutageKind) -> Reply | NoReply:
+        if kind == "503":
+            return self._refuse(receipt, away())
+        self._record(receipt, 0, f"outage {kind}")
+        return _unanswered(kind)
+
+    def _refuse(self, receipt: _Receipt, refusal: Refusal) -> Reply:
+        self._record(receipt, refusal.status, refusal.noted)
+        return refusal.reply()
+
+    def _record(self, receipt: _Receipt, status: int, outcome: str, answer: Answer | None = None) -> None:
+        prompt = receipt.prompt if isinstance(receipt.prompt, Prompt) else None
+        self._ledger.record(
+            Call(
+                id=receipt.id,
+                received_at=receipt.received_at,
+                method=receipt.request.method,
+                path=receipt.request.path,
+                model=prompt.model if prompt else "",
+                content_hash=prompt.content_hash if prompt else "",
+                idempotency_key=receipt.request.headers.get("idempotency-key", ""),
+                status=status,
+                billed=outcome == "answered",
+                tokens_in=prompt.tokens if prompt else 0,
+                tokens_out=answer.tokens_out if answer else 0,
+                outcome=outcome,
+            )
+        )
+
+    def _signed(self, reply: Reply | NoReply, call_id: str) -> Reply | NoReply:
+        if isinstance(reply, NoReply):
+            return reply
+        return reply.adding({"x-request-id": call_id, **limit_headers(self._admission.limits)})
+
+
+def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoReply:
+    # A request that slips in as the door shuts meets what it would meet if the process had gone.
+    return NoReply("hang" if kind == "hang" else "reset")

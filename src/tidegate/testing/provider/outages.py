@@ -1,0 +1,89 @@
+"""Outages: when the provider is away and how that looks, by timetable or begun by hand. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tidegate.errors import OptionError
+from tidegate.testing.provider.buckets import Monotonic
+
+OutageKind = Literal["503", "hang", "refuse", "reset"]
+"""503: every call is answered so. hang: calls are read, never answered. reset: calls are read, then the
+connection is reset. refuse: nobody listens; calls begun before are still answered."""
+
+OUTAGE_KINDS: tuple[OutageKind, ...] = get_args(OutageKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """One outage of a timetable."""
+
+    start_seconds: float
+    """From the server's start."""
+    end_seconds: float
+    """From the server's start, later than `start_seconds`."""
+    kind: OutageKind = "503"
+
+    def __post_init__(self) -> None:
+        if self.kind not in OUTAGE_KINDS:
+            raise OptionError(f"kind={self.kind!r} is no kind of outage", fix=f"one of {OUTAGE_KINDS}")
+        if not 0 <= self.start_seconds < self.end_seconds:
+            raise OptionError(f"an outage from {self.start_seconds} s to {self.end_seconds} s is empty")
+
+
+class Timetable:
+    """Which outage is on. One begun by hand goes before the planned ones.
+
+    Args:
+        outages: The planned ones; where two overlap, the one listed first is on.
+        monotonic: Seconds on any clock that never goes back; the timetable starts now.
+    """
+
+    def __init__(self, outages: Sequence[Outage], *, monotonic: Monotonic) -> None:
+        self._outages = tuple(outages)
+        self._monotonic = monotonic
+        self._started_at = monotonic()
+        self._by_hand: Outage | None = None
+
+    @property
+    def current(self) -> OutageKind | None:
+        """The kind of outage that is on now, or None."""
+        now = self._elapsed_seconds()
+        for outage in self._planned():
+            if outage.start_seconds <= now < outage.end_seconds:
+                return outage.kind
+        return None
+
+    def begin(self, kind: OutageKind, seconds: float | None = None) -> None:
+        """Begin an outage now, in place of any other begun by hand; `seconds=None`: until `end`."""
+        now = self._elapsed_seconds()
+        self._by_hand = Outage(now, math.inf if seconds is None else now + seconds, kind)
+
+    def end(self) -> None:
+        """End the outage begun by hand, if any. Planned ones keep to their times."""
+        self._by_hand = None
+
+    def replan(self, outages: Sequence[Outage]) -> None:
+        """Set the planned outages anew; times still count from the start."""
+        self._outages = tuple(outages)
+
+    def restart(self) -> None:
+        """Start over: no outage by hand, planned times count from now."""
+        self._by_hand = None
+        self._started_at = self._monotonic()
+
+    def next_change_seconds(self) -> float | None:
+        """Return the time until an outage begins or ends; None if nothing more is planned."""
+        now = self._elapsed_seconds()
+        edges = (edge for outage in self._planned() for edge in (outage.start_seconds, outage.end_seconds))
+        ahead = [edge - now for edge in edges if now < edge < math.inf]
+        return min(ahead, default=None)
+
+    def _planned(self) -> tuple[Outage, ...]:
+        return self._outages if self._by_hand is None else (self._by_hand, *self._outages)
+
+    def _elapsed_seconds(self) -> float:
+        return self._monotonic() - self._started_at

@@ -1,0 +1,124 @@
+"""The errors of an OpenAI-compatible provider: status, machine code, wording, and what the ledger notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.testing.provider.buckets import Shortage
+from tidegate.testing.provider.headers import go_duration, retry_headers
+from tidegate.testing.provider.ledger import THROTTLED
+from tidegate.testing.provider.messages import Reply, json_reply
+
+INVALID_REQUEST = "invalid_request_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call gets no model output."""
+
+    status: int
+    type: str
+    message: str
+    code: str | None = None
+    param: str | None = None
+    outcome: str = ""
+    """For the ledger; empty: the code, or else the type."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def noted(self) -> str:
+        """What the ledger says of it."""
+        return self.outcome or self.code or self.type
+
+    def reply(self) -> Reply:
+        """Return it as an HTTP answer."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return json_reply(self.status, {"error": error}, self.headers)
+
+
+def invalid_request(message: str, *, status: int = 400, param: str | None = None) -> Refusal:
+    """The request cannot be read, or asks for what does not exist."""
+    return Refusal(status, INVALID_REQUEST, message, param=param)
+
+
+def wrong_key(key: str) -> Refusal:
+    """The API key is missing or unknown."""
+    message = f"Incorrect API key provided: {key[:4]}***." if key else "You didn't provide an API key."
+    return Refusal(401, INVALID_REQUEST, message, code="invalid_api_key")
+
+
+def unknown_model(model: str) -> Refusal:
+    """The account has no model of that name."""
+    message = f"The model `{model[:200]}` does not exist or you do not have access to it."
+    return Refusal(404, INVALID_REQUEST, message, code="model_not_found", param="model")
+
+
+def out_of_budget() -> Refusal:
+    """The account's money is spent. A 429 that no waiting cures."""
+    message = "You exceeded your current quota, please check your plan and billing details."
+    return Refusal(429, "insufficient_quota", message, code="insufficient_quota")
+
+
+def over_limit(shortage: Shortage, model: str) -> Refusal:
+    """Too many requests or tokens a minute; or, without a wait, more than the bucket can ever hold."""
+    if math.isinf(shortage.wait_seconds):
+        return _too_large(shortage, model)
+    short = "RPM" if shortage.dimension == "requests" else "TPM"
+    message = (
+        f"Rate limit reached for {model[:200]} on {shortage.dimension} per min ({short}): "
+        f"Limit {shortage.limit}, Used {shortage.used}, Requested {shortage.requested}. "
+        f"Please try again in {go_duration(shortage.wait_seconds)}."
+    )
+    return Refusal(
+        429,
+        shortage.dimension,
+        message,
+        code="rate_limit_exceeded",
+        outcome=THROTTLED[shortage.dimension],
+        headers=retry_headers(shortage.wait_seconds),
+    )
+
+
+def _too_large(shortage: Shortage, model: str) -> Refusal:
+    message = (
+        f"Request too large for {model[:200]} on {shortage.dimension} per min (TPM): "
+        f"Limit {shortage.limit}, Requested {shortage.requested}. "
+        "The input or output tokens must be reduced in order to run successfully."
+    )
+    return Refusal(429, shortage.dimension, message, code="rate_limit_exceeded", outcome="too_large")
+
+
+def too_long(tokens: int, window: int, param: str) -> Refusal:
+    """The prompt does not fit the model's context window."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your {param} resulted in "
+        f"{tokens} tokens. Please reduce the length of the {param}."
+    )
+    return Refusal(400, INVALID_REQUEST, message, code="context_length_exceeded", param=param)
+
+
+def against_policy(param: str) -> Refusal:
+    """The content policy forbids the prompt."""
+    message = "Your request was rejected as a result of our safety system."
+    return Refusal(400, INVALID_REQUEST, message, code="content_policy_violation", param=param)
+
+
+def overloaded(status: int) -> Refusal:
+    """The model is too busy; nothing was generated."""
+    type_ = "overloaded_error" if status == 529 else "server_error"
+    message = "The engine is currently overloaded, please try again later."
+    return Refusal(status, type_, message, outcome=f"overloaded {status}")
+
+
+def away() -> Refusal:
+    """An outage in which somebody still answers the door."""
+    message = "The server is temporarily unable to handle the request."
+    return Refusal(503, "server_error", message, outcome="outage 503")
+
+
+def key_reused() -> Refusal:
+    """The idempotency key came with another content before."""
+    message = "This Idempotency-Key was used with a different request."
+    return Refusal(400, "idempotency_error", message, code="idempotency_key_reused")

@@ -1,0 +1,123 @@
+"""How the simulated provider behaves: its limits, speed, faults and rules, as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidegate.errors import OptionError
+from tidegate.testing.provider.outages import Outage
+
+POLICY_MARKER = "[violates-policy]"
+"""A prompt that holds this is refused by the content policy, unless `blocked_phrases` says otherwise."""
+
+_FIXED = frozenset({"port", "ledger_path"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """Everything that can be set. The defaults are a provider without limits, delays or faults."""
+
+    port: int = 0
+    """On 127.0.0.1; 0 for any free one."""
+    ledger_path: str | os.PathLike[str] = ""
+    """SQLite file of the ledger, made if missing and continued if not; empty for in memory."""
+    requests_per_minute: int | None = None
+    """None: no limit."""
+    tokens_per_minute: int | None = None
+    """None: no limit. A call counts its prompt and the most its answer may hold, as at admission."""
+    requests_burst: int | None = None
+    """Requests that can be made at once after a rest; None: `requests_per_minute`."""
+    tokens_burst: int | None = None
+    """Tokens that can be used at once after a rest; None: `tokens_per_minute`."""
+    window_seconds: float = 60.0
+    """How long the limits' minute is; shorter in tests."""
+    latency_seconds: float = 0.0
+    """Mean time to an answer, or to the first chunk of a stream."""
+    latency_jitter: float = 0.2
+    """Share of the latency by which it varies either way, 0 to 1."""
+    tokens_per_second: float | None = None
+    """Speed of a stream after its first chunk; None: no delay between chunks."""
+    overload_probability: float = 0.0
+    """Share of the admitted calls that are answered with one of `overload_statuses`."""
+    overload_statuses: tuple[int, ...] = (503,)
+    """503, 529 or both."""
+    outages: tuple[Outage, ...] = ()
+    """The timetable, counted from the server's start."""
+    blocked_phrases: tuple[str, ...] = (POLICY_MARKER,)
+    """A prompt that holds one of them, in any case, gets 400 `content_policy_violation`."""
+    context_window: int = 128_000
+    """Tokens; a longer prompt (or embedding input) gets 400 `context_length_exceeded`."""
+    api_keys: tuple[str, ...] = ()
+    """Accepted keys; empty: any or none."""
+    models: tuple[str, ...] = ()
+    """Known models; empty: any."""
+    budget_calls: int | None = None
+    """Billed calls the account can pay, those of a continued ledger included; None: any number."""
+    honour_idempotency: bool = False
+    """Whether a repeated `Idempotency-Key` gets the first answer, unbilled. Real providers do not."""
+    answer_max_tokens: int = 120
+    """The longest answer when the request names no `max_tokens`."""
+    embedding_dimensions: int = 256
+    """Length of a vector when the request names no `dimensions`."""
+    max_body_bytes: int = 4 * 1024 * 1024
+    """A longer request body gets 413."""
+    seed: int = 0
+    """Of latency and overload. The nth call with one content meets the same fate in every run."""
+
+    def __post_init__(self) -> None:
+        for name, value, least in self._minima():
+            if value is not None and not value >= least:
+                raise OptionError(f"{name}={value!r} is below {least}")
+        if self.window_seconds == 0 or self.tokens_per_second == 0:
+            raise OptionError("window_seconds and tokens_per_second must be above 0")
+        if not self.latency_jitter <= 1 or not self.overload_probability <= 1:
+            raise OptionError("latency_jitter and overload_probability lie between 0 and 1")
+        if not self.overload_statuses or not set(self.overload_statuses) <= {503, 529}:
+            raise OptionError(f"overload_statuses={self.overload_statuses!r}", fix="503, 529 or both")
+
+    def _minima(self) -> list[tuple[str, float | None, float]]:
+        at_least_one = (
+            "requests_per_minute",
+            "tokens_per_minute",
+            "requests_burst",
+            "tokens_burst",
+            "context_window",
+            "answer_max_tokens",
+            "embedding_dimensions",
+            "max_body_bytes",
+        )
+        at_least_zero = (
+            "port",
+            "window_seconds",
+            "latency_seconds",
+            "latency_jitter",
+            "tokens_per_second",
+            "overload_probability",
+            "budget_calls",
+        )
+        return [(name, getattr(self, name), 1) for name in at_least_one] + [
+            (name, getattr(self, name), 0) for name in at_least_zero
+        ]
+
+
+def changed(settings: ProviderSettings, changes: Mapping[str, Any]) -> ProviderSettings:
+    """Return the settings with some replaced; values may be plain JSON ones.
+
+    Raises:
+        OptionError: A name is unknown or cannot change while the server runs, or a value cannot work.
+    """
+    hints = typing.get_type_hints(ProviderSettings)
+    if unknown := sorted(set(changes) - (set(hints) - _FIXED)):
+        raise OptionError(f"not a setting that can change: {', '.join(unknown)}")
+    try:
+        values = {name: msgspec.convert(value, hints[name]) for name, value in changes.items()}
+    except msgspec.ValidationError as error:
+        raise OptionError(f"{sorted(changes)}: {error}") from error
+    return dataclasses.replace(settings, **values)
