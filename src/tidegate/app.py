@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
 from tidegate.codec import CODEC
@@ -24,6 +25,7 @@ from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
 from tidegate.task import TaskFunction, function_name
+from tidegate.watch import FinalWatch
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Tidegate:
         self.store: Store = store if store is not None else open_store(self.url)
         self._opened_in = 0
         self._lock = threading.Lock()
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, FinalWatch] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
 
     def __repr__(self) -> str:
@@ -215,6 +218,14 @@ class Tidegate:
             await self.store.open()
             self._opened_in = os.getpid()
         return self.store
+
+    def final_watch(self, store: Store) -> FinalWatch:
+        """Return the running loop's watcher of final states."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._watches:
+                self._watches[loop] = FinalWatch(store)
+            return self._watches[loop]
 
     async def enqueue_prepared(self, task: NewTask) -> Enqueued:
         """Store one prepared task."""

@@ -60,7 +60,8 @@ def _nobody() -> None:
 class RunControl:
     """Shared by the worker and one run of a body; written by one side, read by the other."""
 
-    scratch_path: Path
+    scratch_root: Path
+    scratch_name: str
     clock: Callable[[], float]
     """Monotonic seconds."""
     started_at: float = 0.0
@@ -73,6 +74,11 @@ class RunControl:
     progress: Progress | None = None
     on_progress: Callable[[], None] = field(default=_nobody)
     scratch_used: bool = False
+
+    @property
+    def scratch_path(self) -> Path:
+        """This run's own directory; it need not exist."""
+        return self.scratch_root / self.scratch_name
 
     def remove_scratch(self) -> None:
         """Delete this run's scratch directory."""
@@ -110,8 +116,11 @@ class Context:
         """Return a context for a plain call outside a worker: never cancelled, no limits, own scratch."""
         import time
 
-        path = Path(tempfile.gettempdir()) / f"tidegate-{os.getpid()}-{os.urandom(4).hex()}"
-        control = RunControl(scratch_path=path, clock=time.monotonic)
+        control = RunControl(
+            scratch_root=Path(tempfile.gettempdir()),
+            scratch_name=f"tidegate-{os.getpid()}-{os.urandom(4).hex()}",
+            clock=time.monotonic,
+        )
         return cls(control, task_id="00000000-0000-0000-0000-000000000000", run=1, attempt=1, max_attempts=1)
 
     def cancelled(self) -> bool:

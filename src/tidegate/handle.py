@@ -16,11 +16,9 @@ from tidegate.errors import (
 )
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
+from tidegate.watch import FinalWatch
 
 R_co = TypeVar("R_co", covariant=True)
-
-_LONGEST_LOOK_SECONDS = 1.0
-_SHORTEST_LOOK_SECONDS = 0.02
 
 
 class StoreSource(Protocol):
@@ -28,6 +26,10 @@ class StoreSource(Protocol):
 
     async def opened_store(self) -> Store:
         """Return the store, opened."""
+        ...
+
+    def final_watch(self, store: Store) -> FinalWatch:
+        """Return the running loop's watcher of final states."""
         ...
 
 
@@ -79,7 +81,8 @@ class Handle(Generic[R_co]):
             TaskCancelledError: It was cancelled.
             TaskNotFoundError: No such task.
         """
-        stored = await wait_final(await self._source.opened_store(), self.id, timeout)
+        store = await self._source.opened_store()
+        stored = await wait_final(store, self._source.final_watch(store), self.id, timeout)
         if stored.state is State.SUCCEEDED:
             value: R_co = self._decode(stored.data)
             return value
@@ -130,10 +133,8 @@ class Handle(Generic[R_co]):
         return run_sync(self.history())
 
 
-async def wait_final(store: Store, task_id: str, timeout: float | None) -> StoredResult:
+async def wait_final(store: Store, watch: FinalWatch, task_id: str, timeout: float | None) -> StoredResult:
     """Return the result row of a task once it is final.
-
-    Looks again when the store says that something changed, after 1 s at the latest.
 
     Raises:
         ResultTimeoutError: Not final within `timeout` seconds.
@@ -141,20 +142,18 @@ async def wait_final(store: Store, task_id: str, timeout: float | None) -> Store
     """
     import asyncio
 
-    loop = asyncio.get_running_loop()
-    ends_at = None if timeout is None else loop.time() + timeout
-    pause = _SHORTEST_LOOK_SECONDS
-    while True:
+    stored = await store.result(task_id)
+    if stored is None:
+        try:
+            async with asyncio.timeout(timeout):
+                await watch.final(task_id)
+        except TimeoutError:
+            pass
         stored = await store.result(task_id)
-        if stored is not None:
-            return stored
-        left = _LONGEST_LOOK_SECONDS if ends_at is None else ends_at - loop.time()
-        if left <= 0:
-            raise ResultTimeoutError(
-                f"task {task_id} is not final after {timeout:g} s",
-                fix="it goes on; ask again later",
-                task_id=task_id,
-            )
-        await store.changed(min(left, _LONGEST_LOOK_SECONDS))
-        await asyncio.sleep(min(pause, max(0.0, left)))
-        pause = min(pause * 1.5, 0.25)
+    if stored is None:
+        raise ResultTimeoutError(
+            f"task {task_id} is not final after {timeout:g} s",
+            fix="it goes on; ask again later",
+            task_id=task_id,
+        )
+    return stored

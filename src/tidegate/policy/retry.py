@@ -176,7 +176,7 @@ def _too_late(delay: float, terms: Terms) -> bool:
 
 def _beyond_deadline(fence: Fence, failure: Failure, delay: float, terms: Terms, charge: Charge) -> Dead:
     left = max(0.0, terms.remaining_seconds or 0.0)
-    why = f"deadline: the next run would come in {duration(delay)}, {duration(left)} are left ({failure.reason})"
+    why = f"deadline: next run in {duration(delay)}, {duration(left)} are left ({failure.reason})"
     failure = Failure(
         Verdict.PERMANENT,
         Reason.DEADLINE,

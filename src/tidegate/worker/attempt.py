@@ -19,11 +19,12 @@ class Attempt:
         "control",
         "deadline_seconds",
         "function",
+        "is_entered",
+        "is_time_up",
         "job",
         "settled",
         "thread",
         "timeout_seconds",
-        "timer",
     )
 
     def __init__(self, claimed: ClaimedTask, function: Runnable, control: RunControl) -> None:
@@ -33,7 +34,9 @@ class Attempt:
         self.job: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None
         """The thread's answer, where the body is a plain function."""
-        self.timer: asyncio.TimerHandle | None = None
+        self.is_entered = False
+        """Whether its job has taken its first step. A job cancelled before that would never settle it."""
+        self.is_time_up = False
         self.settled = False
         self.timeout_seconds = claimed.timeout_seconds or function.spec.timeout
         self.deadline_seconds = _until_deadline(claimed, function)

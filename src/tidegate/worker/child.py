@@ -85,9 +85,9 @@ class Child:
         self._line = Line(ours, self._heard, lambda: None)
         self._line.start()
 
-    def renewed(self, seconds: float) -> None:
-        """Tell it that its lease is good for so long; it must answer."""
-        self._ask(beat=seconds)
+    def renewed(self, good_until: float) -> None:
+        """Tell it until when its lease is good, by the monotonic clock; it must answer."""
+        self._ask(beat=good_until)
 
     def ping(self) -> None:
         """Ask whether it still answers."""

@@ -1,8 +1,8 @@
 """What supervisor and pool process say to each other: one JSON object a line over a socket pair.
 
-To the process: `{"beat": seconds}` (lease renewed, good for so long) and `{"ping": true}`, both answered by
-`pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`. To the supervisor: `{"ready": pid}`,
-`{"pong": true}`, `{"done": true}`.
+To the process: `{"beat": moment}` (the lease is good until then, by the monotonic clock) and
+`{"ping": true}`, both answered by `pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
+To the supervisor: `{"ready": pid}`, `{"pong": true}`, `{"done": true}`.
 The end of the stream means that the other side is dead.
 """
 

@@ -152,7 +152,7 @@ class _Keeper:
             store=self._app.store,
             timings=self._timings,
             alive=self._living,
-            renewed=lambda _, seconds: self._tell(self._renewed, seconds),
+            renewed=lambda _, good_until: self._tell(self._renewed, good_until),
             retired=lambda _: self._tell(self._engine.lose),
             rng=self._rng,
         )
@@ -173,9 +173,9 @@ class _Keeper:
             return []
         return [self._worker_id]
 
-    def _renewed(self, seconds: float) -> None:
+    def _renewed(self, good_until: float) -> None:
         self._answered_at = time.monotonic()
-        self._engine.good_for(seconds)
+        self._engine.good_until(good_until)
 
     def _tell(self, what: object, *args: float) -> None:
         with contextlib.suppress(RuntimeError):  # the engine's loop has ended

@@ -138,9 +138,9 @@ class Engine:
             if inspect.isawaitable(done):
                 await done
 
-    def good_for(self, seconds: float) -> None:
-        """Tell that the lease was renewed and holds for so long from now; without it, nothing new starts."""
-        self._good_until = self._loop.time() + seconds
+    def good_until(self, moment: float) -> None:
+        """Tell until when the lease holds, by the loop's clock; nothing new starts after it."""
+        self._good_until = moment
         self._claimer.slot_freed()
 
     def lose(self) -> None:
@@ -218,10 +218,11 @@ class Engine:
         await asyncio.gather(self._claiming, return_exceptions=True)
         if self.retired.is_set():
             return
-        with contextlib.suppress(StoreError):
-            known = self.executor.running.keys() | self.finisher.fences()
-            for fence in await self._store.lost_claims(self._worker_id, known):
-                self._give_back(fence)
+        known = self.executor.running.keys() | self.finisher.fences()
+        with contextlib.suppress(StoreError, TimeoutError):  # the lease will run out instead
+            async with asyncio.timeout(self._timings.stop_grace):
+                for fence in await self._store.lost_claims(self._worker_id, known):
+                    self._give_back(fence)
 
     def _spawn(self, work: object, name: str) -> asyncio.Task[object]:
         job: asyncio.Task[object] = asyncio.create_task(work, name=f"tidegate {name}")  # type: ignore[arg-type]

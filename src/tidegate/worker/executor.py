@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tidegate.store.rows import ClaimedTask
 from tidegate.worker import report
 from tidegate.worker.application import Runnable
 from tidegate.worker.attempt import Attempt
+from tidegate.worker.limits import TimeLimits
 from tidegate.worker.threads import DaemonThreads, Raised
 
 Settled = Callable[[Attempt, Outcome | None], None]
@@ -66,6 +67,7 @@ class Executor:
         self._strays: set[asyncio.Future[Any]] = set()
         """Coroutines left behind the same way; referenced so that they are not collected while running."""
         self.running: dict[Fence, Attempt] = {}
+        self._limits = TimeLimits(self.running, self._time_up)
 
     @property
     def busy(self) -> int:
@@ -76,16 +78,15 @@ class Executor:
         """Take up one claimed task. Returns at once."""
         fence = claimed.fence
         control = RunControl(
-            scratch_path=self._scratch_root / f"{fence.task_id}-{fence.run}",
+            scratch_root=self._scratch_root,
+            scratch_name=f"{fence.task_id}-{fence.run}",
             clock=self._loop.time,
             started_at=self._loop.time(),
         )
         attempt = Attempt(claimed, self._functions[claimed.function], control)
+        control.ends_at = control.started_at + min(attempt.timeout_seconds, attempt.deadline_seconds)
         self.running[fence] = attempt
-        limit = min(attempt.timeout_seconds, attempt.deadline_seconds)
-        if limit != float("inf"):
-            control.ends_at = control.started_at + limit
-            attempt.timer = self._loop.call_at(control.ends_at, self._time_up, attempt)
+        self._limits.watch(attempt)
         attempt.job = self._loop.create_task(
             self._run(attempt), name=f"tidegate {claimed.function} {fence.task_id}"
         )
@@ -97,7 +98,7 @@ class Executor:
         if attempt.settled or (control.stop is not None and why is not Stop.LOST):
             return
         control.stop = why
-        if attempt.function.is_async and attempt.job is not None:
+        if attempt.function.is_async and attempt.is_entered and attempt.job is not None:
             attempt.job.cancel()
         if why is not Stop.CANCEL:  # a cancel is cooperative up to the time limit
             self._loop.call_later(self._stop_grace, self._close, attempt)
@@ -105,6 +106,7 @@ class Executor:
     def close(self) -> None:
         """Let idle threads go."""
         self._threads.close()
+        self._limits.close()
 
     # --- the path of one attempt -------------------------------------------------------------------------
 
@@ -119,6 +121,9 @@ class Executor:
         self._settle(attempt, outcome)
 
     async def _perform(self, attempt: Attempt) -> Outcome | None:
+        attempt.is_entered = True
+        if attempt.control.stop is not None:
+            return self._stopped(attempt)
         if attempt.deadline_seconds <= 0:
             return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
         try:
@@ -126,26 +131,26 @@ class Executor:
         except ArgumentsError as error:
             return _bury(attempt.claimed.fence, Reason.INVALID_REQUEST, str(error), "arguments do not fit")
         try:
-            value = await self._call(attempt, args, kwargs)
+            value = await self._called(attempt, args, kwargs)
         except BaseException as raised:  # a body may raise anything, also what is no Exception
             cause = raised.error if isinstance(raised, Raised) else raised
             return self._asked(attempt) or self._stopped(attempt) or self._failed(attempt, cause)
         return self._asked(attempt) or self._stopped(attempt) or self._succeeded(attempt, value)
 
-    async def _call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _called(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
         body = attempt.function.body
         if attempt.function.is_async:
-            return await body(*args, **kwargs)
+            coroutine: Awaitable[Any] = body(*args, **kwargs)
+            return coroutine
         attempt.thread = self._threads.run(functools.partial(body, *args, **kwargs))
-        return await attempt.thread
+        return attempt.thread
 
     def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Close an attempt, once."""
         if attempt.settled:
             return
         attempt.settled = True
-        if attempt.timer is not None:
-            attempt.timer.cancel()
         del self.running[attempt.claimed.fence]
         if attempt.control.scratch_used:
             attempt.control.remove_scratch()

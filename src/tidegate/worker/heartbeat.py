@@ -20,7 +20,7 @@ class Heartbeat:
         store: Where the worker rows are.
         timings: Lease and beat.
         alive: Returns the ids of the workers that live and answer now.
-        renewed: Told an id and how many seconds its lease is good for from now, a margin taken off.
+        renewed: Told an id and until when its lease is good, by the loop's clock.
         retired: Told an id that the store has retired.
         rng: For jitter.
     """
@@ -63,12 +63,10 @@ class Heartbeat:
         ids = list(self._alive())
         if not ids:
             return
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        good_until = asyncio.get_running_loop().time() + self._timings.lease
         gone = await self._store.beat(ids, self._timings.lease)
-        good = self._timings.lease - (loop.time() - asked_at)
         for worker_id in ids:
             if worker_id in gone:
                 self._retired(worker_id)
             else:
-                self._renewed(worker_id, good)
+                self._renewed(worker_id, good_until)

@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +88,7 @@ async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
         timings=orders.timings,
         scratch_root=scratch.scratch_root(orders.worker_id),
     )
-    state.engine.good_for(-1.0)  # nothing starts before the first renewed lease
+    state.engine.good_until(0.0)  # nothing starts before the first renewed lease
     line.start()
     await state.engine.start()
     line.send(ready=os.getpid())
@@ -117,18 +116,17 @@ async def _until_end(state: _State) -> None:
 
 def _heard(state: _State, line: Line, message: Message) -> None:
     """Obey one message; runs in the control thread."""
-    heard_at = time.monotonic()
     try:
-        state.loop.call_soon_threadsafe(_obey, state, line, message, heard_at)
+        state.loop.call_soon_threadsafe(_obey, state, line, message)
     except RuntimeError:
         return  # the loop has ended; so will the process
 
 
-def _obey(state: _State, line: Line, message: Message, heard_at: float) -> None:
+def _obey(state: _State, line: Line, message: Message) -> None:
     engine = state.engine
     assert engine is not None
     if "beat" in message:
-        engine.good_for(message["beat"] - (time.monotonic() - heard_at))
+        engine.good_until(message["beat"])  # the monotonic clock is one for all processes of a machine
         line.send(pong=True)
     elif "ping" in message:
         line.send(pong=True)

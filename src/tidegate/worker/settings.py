@@ -10,6 +10,7 @@ from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError
 from tidegate.policy.order import DEFAULT_SHARES
 
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Processes that serve some queues, with their own concurrency and poll interval."""

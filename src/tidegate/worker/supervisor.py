@@ -186,8 +186,9 @@ class Supervisor:
             lease_seconds=self._timings.lease,
             version=__version__,
         )
+        asked_at = time.monotonic()
         await self._until_stored("registering a process", lambda: self._store.add_worker(row))
-        child.renewed(self._timings.lease * 0.9)
+        child.renewed(asked_at + self._timings.lease)
         if self._stopping.is_set():
             child.release()
         return child
@@ -226,9 +227,9 @@ class Supervisor:
             rng=self._rng,
         )
 
-    def _renewed(self, worker_id: str, seconds: float) -> None:
+    def _renewed(self, worker_id: str, good_until: float) -> None:
         if worker_id in self._children:
-            self._children[worker_id].renewed(seconds)
+            self._children[worker_id].renewed(good_until)
 
     def _retired(self, worker_id: str) -> None:
         if worker_id in self._children:

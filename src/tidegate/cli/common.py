@@ -1,0 +1,143 @@
+"""What commands share: options, and the way to an application and a store."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from tidegate.config import load_config
+from tidegate.errors import ConfigError, StoreUnavailableError
+from tidegate.store.protocol import Store
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which store a command works on."""
+
+    url: str
+    application: Any = None
+    """The one named by `--app`; None: it was not given."""
+
+    @classmethod
+    def given(cls, database: str | None, app: str | None) -> Where:
+        """Return the place options name: `--database`, else that of `--app`, else the configured one."""
+        application = None if app is None else load_app(app)
+        if database is None:
+            database = load_config().database_url if application is None else application.url
+        return cls(database, application)
+
+
+def load_app(reference: str | None) -> Any:
+    """Import and return an application by its reference; None: the configured one.
+
+    Raises:
+        ConfigError: None is configured, or it cannot be imported.
+    """
+    from tidegate.worker.application import load_application
+
+    return load_application(app_reference(reference))
+
+
+def app_reference(reference: str | None) -> str:
+    """Return the reference given, else the configured one.
+
+    Raises:
+        ConfigError: There is neither.
+    """
+    found = reference or load_config().app
+    if found is None:
+        raise ConfigError(
+            "no application is named",
+            fix='name it as MODULE:NAME, set TIDEGATE_APP, or write app = "app:app" into tidegate.toml',
+        )
+    return found
+
+
+@asynccontextmanager
+async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Store]:
+    """Open the store for the block.
+
+    Args:
+        where: Which.
+        make: Whether a database that is not there yet is made. Commands that only look never make one: an
+            empty answer would hide that they look in the wrong place.
+
+    Raises:
+        ConfigError: The URL or the schema is wrong.
+        StoreUnavailableError: It cannot be reached, or is not there.
+    """
+    from tidegate.store.connect import open_store
+
+    if not make:
+        require_database(where.url)
+    store = open_store(where.url)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+def require_database(url: str) -> None:
+    """Return if the file of a database is there.
+
+    Raises:
+        ConfigError: The URL names no database.
+        StoreUnavailableError: The file is not there.
+    """
+    from tidegate.store.connect import sqlite_path
+
+    path = sqlite_path(url)
+    if not path.exists():
+        raise StoreUnavailableError(
+            f"there is no database at {path} yet",
+            fix="enqueue a task or start a worker first, or name the database with --database or --app",
+        )
+
+
+async def known_functions(store: Store, where: Where) -> frozenset[str]:
+    """Return the functions declared by the applications the store has seen, and by the one of `--app`."""
+    from tidegate.deadletter.redrive import declared_functions
+
+    declared = await declared_functions(store)
+    return declared if where.application is None else declared | frozenset(where.application.functions)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+# --- options ---------------------------------------------------------------------------------------------
+
+
+def where_options(command: Command) -> Command:
+    """Add `--database` and `--app`; the command gets them as `where`."""
+
+    @functools.wraps(command)
+    def with_where(*args: Any, database: str | None, app: str | None, **options: Any) -> Any:
+        return command(*args, where=Where.given(database, app), **options)
+
+    decorated: Any = with_where
+    decorated = click.option("--app", metavar="MODULE:NAME", help="Use this application's database.")(
+        decorated
+    )
+    decorated = click.option("--database", metavar="URL", help="Use this one, not the configured one.")(
+        decorated
+    )
+    result: Command = decorated
+    return result
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; lists as one object a line.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")

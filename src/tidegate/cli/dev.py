@@ -1,0 +1,42 @@
+"""`tidegate dev`: one worker for everything, restarted when code changes."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from tidegate.cli.common import app_reference
+from tidegate.config import Config, load_config
+from tidegate.worker.settings import Pool
+
+_ENVIRONMENT = "development"
+
+
+@click.command()
+@click.argument("app", metavar="[APP]", required=False)
+@click.option("--database", metavar="URL", help="Use this database instead of the application's.")
+def command(app: str | None, database: str | None) -> int:
+    """Run one pool for every queue of APP (MODULE:NAME), restarted when a .py file changes.
+
+    TIDEGATE_ENV is "development" unless it is set.
+    """
+    from tidegate.worker.supervisor import run_worker
+
+    os.environ.setdefault("TIDEGATE_ENV", _ENVIRONMENT)
+    return run_worker(
+        app_reference(app),
+        pools=development_pools(load_config()),
+        timings=None,
+        database_url=database,
+        name="dev",
+        reload=True,
+    )
+
+
+def development_pools(config: Config) -> tuple[Pool, ...]:
+    """Return the pools of the environment's own section, else one for everything."""
+    own = f"env.{config.environment}]"
+    if config.origins.get("pools", "").endswith(own):
+        return config.pools
+    return (Pool("all", ("*",), poll_interval=0.1),)

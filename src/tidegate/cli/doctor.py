@@ -1,0 +1,223 @@
+"""`tidegate doctor`: what is wrong with this set-up, and what to do about it."""
+
+from __future__ import annotations
+
+import platform
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import click
+
+from tidegate.cli.common import json_option, load_app, run
+from tidegate.cli.failure import FAILED
+from tidegate.cli.output import print_json, style
+from tidegate.cli.status import is_live
+from tidegate.cli.text import clean, duration, redact
+from tidegate.config import Config, load_config
+from tidegate.domain.ids import IdMaker
+from tidegate.domain.spec import Priority
+from tidegate.errors import TidegateError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import NewTask
+
+_SLOW_COMMIT_SECONDS = 0.05
+_COMMITS = 5
+_SKEW_SECONDS = 1.0
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+_LOOKS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check."""
+
+    level: Level
+    name: str
+    detail: str
+    fix: str = ""
+
+
+@click.command()
+@click.option("--app", metavar="MODULE:NAME", help="The application; default: the configured one.")
+@click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
+@json_option
+def command(app: str | None, database: str | None, as_json: bool) -> int:
+    """Check Python, SQLite, configuration, application, database, clock, workers and disk.
+
+    Ends with exit code 1 if a check fails; warnings do not count.
+    """
+    findings = list(examine(app, database))
+    failed = any(finding.level is Level.FAIL for finding in findings)
+    if as_json:
+        print_json({"healthy": not failed, "checks": findings})
+    else:
+        for finding in findings:
+            fix = f" → {finding.fix}" if finding.fix else ""
+            level = style(f"{finding.level.value:<4}", _LOOKS[finding.level])
+            click.echo(f"{level}  {finding.name:<11}  {clean(redact(finding.detail + fix))}")
+    return FAILED if failed else 0
+
+
+def examine(app: str | None, database: str | None) -> Iterator[Finding]:
+    """Make every check that can be made, in an order in which the first failure is the one to fix."""
+    yield Finding(
+        Level.OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    )
+    yield check_sqlite()
+    try:
+        config = load_config()
+    except TidegateError as error:
+        yield _failed("config", error)
+        return
+    yield Finding(
+        Level.OK, "config", str(config.path.name if config.path else "defaults: there is no tidegate.toml")
+    )
+    yield from _check_pools(config)
+    url = database or config.database_url
+    reference = app or config.app
+    if reference is None:
+        yield Finding(Level.WARN, "app", "none is configured", 'write app = "app:app" into tidegate.toml')
+    else:
+        try:
+            application = load_app(reference)
+        except TidegateError as error:
+            yield _failed("app", error)
+        else:
+            yield Finding(Level.OK, "app", f"{reference}, task functions: {len(application.functions)}")
+            url = database or application.url
+    yield from _check_database(url)
+
+
+def check_sqlite(version: str | None = None) -> Finding:
+    """Look for the fault by which several writers could corrupt a file in WAL mode.
+
+    It is in SQLite 3.7.0 to 3.51.2, fixed in 3.51.3 and 3.53.0. Source: https://sqlite.org/wal.html
+
+    Args:
+        version: Of SQLite; None: the one that is used.
+    """
+    if version is None:
+        import apsw
+
+        version = apsw.sqlite_lib_version()
+    numbers = tuple(int(part) for part in version.split(".")[:3])
+    if (3, 51, 3) <= numbers < (3, 52) or numbers >= (3, 53):
+        return Finding(Level.OK, "sqlite", f"{version} (WAL-reset fault fixed)")
+    return Finding(
+        Level.FAIL,
+        "sqlite",
+        f"{version} can corrupt files that several processes write",
+        "pip install -U apsw",
+    )
+
+
+def _check_pools(config: Config) -> Iterator[Finding]:
+    unlimited = [pool.name for pool in config.pools if pool.memory_limit is None]
+    if unlimited:
+        yield Finding(
+            Level.WARN,
+            "memory",
+            f"no memory limit: {', '.join(unlimited)}",
+            'one greedy task can take the machine down; write memory_limit = "2GiB" into the pool',
+        )
+    else:
+        yield Finding(Level.OK, "memory", "every pool has a limit")
+
+
+def _check_database(url: str) -> Sequence[Finding]:
+    from tidegate.store.connect import sqlite_path
+
+    try:
+        path = sqlite_path(url)
+    except TidegateError as error:
+        return [_failed("database", error)]
+    if not path.exists():
+        return [Finding(Level.WARN, "database", f"{path} is not there yet", "it is made on first use")]
+    return [_check_file_system(path), *run(_check_store(url))]
+
+
+def _check_file_system(path: Path) -> Finding:
+    from tidegate.store.sqlite.connection import check_place, file_system_of
+
+    try:
+        check_place(path)
+    except TidegateError as error:
+        return _failed("file system", error)
+    return Finding(Level.OK, "file system", file_system_of(path) or "of a kind this host does not tell")
+
+
+async def _check_store(url: str) -> list[Finding]:
+    from tidegate.store.connect import open_store
+
+    store = open_store(url)
+    try:
+        await store.open()
+        return [
+            Finding(Level.OK, "database", f"{url}, schema up to date"),
+            await _check_clock(store),
+            await _check_workers(store),
+            await _check_disk(store),
+        ]
+    except TidegateError as error:
+        return [_failed("database", error)]
+    finally:
+        await store.close()
+
+
+async def _check_clock(store: Store) -> Finding:
+    skew = await store.now() - time.time()
+    if abs(skew) <= _SKEW_SECONDS:
+        return Finding(Level.OK, "clock", f"skew {abs(skew):.1f} s")
+    return Finding(
+        Level.WARN,
+        "clock",
+        f"the store's clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's",
+        "set the machine's clock (NTP); the store's never goes back",
+    )
+
+
+async def _check_workers(store: Store) -> Finding:
+    now = await store.now()
+    live = [worker for worker in await store.workers() if is_live(worker, now)]
+    if live:
+        slots = sum(worker.slots for worker in live)
+        return Finding(Level.OK, "workers", f"{len(live)} live, {slots} slots")
+    return Finding(Level.WARN, "workers", "none is live", "start one: tidegate worker")
+
+
+async def _check_disk(store: Store) -> Finding:
+    """Time a durable commit: a task is staged, where no worker can see it, and dropped again."""
+    make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
+    took: list[float] = []
+    for _ in range(_COMMITS):
+        task = NewTask(make_id(), "tidegate:doctor", "default", Priority.NORMAL, b"{}", "json/1")
+        stage_id = make_id()
+        started = time.perf_counter()
+        await store.stage(stage_id, [task])
+        took.append(time.perf_counter() - started)
+        await store.drop_stage(stage_id)
+    typical = statistics.median(took)
+    detail = f"{typical * 1000:.1f} ms for a durable commit"
+    if typical <= _SLOW_COMMIT_SECONDS:
+        return Finding(Level.OK, "disk", detail)
+    return Finding(
+        Level.WARN, "disk", detail, "a slow disk limits every enqueue; move the database to a faster one"
+    )
+
+
+def _failed(name: str, error: TidegateError) -> Finding:
+    return Finding(Level.FAIL, name, error.message, error.fix)

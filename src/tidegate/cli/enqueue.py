@@ -1,0 +1,181 @@
+"""`tidegate enqueue`: one task, its arguments checked against the function's signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.cli.common import json_option, load_app, run
+from tidegate.cli.failure import FAILED
+from tidegate.cli.output import jsonable, print_json, stored_json, talk
+from tidegate.cli.values import as_labels, as_named_value, as_priority, as_seconds, json_or_text, strict_json
+from tidegate.cli.views import joined
+from tidegate.options import instant_from_text
+
+if TYPE_CHECKING:
+    from tidegate.store.protocol import Store
+    from tidegate.store.rows import NewTask, StoredResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    wanted: bool
+    timeout: float | None
+
+
+@click.command()
+@click.argument("function")
+@click.argument("args", metavar="[ARG]...", nargs=-1)
+@click.option(
+    "--arg",
+    "named",
+    metavar="NAME=VALUE",
+    type=as_named_value,
+    multiple=True,
+    help="An argument by name. Repeatable.",
+)
+@click.option("--kwargs", metavar="JSON", help="Arguments by name as one JSON object.")
+@click.option("--queue", metavar="NAME", help="Another queue than the function's.")
+@click.option("--priority", metavar="PRIORITY", type=as_priority, help="interactive, normal or bulk.")
+@click.option("--delay", metavar="SPAN", type=as_seconds, help="Due after this time: 90, 15m, 1h.")
+@click.option("--run-at", metavar="MOMENT", help="Due at this moment: ISO 8601 with an offset or Z.")
+@click.option("--tenant", metavar="NAME", help="Who the task is for.")
+@click.option("--key", metavar="TEXT", help="Idempotency key: the same key names the same task.")
+@click.option("--unique", metavar="SPAN", help="until_final, or a time such as 1h: no equal task until then.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME=VALUE",
+    type=as_named_value,
+    multiple=True,
+    help="A label to find it by. Repeatable.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--timeout",
+    metavar="SPAN",
+    type=as_seconds,
+    help="With --wait: give up after this time.",
+)
+@click.option("--app", metavar="MODULE:NAME", help="The application; default: the configured one.")
+@click.option("--database", metavar="URL", help="Use this database instead of the application's.")
+@json_option
+def command(
+    function: str,
+    args: Sequence[str],
+    named: Sequence[tuple[str, str]],
+    kwargs: str | None,
+    wait: bool,
+    timeout: float | None,
+    app: str | None,
+    database: str | None,
+    as_json: bool,
+    labels: Sequence[tuple[str, str]],
+    run_at: str | None,
+    **options: Any,
+) -> int:
+    """Store one task of FUNCTION and print its id.
+
+    Each ARG, and each value of --arg, is read as JSON if it is JSON and else taken as text: 5 is a number,
+    Ada is text, '"5"' is text too. A dataclass is written as an object, a datetime as ISO 8601 text.
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout belongs to --wait")
+    given = {name: value for name, value in options.items() if value is not None}
+    if run_at is not None:
+        given["run_at"] = instant_from_text("run_at", run_at)
+    if labels:
+        given["labels"] = as_labels(labels)
+    application = load_app(app)
+    declared = application.function(function)
+    payload = json.dumps({"a": [json_or_text(text) for text in args], "k": _by_name(named, kwargs)})
+    positional, keyword = declared.signature.load(payload.encode())
+    task = declared.using(**given).prepare(*positional, **keyword)
+    return run(_store(application, database, task, _Wait(wait, timeout), as_json))
+
+
+def _by_name(named: Sequence[tuple[str, str]], kwargs: str | None) -> dict[str, Any]:
+    """Return the arguments by name from `--kwargs` and `--arg`."""
+    values: Any = {}
+    if kwargs is not None:
+        try:
+            values = strict_json(kwargs)
+        except ValueError as error:
+            raise click.UsageError(f"--kwargs is not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise click.UsageError("--kwargs must be a JSON object, as '{\"name\": 1}'")
+    for name, text in named:
+        if name in values:
+            raise click.UsageError(f"argument {name} is given twice")
+        values[name] = json_or_text(text)
+    return values  # type: ignore[no-any-return]
+
+
+async def _store(application: Any, database: str | None, task: NewTask, wait: _Wait, as_json: bool) -> int:
+    store = await _opened(application, database)
+    try:
+        (enqueued,) = await store.enqueue([task])
+        if not enqueued.created:
+            talk("there was such a task before (same key or unique name); nothing was stored")
+        facts = {
+            "id": enqueued.task_id,
+            "created": enqueued.created,
+            "function": task.function,
+            "queue": task.queue,
+        }
+        if not wait.wanted:
+            print_json(facts) if as_json else click.echo(enqueued.task_id)
+            return 0
+        if not as_json:
+            talk(enqueued.task_id)
+        return await _print_end(store, facts, wait.timeout, as_json)
+    finally:
+        await store.close()
+
+
+async def _opened(application: Any, database: str | None) -> Store:
+    if database is None:
+        opened: Store = await application.opened_store()
+        return opened
+    from tidegate.store.connect import open_store
+
+    store = open_store(database)
+    await store.open()
+    return store
+
+
+async def _print_end(store: Store, facts: dict[str, Any], timeout: float | None, as_json: bool) -> int:
+    from tidegate.domain.states import State
+    from tidegate.handle import wait_final
+    from tidegate.watch import FinalWatch
+
+    stored = await wait_final(store, FinalWatch(store), facts["id"], timeout)
+    succeeded = stored.state is State.SUCCEEDED
+    if as_json:
+        print_json(facts | _end(stored))
+    elif succeeded:
+        click.echo(json.dumps(jsonable_result(stored), ensure_ascii=False))
+    else:
+        talk(joined(stored.state, stored.reason, stored.error_class, stored.message))
+        talk(f"see `tidegate tasks show {facts['id']}`")
+    return 0 if succeeded else FAILED
+
+
+def _end(stored: StoredResult) -> dict[str, Any]:
+    if stored.data:
+        return {"state": stored.state, "result": jsonable_result(stored)}
+    return {
+        "state": stored.state,
+        "reason": stored.reason,
+        "error_class": stored.error_class,
+        "message": stored.message,
+    }
+
+
+def jsonable_result(stored: StoredResult) -> Any:
+    """Return a stored result as JSON values that every reader keeps exact."""
+    return jsonable(stored_json(stored.data, stored.codec_tag))

@@ -1,0 +1,207 @@
+"""`tidegate tasks`: list, show, cancel, retry and re-rank tasks by id."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import click
+
+from tidegate.cli.common import (
+    Where,
+    dry_run_option,
+    json_option,
+    known_functions,
+    opened_store,
+    run,
+    where_options,
+)
+from tidegate.cli.failure import CONFLICT, NOT_FOUND
+from tidegate.cli.output import print_json, talk
+from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_id
+from tidegate.cli.views import print_tasks, show_task, task_json
+from tidegate.deadletter.redrive import redrive_tasks
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.store.rows import ActAnswer, CancelAnswer, TaskFilter, TaskRow
+
+_STATES = click.Choice([state.value for state in State])
+_CANCELLABLE = frozenset(
+    {State.SCHEDULED, State.HELD, State.SUSPENDED, State.READY, State.RETRYING, State.RUNNING}
+)
+_RERANKABLE = _CANCELLABLE - {State.RUNNING}
+_HURRIED = frozenset({State.SCHEDULED, State.RETRYING})
+
+
+@click.group()
+def command() -> None:
+    """List, show, cancel, retry and re-rank tasks."""
+
+
+@command.command("ls")
+@click.option("--state", "states", type=_STATES, multiple=True, help="Only this state. Repeatable.")
+@click.option("--queue", metavar="NAME", help="Only this queue.")
+@click.option("--function", metavar="NAME", help="Only this task function, by its full name.")
+@click.option("--tenant", metavar="NAME", help="Only this tenant.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME=VALUE",
+    type=as_named_value,
+    multiple=True,
+    help="Only with this label. Repeatable.",
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--after", metavar="ID", type=as_task_id, help="Continue after this task.")
+@where_options
+@json_option
+def list_command(
+    states: Sequence[str],
+    labels: Sequence[tuple[str, str]],
+    limit: int,
+    after: str | None,
+    where: Where,
+    as_json: bool,
+    **fields: str | None,
+) -> None:
+    """List tasks, the newest first."""
+    which = TaskFilter(states=tuple(map(State, states)), labels=as_labels(labels), **fields)  # type: ignore[arg-type]
+    run(_list(where, which, after, limit, as_json))
+
+
+async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        rows = await store.list_tasks(which, after=after, limit=limit)
+        if as_json:
+            for row in rows:
+                print_json(task_json(row))
+        elif rows:
+            print_tasks(rows, await store.now())
+        else:
+            talk("no task matches")
+        if len(rows) == limit:
+            talk(f"there may be more: --after {rows[-1].id}")
+
+
+@command.command("show")
+@click.argument("task_id", metavar="ID", type=as_task_id)
+@click.option("--args", "with_args", is_flag=True, help="Show arguments and result too; they may be private.")
+@where_options
+@json_option
+def show_command(task_id: str, with_args: bool, where: Where, as_json: bool) -> None:
+    """Show one task with its whole history."""
+    run(_show(where, task_id, with_args, as_json))
+
+
+async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        await show_task(store, task_id, with_args=with_args, as_json=as_json)
+
+
+@command.command("cancel")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
+@click.option("--why", default="", metavar="TEXT", help="Kept in the task's history.")
+@dry_run_option
+@where_options
+@json_option
+def cancel_command(task_ids: Sequence[str], why: str, dry_run: bool, where: Where, as_json: bool) -> int:
+    """Cancel tasks wherever they are. A running one is asked to stop and never runs again."""
+    return run(_cancel(where, task_ids, why, dry_run, as_json))
+
+
+async def _cancel(where: Where, task_ids: Sequence[str], why: str, dry_run: bool, as_json: bool) -> int:
+    async with opened_store(where) as store:
+        if dry_run:
+            return _preview(await store.read(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
+        return _tell(task_ids, await store.cancel(task_ids, why=why), as_json)
+
+
+@command.command("retry")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
+@dry_run_option
+@where_options
+@json_option
+def retry_command(task_ids: Sequence[str], dry_run: bool, where: Where, as_json: bool) -> int:
+    """Run tasks again now: waiting ones become due, dead ones are redriven; others are refused."""
+    return run(_retry(where, task_ids, dry_run, as_json))
+
+
+async def _retry(where: Where, task_ids: Sequence[str], dry_run: bool, as_json: bool) -> int:
+    async with opened_store(where) as store:
+        rows = await store.read(task_ids)
+        if dry_run:
+            return _preview(rows, task_ids, _HURRIED | {State.DEAD}, "retry", as_json)
+        answers: dict[str, ActAnswer] = {
+            task_id: ActAnswer.REFUSED if task_id in rows else ActAnswer.UNKNOWN for task_id in task_ids
+        }
+        dead = [task_id for task_id, row in rows.items() if row.state is State.DEAD]
+        if dead:
+            answers |= await redrive_tasks(store, dead, await known_functions(store, where))
+        if waiting := [task_id for task_id, row in rows.items() if row.state in _HURRIED]:
+            answers |= await store.hurry(waiting)
+        return _tell(task_ids, answers, as_json)
+
+
+@command.command("priority")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
+@click.argument("priority", metavar="PRIORITY", type=as_priority)
+@dry_run_option
+@where_options
+@json_option
+def priority_command(
+    task_ids: Sequence[str], priority: Priority, dry_run: bool, where: Where, as_json: bool
+) -> int:
+    """Give waiting tasks another priority: interactive, normal or bulk."""
+    return run(_priority(where, task_ids, priority, dry_run, as_json))
+
+
+async def _priority(
+    where: Where, task_ids: Sequence[str], priority: Priority, dry_run: bool, as_json: bool
+) -> int:
+    async with opened_store(where) as store:
+        if dry_run:
+            return _preview(await store.read(task_ids), task_ids, _RERANKABLE, "re-rank", as_json)
+        return _tell(task_ids, await store.reprioritise(task_ids, priority), as_json)
+
+
+def _preview(
+    rows: Mapping[str, TaskRow], task_ids: Sequence[str], states: frozenset[State], verb: str, as_json: bool
+) -> int:
+    """Say what a command would do, and do nothing."""
+    fit = sum(row.state in states for row in rows.values())
+    for task_id in task_ids:
+        state = rows[task_id].state.value if task_id in rows else "unknown"
+        if as_json:
+            print_json(
+                {"id": task_id, "state": state, "would": task_id in rows and rows[task_id].state in states}
+            )
+        else:
+            click.echo(f"{task_id}  {state}")
+    talk(f"would {verb} {fit} of {len(task_ids)}; nothing was done")
+    return 0
+
+
+def _tell(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> int:
+    """Print the answer per id and return the exit code."""
+    print_answers(task_ids, answers, as_json)
+    counts = Counter(answers.values())
+    talk(", ".join(f"{count} {answer}" for answer, count in counts.items()))
+    return exit_code_of(answers.values())
+
+
+def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> None:
+    """Print what became of each id, in the order given."""
+    for task_id in task_ids:
+        if as_json:
+            print_json({"id": task_id, "answer": answers[task_id]})
+        else:
+            click.echo(f"{task_id}  {answers[task_id]}")
+
+
+def exit_code_of(answers: Iterable[StrEnum]) -> int:
+    """Return the exit code for some answers: refused beats not found beats done."""
+    given = set(answers)
+    if given & {ActAnswer.REFUSED, CancelAnswer.FINISHED}:
+        return CONFLICT
+    return NOT_FOUND if ActAnswer.UNKNOWN in given else 0

@@ -1,0 +1,96 @@
+"""From the text of options and arguments to values; what cannot be one is wrong usage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from tidegate.domain.ids import id_or_none
+from tidegate.domain.spec import Priority
+from tidegate.errors import OptionError
+from tidegate.options import instant_from_text, name_option, priority_option, seconds_option
+
+T = TypeVar("T")
+
+
+def as_task_id(text: str) -> str:
+    """Return a task id in its usual form; the type of options and arguments."""
+    found = id_or_none(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no task id (a UUID)")
+    return found
+
+
+def as_seconds(text: str) -> float:
+    """Return the seconds of `90`, `15m` or `1h`; the type of options."""
+    return _checked(lambda: seconds_option("duration", _number_or_text(text)), text)
+
+
+def as_priority(text: str) -> Priority:
+    """Return a priority by name; the type of options and arguments."""
+    return _checked(lambda: priority_option(text), text)
+
+
+def as_named_value(text: str) -> tuple[str, str]:
+    """Return the two parts of `name=value`; the type of options."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r}: write name=value")
+    return name, value
+
+
+def _checked(read: Callable[[], T], text: str) -> T:
+    try:
+        return read()
+    except OptionError as error:
+        raise click.BadParameter(f"{text!r}: {error.fix}") from None
+
+
+def as_labels(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    """Return labels from repeated `--label` options."""
+    return {name_option("label name", name): text for name, text in pairs}
+
+
+def before_moment(text: str | None, now: float) -> float | None:
+    """Return the moment `--before` names: ISO 8601 with an offset, or an age such as `7d`.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    if text is None:
+        return None
+    try:
+        return now - seconds_option("before", _number_or_text(text))
+    except OptionError:
+        return instant_from_text("before", text).timestamp()
+
+
+def json_or_text(text: str) -> Any:
+    """Return the value a text stands for: JSON if it is JSON, else the text itself."""
+    try:
+        return strict_json(text)
+    except ValueError:
+        return text
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: It is none; NaN and Infinity are none either.
+    """
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,183 @@
+"""How rows of the store look to people and to programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from tidegate.cli.output import jsonable, print_facts, print_json, print_table, stored_json, style
+from tidegate.cli.text import ago, clean, duration, moment
+from tidegate.domain.states import FINAL, State
+from tidegate.errors import TaskNotFoundError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import DeadLetter, HistoryEntry, TaskRow
+
+
+def task_json(row: TaskRow) -> dict[str, Any]:
+    """Return a task as JSON values."""
+    fields: dict[str, Any] = jsonable(row)
+    fields["counters"]["by_rule"] = dict(row.counters.by_rule)
+    return fields
+
+
+def letter_json(letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter as JSON values, its arguments left out."""
+    fields: dict[str, Any] = jsonable(letter)
+    fields["counters"]["by_rule"] = dict(letter.counters.by_rule)
+    del fields["args"], fields["codec_tag"]
+    return fields
+
+
+def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
+    """Print tasks as a table."""
+    print_table(
+        ["ID", "STATE", "FUNCTION", "QUEUE", "RUN", "ENQUEUED", "NOTE"],
+        [
+            [row.id, row.state, row.function, row.queue, row.run, ago(row.enqueued_at, now), _note(row, now)]
+            for row in rows
+        ],
+        numbers=["RUN"],
+    )
+
+
+def print_letters(letters: Sequence[DeadLetter], now: float) -> None:
+    """Print dead letters as a table."""
+    print_table(
+        ["ID", "FAILED", "FUNCTION", "QUEUE", "REASON", "ERROR"],
+        [
+            [
+                letter.task_id,
+                ago(letter.failed_at, now),
+                letter.function,
+                letter.queue,
+                letter.reason,
+                joined(letter.error_class, letter.message),
+            ]
+            for letter in letters
+        ],
+    )
+
+
+def _note(row: TaskRow, now: float) -> str:
+    """Say in a few words what matters about a task in its state."""
+    if row.cancel_requested and row.state is State.RUNNING:
+        return "asked to stop"
+    if row.state in {State.SCHEDULED, State.RETRYING}:
+        return joined(f"due {ago(row.due_at, now)}", row.message)
+    if row.state is State.RUNNING:
+        return _progress(row) or f"for {duration(max(0.0, now - (row.started_at or now)))}"
+    return joined(row.reason, row.message) if row.state is State.DEAD else ""
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty as `a: b: c`."""
+    return ": ".join(filter(None, parts))
+
+
+def _progress(row: TaskRow) -> str:
+    if row.progress_done is None:
+        return ""
+    total = "" if row.progress_total is None else f"/{row.progress_total:g}"
+    return f"{row.progress_done:g}{total} {row.progress_note}".strip()
+
+
+async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: bool) -> None:
+    """Print all that is known of one task.
+
+    Args:
+        store: Where it is.
+        task_id: Which.
+        with_args: Whether arguments and result, which may be private, are shown.
+        as_json: As one JSON object.
+
+    Raises:
+        TaskNotFoundError: No such task.
+    """
+    row = (await store.read([task_id])).get(task_id)
+    if row is None:
+        raise TaskNotFoundError(
+            f"no task has the id {task_id}", fix="check the id; finished tasks go after 7 days"
+        )
+    history = await store.history(task_id)
+    private = await _private(store, row) if with_args else {}
+    if as_json:
+        print_json(task_json(row) | {"history": jsonable(history)} | jsonable(private))
+        return
+    print_facts(_facts(row))
+    for name, value in private.items():
+        click.echo(f"{name}  {clean(_compact(value))}")
+    click.echo()
+    _print_history(history)
+
+
+async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
+    """Return arguments and, if there is one, result."""
+    found = {"args": stored_json(*await store.payload(row.id))}
+    if row.state in FINAL and (stored := await store.result(row.id)) is not None and stored.data:
+        found["result"] = stored_json(stored.data, stored.codec_tag)
+    return found
+
+
+def _compact(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _facts(row: TaskRow) -> Mapping[str, object]:
+    spent = row.counters
+    counts = {
+        "parks": spent.parks,
+        "crashes": spent.crashes,
+        "losses": spent.losses,
+        "releases": spent.releases,
+    }
+    others = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    limit = f" of {row.max_attempts}" if row.max_attempts is not None else ""
+    return {
+        "id": row.id,
+        "state": "running, asked to stop"
+        if row.cancel_requested and row.state is State.RUNNING
+        else row.state,
+        "function": row.function,
+        "queue": row.queue,
+        "priority": row.priority.word,
+        "tenant": row.tenant,
+        "upstream": row.upstream,
+        "key": row.key,
+        "labels": ", ".join(f"{name}={value}" for name, value in sorted(row.labels.items())),
+        "attempts": f"{spent.attempts}{limit} charged, run {row.run}{f', {others}' if others else ''}",
+        "redrives": row.redrives or None,
+        "enqueued": moment(row.enqueued_at),
+        "due": moment(row.due_at),
+        "started": moment(row.started_at),
+        "finished": moment(row.finished_at),
+        "deadline": moment(row.deadline_at),
+        "worker": row.worker_id,
+        "progress": _progress(row),
+        "reason": row.reason,
+        "message": row.message,
+    }
+
+
+def _print_history(history: Sequence[HistoryEntry]) -> None:
+    for entry in history:
+        click.echo(f"{moment(entry.at)}  {style(clean(_headline(entry)), 'bold')}")
+        error = joined(entry.error_class, entry.message)
+        for line in (error, entry.why, f"next run {moment(entry.next_run_at)}" if entry.next_run_at else ""):
+            if line:
+                click.echo(f"    {clean(line)}")
+        for line in entry.traceback.splitlines():
+            click.echo(f"    │ {clean(line)}")
+
+
+def _headline(entry: HistoryEntry) -> str:
+    if entry.kind != "run":
+        return entry.kind
+    took = "" if entry.ended_at is None else f" after {duration(entry.ended_at - entry.at)}"
+    cause = (
+        f" ({', '.join(filter(None, (entry.verdict, entry.reason, entry.evidence)))})" if entry.reason else ""
+    )
+    return f"run {entry.run}: {entry.outcome or 'running'}{took}{cause}"

@@ -1,0 +1,94 @@
+"""`tidegate worker`: the pools of an application, until told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import click
+
+from tidegate.cli.common import app_reference
+from tidegate.cli.values import as_seconds
+from tidegate.config import Config, load_config
+from tidegate.config.table import did_you_mean
+from tidegate.worker.settings import Pool, Timings
+
+
+@click.command()
+@click.argument("app", metavar="[APP]", required=False)
+@click.option(
+    "--pool", "names", multiple=True, metavar="NAME", help="Only this pool of tidegate.toml. Repeatable."
+)
+@click.option("--queues", metavar="A,B", help="One pool for these queues, in place of those configured.")
+@click.option("--concurrency", type=click.IntRange(1), help="Tasks at once in each process.")
+@click.option("--processes", type=click.IntRange(1), help="Processes of each pool.")
+@click.option(
+    "--grace", metavar="SPAN", type=as_seconds, help="How long running tasks may finish after SIGTERM."
+)
+@click.option("--name", metavar="NAME", help="Name of this worker in lists and logs.")
+@click.option("--database", metavar="URL", help="Use this database instead of the application's.")
+def command(
+    app: str | None,
+    names: Sequence[str],
+    queues: str | None,
+    concurrency: int | None,
+    processes: int | None,
+    grace: float | None,
+    name: str | None,
+    database: str | None,
+) -> int:
+    """Run the worker pools of APP (MODULE:NAME), as configured unless options say otherwise.
+
+    SIGTERM or Ctrl-C stops claiming, lets running tasks finish and gives back what is left after the
+    grace time, uncharged; a second one gives back at once.
+    """
+    from tidegate.worker.supervisor import run_worker
+
+    config = load_config()
+    return run_worker(
+        app_reference(app),
+        pools=chosen_pools(config, names, _split(queues), concurrency, processes),
+        timings=chosen_timings(config, grace),
+        database_url=database,
+        name=name,
+    )
+
+
+def chosen_pools(
+    config: Config,
+    names: Sequence[str],
+    queues: tuple[str, ...],
+    concurrency: int | None,
+    processes: int | None,
+) -> tuple[Pool, ...] | None:
+    """Return the pools to run; None: the application's own, since no option says otherwise."""
+    if not (names or queues or concurrency or processes):
+        return None
+    pools = _by_name(config.pools, names) if names else config.pools
+    if queues:
+        if len(names) > 1:
+            raise click.UsageError("--queues makes one pool: give it with at most one --pool")
+        pools = (replace(pools[0] if names else Pool(), queues=queues),)
+    return tuple(
+        replace(pool, concurrency=concurrency or pool.concurrency, processes=processes or pool.processes)
+        for pool in pools
+    )
+
+
+def chosen_timings(config: Config, grace: float | None) -> Timings | None:
+    """Return the timings to run with; None: the application's own."""
+    return None if grace is None else replace(config.timings, drain_grace=grace)
+
+
+def _by_name(pools: Sequence[Pool], names: Sequence[str]) -> tuple[Pool, ...]:
+    known = {pool.name: pool for pool in pools}
+    for name in names:
+        if name not in known:
+            raise click.UsageError(
+                f"there is no pool {name!r} in the configuration: {did_you_mean(name, known)}"
+            )
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def _split(queues: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in (queues or "").split(","))))

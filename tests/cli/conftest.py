@@ -1,0 +1,28 @@
+"""A directory to run commands in, with and without a database."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from cli_support import Place
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A directory with an application and no database yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("DATABASE_URL", "APP", "ENV"):
+        # Set, then removed: what a command sets itself is undone after the test.
+        monkeypatch.setenv(f"TIDEGATE_{name}", "x")
+        monkeypatch.delenv(f"TIDEGATE_{name}")
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def place(empty: Place) -> Place:
+    """The same with a database."""
+    empty.run("db", "upgrade")
+    return empty

@@ -1,0 +1,191 @@
+"""`tidegate enqueue`: arguments, options, answers."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from cli_support import dead, succeeded
+
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+
+
+@pytest.fixture
+def enqueue(place):
+    """Return a function that enqueues by command and returns the stored row and its arguments."""
+
+    def enqueue(*args):
+        task_id = place.run("enqueue", "--app", place.app, *args).stdout.strip()
+        row = place.ask(lambda store: store.read([task_id]))[task_id]
+        payload, _ = place.ask(lambda store: store.payload(task_id))
+        return row, json.loads(payload)
+
+    return enqueue
+
+
+def test_the_id_of_the_stored_task_is_printed(place, enqueue):
+    row, payload = enqueue("greet", "Ada")
+
+    assert (row.function, row.queue, row.state, row.priority) == (
+        place.greet,
+        "default",
+        State.READY,
+        Priority.NORMAL,
+    )
+    assert payload == {"a": [], "k": {"name": "Ada"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "stored"),
+    [
+        (["greet", "Ada", "3"], {"name": "Ada", "times": 3}),
+        (["greet", '"5"'], {"name": "5"}),
+        (["greet", "--arg", "name=Ada", "--arg", "times=2"], {"name": "Ada", "times": 2}),
+        (["greet", "--arg", "name=a=b"], {"name": "a=b"}),
+        (["greet", "--kwargs", '{"name": "Ada"}', "--arg", "times=2"], {"name": "Ada", "times": 2}),
+        (["greet", "NaN"], {"name": "NaN"}),
+        (["read", '{"title": "x"}'], {"doc": {"title": "x", "pages": 1}}),
+        (
+            ["read", '{"title": "x", "pages": 2}', "--arg", "at=2026-06-01T12:00:00+02:00"],
+            {"doc": {"title": "x", "pages": 2}, "at": "2026-06-01T12:00:00+02:00"},
+        ),
+        (["big", "1180591620717411303424"], {"number": 2**70}),
+    ],
+)
+def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args, stored):
+    assert enqueue(*args)[1]["k"] == stored
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["greet"], "missing name"),
+        (["greet", "Ada", "many"], "times"),
+        (["greet", "5"], "name"),
+        (["greet", "--arg", "name=a", "--arg", "nope=1"], "unexpected nope"),
+        (["greet", "--arg", "name=a", "--arg", "name=b"], "given twice"),
+        (["greet", "--kwargs", "[1]"], "must be a JSON object"),
+        (["greet", "--kwargs", "{"], "not JSON"),
+        (["greet", "--arg", "name"], "write name=value"),
+        (["greet", "Ada", "--priority", "urgent"], "interactive, normal, bulk"),
+        (["greet", "Ada", "--delay", "soon"], "90s"),
+        (["greet", "Ada", "--run-at", "2026-06-01T12:00"], "no time zone"),
+        (["greet", "Ada", "--run-at", "noon"], "ISO 8601"),
+        (["greet", "Ada", "--delay", "1", "--run-at", "2026-06-01T12:00Z"], "both delay and run_at"),
+        (["greet", "Ada", "--timeout", "3"], "belongs to --wait"),
+        (["greet", "Ada", "--unique", "never"], "unique"),
+        (["greet", "Ada", "--label", "x"], "write name=value"),
+    ],
+)
+def test_what_cannot_be_stored_is_wrong_usage(place, args, told):
+    result = place.run("enqueue", "--app", place.app, *args, code=2)
+
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_unknown_function_is_not_found(place):
+    result = place.run("enqueue", "--app", place.app, "great", "Ada", code=3)
+
+    assert f"declared: {place.module}:big" in result.stderr
+
+
+def test_options_reach_the_task(enqueue):
+    row, _ = enqueue(
+        "greet", "Ada", "--queue", "vip", "--priority", "interactive", "--delay", "1h", "--tenant", "acme",
+        "--key", "k1", "--label", "batch=7", "--label", "by=me",
+    )  # fmt: skip
+
+    assert (row.queue, row.priority, row.tenant, row.key) == ("vip", Priority.INTERACTIVE, "acme", "k1")
+    assert row.state is State.SCHEDULED
+    assert 3_500 < row.due_at - time.time() <= 3_600
+    assert row.labels == {"batch": "7", "by": "me"}
+
+
+def test_a_moment_with_an_offset_is_the_instant_it_names(enqueue):
+    assert enqueue("greet", "Ada", "--run-at", "2199-06-01T12:00+02:00")[0].due_at == 7_239_664_800.0
+
+
+def test_a_function_keeps_its_own_queue_and_priority(enqueue):
+    row, _ = enqueue("read", '{"title": "x"}')
+
+    assert (row.queue, row.priority) == ("docs", Priority.BULK)
+
+
+def test_the_same_key_names_the_first_task(place):
+    first = place.json("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
+    again = place.json("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
+
+    assert (first["created"], again["created"]) == (True, False)
+    assert first["id"] == again["id"]
+
+
+def test_the_same_key_with_other_arguments_is_a_conflict(place):
+    place.run("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
+
+    assert "TG109" in place.run("enqueue", "--app", place.app, "greet", "Bob", "--key", "k", code=4).stderr
+
+
+def test_the_configured_application_is_taken(place):
+    assert place.run("enqueue", "greet", "Ada", TIDEGATE_APP=place.app).stdout.count("-") == 4
+
+
+def test_another_database_can_be_named(place):
+    place.run("enqueue", "--app", place.app, "--database", "sqlite:///other.db", "greet", "Ada")
+
+    assert (place.directory / "other.db").exists()
+    assert place.lines("tasks", "ls") == []
+    assert len(place.lines("tasks", "ls", "--database", "sqlite:///other.db")) == 1
+
+
+def end_soon(place, outcome_of):
+    """End the next task that appears, from a thread that runs beside the command."""
+    import threading
+
+    failures = []
+
+    def look_and_end():
+        try:
+            until = time.monotonic() + 20
+            while not place.ask(lambda store: store.queue_stats()):
+                assert time.monotonic() < until
+            place.work(outcome_of)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=look_and_end)
+    thread.start()
+    return thread, failures
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_waiting_prints_the_result(place, as_json):
+    thread, failures = end_soon(place, succeeded)
+    args = ("enqueue", "--app", place.app, "greet", "Ada", "--wait", "--timeout", "20s")
+    answer = place.json(*args) if as_json else place.run(*args).stdout
+    thread.join()
+
+    assert failures == []
+    if as_json:
+        assert (answer["state"], answer["result"]) == ("succeeded", "hello Ada")
+    else:
+        assert answer == '"hello Ada"\n'
+
+
+def test_waiting_for_a_task_that_dies_fails_and_says_why(place):
+    thread, failures = end_soon(place, dead)
+    result = place.run("enqueue", "--app", place.app, "greet", "Ada", "--wait", code=1)
+    thread.join()
+
+    assert failures == []
+    assert "dead: content_policy: shop.Refused: not allowed" in result.stderr
+    assert result.stdout == ""
+
+
+def test_waiting_gives_up_after_the_timeout_and_the_task_goes_on(place):
+    result = place.run("enqueue", "--app", place.app, "greet", "Ada", "--wait", "--timeout", "0.05", code=124)
+
+    assert "TG400" in result.stderr
+    assert len(place.lines("tasks", "ls", "--state", "ready")) == 1

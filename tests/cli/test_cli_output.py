@@ -1,0 +1,131 @@
+"""Words and JSON: strict, exact, safe to print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+
+import pytest
+
+from tidegate.cli import output, text
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (0.04, "40 ms"),
+        (12.4, "12 s"),
+        (90, "2 min"),
+        (9_000, "2.5 h"),
+        (86_400, "24 h"),
+        (777_600, "9 d"),
+    ],
+)
+def test_durations_are_one_rounded_unit(seconds, words):
+    assert text.duration(seconds) == words
+
+
+def test_moments_are_told_from_now_and_in_utc():
+    assert text.ago(940.0, now=1000.0) == "1 min ago"
+    assert text.ago(1012.0, now=1000.0) == "in 12 s"
+    assert text.ago(None, now=1000.0) == "-"
+    assert text.moment(1_780_315_200.25) == "2026-06-01 12:00:00.250Z"
+    assert text.moment(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:s3cret@host:5432/db", "postgresql://ann:***@host:5432/db"),
+        ("postgresql://:s3cret@host/db", "postgresql://:***@host/db"),
+        (
+            "postgresql://host/db?user=ann&password=s3cret&x=1",
+            "postgresql://host/db?user=ann&password=***&x=1",
+        ),
+        ("cannot reach 'postgresql://ann:s3cret@host/db'", "cannot reach 'postgresql://ann:***@host/db'"),
+        ("sqlite:///.tidegate/tidegate.db", "sqlite:///.tidegate/tidegate.db"),
+        ("https://host/path:80/x@y", "https://host/path:80/x@y"),
+    ],
+)
+def test_passwords_are_taken_out_of_urls(url, shown):
+    assert text.redact(url) == shown
+
+
+def test_control_characters_are_shown_and_not_obeyed():
+    assert text.clean("a\x1b[31mred\x00\u202eb\nc") == r"a\x1b[31mred\x00\u202eb c"
+    assert text.clean("grüße 你好") == "grüße 你好"
+
+
+def test_integers_that_a_double_would_round_travel_as_text():
+    values = {"id": 2**53 + 1, "big": 2**70, "neg": -(2**63) - 1, "small": 2**53 - 1, "yes": True}
+
+    assert output.jsonable(values) == {
+        "id": "9007199254740993",
+        "big": "1180591620717411303424",
+        "neg": "-9223372036854775809",
+        "small": 9007199254740991,
+        "yes": True,
+    }
+
+
+def test_numbers_that_json_has_no_form_for_become_text(capsys):
+    output.print_json({"x": float("inf"), "y": [float("nan")]})
+
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"x": "inf", "y": ["nan"]}
+
+
+def test_priorities_and_states_are_words():
+    class Other(Enum):
+        A = 1
+
+    assert output.jsonable([Priority.BULK, State.DEAD, Other.A]) == ["bulk", "dead", 1]
+
+
+def test_stored_json_keeps_every_digit_and_names_what_it_cannot_read():
+    assert output.stored_json(b'{"k":{"n":1180591620717411303424}}', "json/1") == {"k": {"n": 2**70}}
+    assert output.stored_json(b"\x00\x01", "zstd/1") == "(2 bytes of zstd/1)"
+
+
+def test_a_lone_surrogate_is_still_valid_json(capsys):
+    output.print_json("\udcff")
+
+    assert capsys.readouterr().out == '"\\udcff"\n'
+
+
+def test_a_table_in_a_pipe_is_never_cut(capsys):
+    output.print_table(["NAME", "N", "NOTE"], [["a", 1, "x" * 300], ["longer", 12, "y"]], numbers=["N"])
+
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head == "NAME     N  NOTE"
+    assert first == f"a        1  {'x' * 300}"
+    assert second == "longer  12  y"
+
+
+def test_a_table_on_a_terminal_is_cut_to_its_width(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    output.print_table(["NAME", "NOTE"], [["a", "x" * 300]])
+
+    assert capsys.readouterr().out.splitlines()[1] == f"a     {'x' * 33}…"
+
+
+@pytest.mark.parametrize(
+    ("env", "tty", "wanted"),
+    [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"NO_COLOR": ""}, True, True),
+     ({"FORCE_COLOR": "1"}, False, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False)],
+)  # fmt: skip
+def test_colours_obey_no_color_and_force_color(monkeypatch, env, tty, wanted):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: tty, raising=False)
+
+    assert output.wants_color(sys.stdout) is wanted

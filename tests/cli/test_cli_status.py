@@ -1,0 +1,167 @@
+"""`tidegate status`, `db` and `doctor`."""
+
+from __future__ import annotations
+
+import pytest
+from cli_support import dead, retrying, succeeded
+
+from tidegate.cli.doctor import Level, check_sqlite
+from tidegate.cli.status import drain_of
+from tidegate.store.rows import QueueStats
+
+
+def test_an_empty_database_says_how_to_go_on(place):
+    text = place.run("status").stdout
+
+    assert "tidegate enqueue" in text
+    assert "tidegate worker" in text
+    assert place.json("status")["queues"] == []
+
+
+def test_each_queue_is_counted_by_state(place):
+    place.add()
+    place.work(retrying)
+    place.add()
+    place.work(dead)
+    place.add(2)
+    place.work(succeeded)
+    place.add()
+    worker_id = place.work(lambda task: None)
+    place.add(3)
+    place.add(2, delay_seconds=600)
+    place.add(queue="other")
+
+    status = place.json("status")
+    default, other = status["queues"]
+
+    assert (default["queue"], other["queue"]) == ("default", "other")
+    counts = {
+        name: default[name] for name in ("ready", "running", "retrying", "scheduled", "dead", "blocked")
+    }
+    assert counts == {"ready": 3, "running": 1, "retrying": 1, "scheduled": 2, "dead": 1, "blocked": 0}
+    assert default["done_last_10_minutes"] == 3
+    assert default["drain"]["kind"] == "seconds"
+    assert other["drain"] == {"kind": "unknown", "seconds": None}
+    (busy,) = [worker for worker in status["workers"] if worker["id"] == worker_id]
+    assert (busy["live"], busy["running"], busy["name"]) == (True, 1, "w1")
+
+
+def test_the_table_shows_queues_and_workers(place):
+    place.add(3)
+    place.work(lambda task: None, slots=1)
+
+    head, line, _, worker_head, worker, *_ = place.run("status").stdout.splitlines()
+
+    assert head.split()[:7] == ["QUEUE", "READY", "BLOCKED", "RUNNING", "RETRYING", "SCHEDULED", "DEAD"]
+    assert line.split()[:4] == ["default", "2", "0", "1"]
+    assert line.split()[-1] == "unknown"
+    assert worker_head.split()[0] == "WORKER"
+    assert worker.split()[:4] == ["w1", "default", "host:123", "1/1"]
+
+
+@pytest.mark.parametrize(
+    ("stats", "words"),
+    [
+        (QueueStats("q"), "0 s"),
+        (QueueStats("q", ready=5), "unknown"),
+        (QueueStats("q", ready=5, running=3, history_seconds=600), "never"),
+        (QueueStats("q", ready=100, blocked=900, done_last_10_minutes=50, history_seconds=600), "20 min"),
+        (QueueStats("q", running=9, blocked=9, retrying=9, scheduled=9), "0 s"),
+    ],
+)
+def test_the_drain_estimate_counts_what_is_ready(stats, words):
+    assert str(drain_of(stats)) == words
+
+
+def test_db_upgrade_makes_the_database_and_is_safe_to_repeat(empty):
+    assert empty.json("db", "upgrade")["applied"][0] == "001_tasks"
+    assert empty.json("db", "upgrade") == {"applied": []}
+    assert "up to date" in empty.run("db", "upgrade").stderr
+
+
+def test_db_check_finds_a_sound_database_sound(place):
+    assert place.run("db", "check").stdout == "sound\n"
+    assert place.json("db", "check") == {"sound": True, "faults": []}
+
+
+def test_a_schema_that_is_newer_is_told(place):
+    import apsw
+
+    db = apsw.Connection(str(place.database))
+    db.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, '999_later', 0)")
+    db.close()
+
+    assert "TG201" in place.run("status", code=78).stderr
+    (finding,) = [check for check in place.json("doctor", code=1)["checks"] if check["name"] == "database"]
+    assert finding["level"] == "fail"
+    assert "newer" in finding["detail"]
+
+
+def levels(report):
+    return {check["name"]: check["level"] for check in report["checks"]}
+
+
+def test_a_doctor_finds_a_new_directory_healthy_with_warnings(empty):
+    report = empty.json("doctor")
+
+    assert report["healthy"] is True
+    assert levels(report) == {
+        "python": "ok", "sqlite": "ok", "config": "ok", "memory": "warn", "app": "warn", "database": "warn",
+    }  # fmt: skip
+    assert not empty.database.exists()
+
+
+def test_a_doctor_finds_nothing_wrong_with_a_working_set_up(place):
+    (place.directory / "tidegate.toml").write_text(
+        f'app = "{place.app}"\n[pools.all]\nqueues = ["*"]\nmemory_limit = "2GiB"'
+    )
+    place.add()
+    place.work(lambda task: None)
+
+    report = place.json("doctor")
+    text = place.run("doctor").stdout
+
+    assert set(levels(report).values()) == {"ok"}
+    assert levels(report).keys() >= {"clock", "workers", "disk", "file system", "database"}
+    assert "task functions: 3" in text
+    assert "ms for a durable commit" in text
+    assert place.json("status")["queues"][0]["ready"] == 0
+
+
+def test_a_doctor_leaves_nothing_behind(place):
+    import apsw
+
+    place.run("doctor")
+
+    db = apsw.Connection(str(place.database))
+    rows = [
+        db.execute(f"SELECT count(*) FROM {table}").get for table in ("task", "payload", "stage", "staged")
+    ]
+    db.close()
+    assert rows == [0, 0, 0, 0]
+
+
+def test_a_doctor_fails_on_a_wrong_configuration_or_application(place):
+    (place.directory / "tidegate.toml").write_text('app = "nowhere:app"')
+    assert levels(place.json("doctor", code=1))["app"] == "fail"
+
+    (place.directory / "tidegate.toml").write_text("apps = 1")
+    report = place.json("doctor", code=1)
+    assert report["healthy"] is False
+    assert levels(report)["config"] == "fail"
+
+
+def test_a_doctor_fails_on_a_file_that_is_no_database(place):
+    place.database.write_bytes(b"no database, but long enough to be read as one" * 50)
+
+    assert levels(place.json("doctor", code=1))["database"] == "fail"
+
+
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.52.0"])
+def test_a_doctor_knows_which_sqlite_can_corrupt_files(version):
+    assert check_sqlite(version).level is Level.FAIL
+
+
+@pytest.mark.parametrize("version", ["3.51.3", "3.53.0", "3.54.1", "4.0.0"])
+def test_a_doctor_knows_which_sqlite_is_sound(version):
+    assert check_sqlite(version).level is Level.OK

@@ -1,0 +1,46 @@
+"""What a type checker must know of the public API. Checked by mypy in `tests/test_types.py`; never run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import assert_type
+
+from tidegate import CancelAnswer, Context, Handle, TaskRow, Tidegate, on
+
+app = Tidegate()
+
+
+@app.task
+async def bare(number: int, *, twice: bool = False) -> str:
+    return str(number)
+
+
+@app.task(queue="q", retry=[on(ValueError, wait=1)])
+async def with_settings(number: int) -> list[int]:
+    return [number]
+
+
+@app.task
+def plain(number: int) -> bytes:
+    return b""
+
+
+@app.task(timeout=5)
+async def with_context(ctx: Context, name: str) -> float:
+    return ctx.remaining()
+
+
+async def use() -> None:
+    assert_type(await bare.enqueue(1, twice=True), Handle[str])
+    assert_type(await (await bare.enqueue(1)).result(), str)
+    assert_type(await with_settings.using(delay=5, priority="bulk").enqueue(1), Handle[list[int]])
+    assert_type(await (await with_context.enqueue("name")).result(1), float)
+    assert_type(plain.enqueue_sync(1).result_sync(timeout=1), bytes)
+    assert_type(bare(1), Awaitable[str])
+    assert_type(plain(1), bytes)
+    assert_type(await (await bare.enqueue(1)).status(), TaskRow)
+    assert_type(await app.cancel("id"), CancelAnswer)
+    await bare.enqueue("one")  # type: ignore[arg-type]
+    await bare.enqueue(1, thrice=True)  # type: ignore[call-arg]
+    await with_context.enqueue(1)  # type: ignore[arg-type]
+    await with_context.enqueue()  # type: ignore[call-arg]

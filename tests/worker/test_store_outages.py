@@ -1,0 +1,168 @@
+"""The engine while its store is away, loses its answers, or comes back: nothing lost, nothing run twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import FAST, all_final, until
+from tidegate import Pool, State, StoreUnavailableError, Tidegate
+from tidegate.store.connect import open_store
+
+pytestmark = pytest.mark.anyio
+
+
+class FaultyStore:
+    """A real store behind a fault: away, or committing without answering. Faults are by method name."""
+
+    def __init__(self, path: Path) -> None:
+        self.real = open_store(f"sqlite:///{path}")
+        self.away = False
+        self.unanswered: set[str] = set()
+        """Methods whose next call commits and then fails."""
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.real, name)
+        if not asyncio.iscoroutinefunction(method) or name in {"open", "close"}:
+            return method
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append(name)
+            if self.away:
+                raise StoreUnavailableError("the store is away (by the test)")
+            answer = await method(*args, **kwargs)
+            if name in self.unanswered:
+                self.unanswered.discard(name)
+                raise StoreUnavailableError("committed, but the answer was lost (by the test)")
+            return answer
+
+        return call
+
+
+@pytest.fixture
+async def faulty(tmp_path: Path) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
+    store = FaultyStore(tmp_path / "queue.db")
+    pools = [Pool(concurrency=20, poll_interval=0.05)]
+    app = Tidegate(store=store, pools=pools, timings=FAST)  # type: ignore[arg-type]
+    yield app, store
+    await app.aclose()
+
+
+async def test_an_outage_longer_than_the_lease_re_runs_nothing(faulty: tuple[Tidegate, FaultyStore]) -> None:
+    app, store = faulty
+    ran: list[int] = []
+    go = asyncio.Event()
+
+    @app.task(name="t")
+    async def body(number: int) -> int:
+        ran.append(number)
+        await go.wait()
+        return number
+
+    async with app.worker(), app.worker():
+        handles = [await body.enqueue(number) for number in range(20)]
+
+        async def all_running() -> bool:
+            return len(ran) == 20
+
+        await until(all_running)
+        store.away = True
+        await asyncio.sleep(2 * FAST.lease)
+        go.set()
+        await asyncio.sleep(0.1)
+        store.away = False
+        rows = await all_final(app, [handle.id for handle in handles])
+    assert sorted(ran) == list(range(20))
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert {row.run for row in rows.values()} == {1}
+
+
+async def test_work_goes_on_within_seconds_after_the_store_is_back(faulty: tuple[Tidegate, FaultyStore]) -> None:
+    app, store = faulty
+
+    @app.task(name="t")
+    async def body() -> str:
+        return "done"
+
+    async with app.worker():
+        store.away = True
+
+        async def noticed() -> bool:
+            return store.calls.count("beat") >= 4
+
+        await until(noticed)
+        store.away = False
+        handle = await body.enqueue()
+        assert await handle.result(5) == "done"
+
+
+@pytest.mark.parametrize("method", ["claim", "finish", "enqueue", "promote", "beat", "add_worker"])
+async def test_an_answer_that_was_lost_is_found_out(faulty: tuple[Tidegate, FaultyStore], method: str) -> None:
+    app, store = faulty
+    ran: list[str] = []
+
+    @app.task(name="t")
+    async def body(number: int) -> None:
+        ran.append(f"{number}")
+
+    if method == "add_worker":
+        store.unanswered = {"add_worker"}
+        with pytest.raises(StoreUnavailableError):
+            async with app.worker():
+                pass
+    async with app.worker():
+        first = await body.using(delay=0.05).enqueue(0)
+        store.unanswered = {method} if method != "add_worker" else set()
+        task = body.prepare(1)
+        try:
+            second = await app.enqueue_prepared(task)
+        except StoreUnavailableError:
+            second = await app.enqueue_prepared(task)
+            assert not second.created
+        rows = await all_final(app, [first.id, second.task_id])
+    assert sorted(ran) == ["0", "1"]
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+
+
+async def test_a_finish_that_was_committed_without_an_answer_is_not_written_twice(
+    faulty: tuple[Tidegate, FaultyStore],
+) -> None:
+    app, store = faulty
+
+    @app.task(name="t")
+    async def body() -> str:
+        store.unanswered = {"finish"}
+        return "once"
+
+    async with app.worker():
+        handle = await body.enqueue()
+        assert await handle.result(5) == "once"
+    runs = [entry for entry in await handle.history() if entry.kind == "run"]
+    assert [run.outcome for run in runs] == ["succeeded"]
+    assert store.calls.count("finish") >= 2
+
+
+async def test_the_worker_stops_within_its_grace_while_the_store_is_away(
+    faulty: tuple[Tidegate, FaultyStore],
+) -> None:
+    app, store = faulty
+    started = asyncio.Event()
+
+    @app.task(name="t")
+    async def body() -> None:
+        started.set()
+        await asyncio.sleep(30)
+
+    worker = app.worker()
+    async with asyncio.timeout(10):
+        await worker.__aenter__()
+        await body.enqueue()
+        await started.wait()
+        store.away = True
+        await worker.stop(grace=0.1)
+    store.away = False
