@@ -33,7 +33,8 @@ class InlineRunner:
         self._pid = os.getpid()
         self._changes = 0
         self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """In the order they came: a set would wake them in another order each run."""
         self._others = _by_path.setdefault(path.absolute(), WeakSet())
         self._others.add(self)
 
@@ -64,14 +65,14 @@ class InlineRunner:
         assert caller is not None
         if self._told.get(caller) == self._changes:
             waiter = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             try:
                 async with asyncio.timeout(timeout_seconds):
                     await waiter
             except TimeoutError:
                 pass
             finally:
-                self._waiters.discard(waiter)
+                del self._waiters[waiter]
         else:
             await asyncio.sleep(0)
         self._told[caller] = self._changes
@@ -83,6 +84,6 @@ class InlineRunner:
     def committed(self) -> None:
         """Wake whoever waits: this or another runner of the file has committed something."""
         self._changes += 1
-        for waiter in self._waiters:
+        for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,0 +1,81 @@
+"""The real engine over the real SQLite store on virtual time: days pass in a moment, and a seed repeats a run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate import Exponential, Pool, State, Tidegate, Timings
+from tidegate.domain.ids import IdMaker
+from tidegate.domain.states import FINAL
+from tidegate.store.sqlite.inline import InlineRunner
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.testing.virtual_time import StuckError, VirtualLoop, run_virtually
+from tidegate.worker.embedded import EmbeddedWorker
+
+
+def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], float]:
+    """Run tasks that fail by chance, with real time limits, on two workers; return their histories."""
+    directory.mkdir()
+    loop, rng = VirtualLoop(), random.Random(seed)
+    path = directory / "queue.db"
+    store = SqliteStore(path, runner=InlineRunner(path), clock=loop.wall)
+    app = Tidegate(store=store, pools=[Pool(concurrency=3, poll_interval=1.0)], timings=Timings())
+    app._make_id = IdMaker(lambda: int(loop.wall() * 1000), rng.getrandbits)
+
+    @app.task(name="t", timeout=60, max_attempts=3, backoff=Exponential(base=10))
+    async def body(number: int) -> int:
+        await asyncio.sleep(rng.uniform(0.5, 70))
+        if rng.random() < 0.3:
+            raise OSError("by chance")
+        return number
+
+    async def work() -> list[Any]:
+        workers = [
+            EmbeddedWorker(app, app.pools[0], app.timings, rng=random.Random(seed + n), threaded=False)
+            for n in range(2)
+        ]
+        async with workers[0], workers[1]:
+            ids = []
+            for number in range(tasks):
+                ids.append((await body.using(delay=rng.uniform(0, 3600)).enqueue(number)).id)
+                await asyncio.sleep(rng.uniform(0, 30))
+            while True:
+                rows = await store.read(ids)
+                if all(row.state in FINAL for row in rows.values()):
+                    break
+                await asyncio.sleep(5)
+        return [(rows[task_id], await store.history(task_id)) for task_id in ids]
+
+    try:
+        return run_virtually(work(), loop), loop.time()
+    finally:
+        run_virtually(store.close(), VirtualLoop())
+
+
+def test_an_hour_passes_in_a_moment_and_every_task_ends(tmp_path: Path) -> None:
+    began = time.monotonic()
+    told, virtual_seconds = simulate(tmp_path / "a", seed=1)
+    assert virtual_seconds > 3600
+    assert time.monotonic() - began < 30
+    assert {row.state for row, _ in told} <= {State.SUCCEEDED, State.DEAD}
+    assert any(row.run > 1 for row, _ in told)
+    assert any(entry.reason == "timeout" for _, history in told for entry in history)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_same_seed_gives_the_same_history(tmp_path: Path, seed: int) -> None:
+    assert simulate(tmp_path / "a", seed) == simulate(tmp_path / "b", seed)
+
+
+def test_waiting_for_what_never_comes_is_an_error_and_no_hang() -> None:
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(StuckError):
+        run_virtually(work(), VirtualLoop())
