@@ -13,7 +13,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench lock clean
+.PHONY: help setup install-locked demo test test-slow lint format bench lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -29,13 +29,17 @@ help:
 setup: .venv/.ready
 	@:
 
-# Talk goes to stderr, so that a target's stdout is its own.
+# Talk goes to stderr, so that a target's stdout is its own. The stamp is a copy of the lock: a lock that only
+# looks newer (a fresh checkout, another branch and back) costs nothing.
 .venv/.locked: requirements/dev.lock
-	@echo "setting up .venv from requirements/dev.lock (once; later runs need no network)" >&2
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidegate needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": use make PYTHON=…")' >&2
-	@$(PYTHON) -m venv --clear .venv >&2
-	@$(PIP_INSTALL) --require-hashes -r requirements/dev.lock >&2
-	@touch $@
+	@if cmp -s requirements/dev.lock $@; then touch $@; else $(MAKE) install-locked >&2; fi
+
+install-locked:
+	@echo "setting up .venv from requirements/dev.lock (once; later runs need no network)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidegate needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": use make PYTHON=…")'
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.lock
+	@cp requirements/dev.lock .venv/.locked
 
 .venv/.ready: pyproject.toml .venv/.locked
 	@$(PIP_INSTALL) --no-build-isolation --editable . >&2

@@ -1,0 +1,69 @@
+"""What the pages show can be done: Python runs, commands exist with their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+import click
+import pytest
+from pages import PAGES, ROOT, Block, blocks, commands
+
+from tidegate.cli import program
+
+PYTHON = [block for page in PAGES for block in blocks(page, "python")]
+LINES = sorted({line for page in PAGES for line in commands(page)})
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
+def test_every_python_snippet_compiles(block: Block):
+    compile(block.text, block.name, "exec")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in PYTHON if block.file is None and not block.note.startswith("not run")],
+    ids=lambda block: block.name,
+)
+def test_every_python_snippet_runs(block: Block, tmp_path, monkeypatch):
+    files = {other.file: other.text for other in blocks(block.page, "python") if other.file}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = [name.removesuffix(".py") for name in files]
+
+    try:
+        # A name of its own, so that declared functions are not those of `__main__`.
+        exec(compile(block.text, block.name, "exec"), {"__name__": "snippet"})
+    finally:
+        for module in modules:
+            sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "tidegate " in line])
+def test_every_command_on_the_pages_exists_with_its_options(line: str):
+    for part in re.split(r" *(?:&&|[&;|]) *", line):
+        words = shlex.split(part)
+        if words[:1] == ["tidegate"]:
+            _demand(words[1:], line)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make ")])
+def test_every_make_target_on_the_pages_exists(line: str):
+    assert shlex.split(line)[1] in TARGETS
+
+
+def _demand(words: list[str], line: str) -> None:
+    """Fail unless click knows every subcommand and option; values are not looked at."""
+    command: click.Command = program
+    context = click.Context(command)
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(context, words.pop(0))
+        assert found is not None, line
+        command = found
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+    assert unknown == [], line
