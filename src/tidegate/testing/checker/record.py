@@ -1,0 +1,42 @@
+"""Reads the store's own account of everything it holds, through the contract every back end keeps."""
+
+from __future__ import annotations
+
+from tidegate.domain.states import State
+from tidegate.store.protocol import Store
+from tidegate.store.rows import HistoryEntry, TaskFilter, TaskRow
+from tidegate.testing.checker.facts import Record
+from tidegate.testing.checker.witness import digest_of
+
+_PAGE = 500
+
+
+async def read_record(store: Store) -> Record:
+    """Return what the store says of all its tasks.
+
+    Not one snapshot: read while nothing moves, or compare only what cannot move any more.
+
+    Raises:
+        StoreError: The store is away.
+    """
+    rows = await _rows(store)
+    histories: dict[str, tuple[HistoryEntry, ...]] = {}
+    payloads: dict[str, str] = {}
+    results: dict[str, str] = {}
+    for task_id, row in rows.items():
+        histories[task_id] = tuple(await store.history(task_id))
+        args, _ = await store.payload(task_id)
+        payloads[task_id] = digest_of(args)
+        if row.state is State.SUCCEEDED:
+            stored = await store.result(task_id)
+            results[task_id] = digest_of(stored.data) if stored is not None else ""
+    return Record(rows, histories, payloads, results, tuple(await store.queue_stats()))
+
+
+async def _rows(store: Store) -> dict[str, TaskRow]:
+    rows: dict[str, TaskRow] = {}
+    after: str | None = None
+    while page := await store.list_tasks(TaskFilter(), after=after, limit=_PAGE):
+        rows |= {row.id: row for row in page}
+        after = page[-1].id
+    return rows

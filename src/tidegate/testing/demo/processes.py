@@ -1,0 +1,174 @@
+"""The processes of the demo: the provider and the worker, started by their real commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2
+
+from tidegate.errors import TidegateError
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 8.0
+_HURRY_SECONDS = 0.5
+
+
+class DemoProcess:
+    """One command in a session of its own, so that Ctrl-C at the terminal reaches only the demo itself.
+
+    Args:
+        name: For messages, and of its log file.
+        arguments: For the interpreter.
+        directory: Where it runs and its log is kept.
+        env: Variables beside those of this process.
+    """
+
+    def __init__(
+        self, name: str, arguments: list[str], directory: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self._arguments = arguments
+        self._directory = directory
+        self._env = _clean_environment() | dict(env or {})
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before the start."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ran and ended."""
+        return self._process is not None and self._process.returncode is not None
+
+    async def start(self, *, read: bool = False) -> None:
+        """Start it. What it prints goes to its log; with `read`, its stdout to `first_line` instead."""
+        with self.log_path.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *self._arguments,
+                cwd=self._directory,
+                env=self._env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if read else log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def first_line(self) -> str:
+        """Return the first line it prints.
+
+        Raises:
+            TidegateError: It ended, or printed nothing for half a minute.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            raise TidegateError(f"the {self.name} did not start", fix=f"see {self.log_path}")
+        return line.decode()
+
+    def kill(self, others: Iterable[int] = ()) -> None:
+        """Kill it and the process groups of `others` with SIGKILL, giving it no chance to notice."""
+        if self._process is None or self.has_ended:
+            return
+        os.kill(self.pid, signal.SIGSTOP)  # so that it does not see its children die
+        for group in others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
+
+    async def ended(self) -> None:
+        """Wait for its end."""
+        if self._process is not None:
+            await self._process.wait()
+
+    async def stop(self) -> None:
+        """Ask it to end, soon more firmly, at last kill it. Safe to repeat, and without a start."""
+        if self._process is None:
+            return
+        for number, patience in (
+            (signal.SIGTERM, _HURRY_SECONDS),
+            (signal.SIGTERM, _STOP_SECONDS),
+            (signal.SIGKILL, _STOP_SECONDS),
+        ):
+            if self.has_ended:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._process.wait()
+
+
+class Provider:
+    """The simulated provider in its process, and the way to tell it how to behave."""
+
+    def __init__(self, directory: Path, *, latency: float, ledger_path: Path) -> None:
+        arguments = ["-m", "tidegate.testing.provider", "--ledger", str(ledger_path)]
+        arguments += ["--latency", f"{latency:.3f}", "--jitter", "0.4"]
+        self.process = DemoProcess("provider", arguments, directory)
+        self.url = ""
+        """Of its API; known after the start."""
+        self._control: httpx2.AsyncClient | None = None
+
+    async def start(self) -> None:
+        """Start it and learn its address.
+
+        Raises:
+            TidegateError: It did not start.
+        """
+        await self.process.start(read=True)
+        self.url = json.loads(await self.process.first_line())["url"]
+        self._control = httpx2.AsyncClient(base_url=self.url.removesuffix("/v1"), timeout=10)
+
+    async def limit(self, calls_per_second: float | None) -> None:
+        """Let only so many calls through from now on; None: any number."""
+        limit = None if calls_per_second is None else max(1, round(calls_per_second * 60))
+        burst = None if calls_per_second is None else max(1, round(calls_per_second))
+        await self._post("settings", {"requests_per_minute": limit, "requests_burst": burst})
+
+    async def go_away(self, seconds: float) -> None:
+        """Refuse connections for a while, from now on."""
+        await self._post("outage", {"kind": "refuse", "seconds": seconds})
+
+    async def stop(self) -> None:
+        """End it. Safe to repeat."""
+        control, self._control = self._control, None
+        if control is not None:
+            await control.aclose()
+        await self.process.stop()
+
+    async def _post(self, route: str, content: Mapping[str, Any]) -> None:
+        assert self._control is not None
+        (await self._control.post(f"/_sim/{route}", json=content)).raise_for_status()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def _clean_environment() -> dict[str, str]:
+    """Return this process's environment without settings of Tidegate, which are for other queues."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+    if "PYTHONPATH" in env:  # the processes run in another directory
+        parts = env["PYTHONPATH"].split(os.pathsep)
+        env["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100
+    return env

@@ -1,0 +1,211 @@
+"""How the demo ended: judged, counted, and put into a table or JSON. Pure, but for printing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.domain.failure import Reason
+from tidegate.domain.outcome import Charge
+from tidegate.domain.states import FINAL, State
+from tidegate.store.rows import TaskRow
+from tidegate.testing.checker import INVARIANTS, Violation, check
+from tidegate.testing.demo.story import Outcome
+from tidegate.testing.provider.ledger import THROTTLED
+
+_NEVER_ANSWERED = (Charge.CRASH.value, Charge.LOSS.value)
+_IN_DOUBT = (Reason.NETWORK.value, Reason.TIMEOUT.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the table shows. Counts are of tasks unless they say otherwise."""
+
+    tasks: int
+    succeeded: int
+    dead_by_reason: dict[str, int]
+    lost: int
+    """Accepted, and not there or not final."""
+    attempts: dict[int, int]
+    """Tasks by charged attempts, that of a success included."""
+    waits: dict[str, int]
+    """Runs that charged no attempt, by what they were charged to."""
+    provider_calls: int
+    throttled_calls: int
+    refused_connections: int
+    """Runs that ended without reaching the provider."""
+    paid_twice: int
+    """Payments beyond the first for one task."""
+    paid_twice_by_kill: int
+    """Of them for tasks that ran when the worker was killed."""
+    paid_twice_unexplained: int
+    """Of them those that no lost or unanswered run explains."""
+    running_when_killed: int
+    was_killed: bool
+    duration_seconds: float
+    histories: int
+    violations: tuple[Violation, ...]
+    surprises: tuple[str, ...]
+    """Tasks that did not end as they should have, in words."""
+
+    @property
+    def dead(self) -> int:
+        """Dead tasks, whatever the reason."""
+        return sum(self.dead_by_reason.values())
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that makes the demo a failure, in words."""
+        found = [str(violation) for violation in self.violations]
+        found += self.surprises
+        if self.lost:
+            found.append(f"{self.lost} tasks were lost")
+        if not self.was_killed:
+            found.append("the work was over before the worker could be killed")
+        if self.paid_twice_unexplained:
+            found.append(f"{self.paid_twice_unexplained} payments have no explanation")
+        return found
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it for JSON, what scripts read first."""
+        return {
+            "succeeded": self.succeeded,
+            "dead": self.dead,
+            "lost": self.lost,
+            "provider_calls": self.provider_calls,
+            "duplicate_paid_calls": self.paid_twice,
+            "throttled_calls": self.throttled_calls,
+            "duration_s": round(self.duration_seconds, 1),
+            "ok": not self.faults,
+            "tasks": self.tasks,
+            "dead_by_reason": self.dead_by_reason,
+            "tasks_by_attempts": {str(number): count for number, count in self.attempts.items()},
+            "uncharged_runs": self.waits,
+            "running_when_killed": self.running_when_killed,
+            "duplicate_paid_calls_by_kill": self.paid_twice_by_kill,
+            "duplicate_paid_calls_unexplained": self.paid_twice_unexplained,
+            "invariants_checked": list(INVARIANTS),
+            "faults": self.faults,
+        }
+
+
+def judge(outcome: Outcome) -> Report:
+    """Check every history and return how the demo ended."""
+    rows = outcome.record.rows
+    paid, by_kill, unexplained = _payments(outcome)
+    present = [rows[task_id] for task_id in outcome.jobs if task_id in rows]
+    final = [row for row in present if row.state in FINAL]
+    entries = [entry for row in present for entry in outcome.record.histories[row.id] if entry.kind == "run"]
+    charges = Counter(entry.charge for entry in entries)
+    throttled = set(THROTTLED.values())
+    return Report(
+        tasks=len(outcome.jobs),
+        succeeded=sum(row.state is State.SUCCEEDED for row in present),
+        dead_by_reason=_counted(row.reason for row in present if row.state is State.DEAD),
+        lost=len(outcome.jobs) - len(final),
+        attempts=dict(sorted(Counter(_attempts(row) for row in final).items())),
+        waits={
+            charge.value: charges[charge.value]
+            for charge in (Charge.PARK, Charge.LOSS, Charge.CRASH, Charge.RELEASE)
+            if charges[charge.value]
+        },
+        provider_calls=len(outcome.calls),
+        throttled_calls=sum(call.outcome in throttled for call in outcome.calls),
+        refused_connections=sum(entry.reason == Reason.NETWORK for entry in entries),
+        paid_twice=paid,
+        paid_twice_by_kill=by_kill,
+        paid_twice_unexplained=unexplained,
+        running_when_killed=len(outcome.killed_running),
+        was_killed=outcome.was_killed,
+        duration_seconds=outcome.duration_seconds,
+        histories=len(present),
+        violations=tuple(check(outcome.told, outcome.notes, outcome.record, limits=outcome.limits)),
+        surprises=tuple(_surprises(outcome)),
+    )
+
+
+def _attempts(row: TaskRow) -> int:
+    return row.counters.attempts + (1 if row.state is State.SUCCEEDED else 0)
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(words).most_common())
+
+
+def _payments(outcome: Outcome) -> tuple[int, int, int]:
+    """Return the payments beyond the first for a task: all, those by the kill, those unexplained.
+
+    Each call names its task in its `Idempotency-Key`.
+    """
+    billed: defaultdict[str, int] = defaultdict(int)
+    for call in outcome.calls:
+        billed[call.idempotency_key] += call.billed
+    again = {task_id: times - 1 for task_id, times in billed.items() if times > 1}
+    doubts = {
+        task_id: sum(
+            entry.charge in _NEVER_ANSWERED or entry.reason in _IN_DOUBT
+            for entry in outcome.record.histories.get(task_id, ())
+        )
+        for task_id in again
+    }
+    by_kill = sum(times for task_id, times in again.items() if task_id in outcome.killed_running)
+    unexplained = sum(max(0, times - doubts[task_id]) for task_id, times in again.items())
+    return sum(again.values()), by_kill, unexplained
+
+
+def _surprises(outcome: Outcome) -> Iterable[str]:
+    """Yield each final task that did not end as its text deserved."""
+    for task_id, job in outcome.jobs.items():
+        row = outcome.record.rows.get(task_id)
+        if row is None or row.state not in FINAL:
+            continue
+        ended = f"{row.state} ({row.reason})" if row.reason else str(row.state)
+        if job.refused and not (row.state is State.DEAD and row.reason == Reason.CONTENT_POLICY):
+            yield f"{task_id} violates the policy and ended {ended}"
+        if not job.refused and row.state is not State.SUCCEEDED:
+            yield f"{task_id} should have succeeded and ended {ended}: {row.message}"
+
+
+def table_rows(report: Report) -> list[tuple[str, str]]:
+    """Return the final table: what, and how much in words."""
+    dead = ", ".join(f"{count} by {reason}" for reason, count in report.dead_by_reason.items())
+    attempts = ", ".join(f"{count} tasks took {number}" for number, count in report.attempts.items())
+    waits = ", ".join(f"{count} {_WAITS[charge]}" for charge, count in report.waits.items())
+    return [
+        ("tasks", str(report.tasks)),
+        ("succeeded", str(report.succeeded)),
+        ("dead", f"{report.dead}   ({dead})" if dead else "0"),
+        ("lost", str(report.lost)),
+        ("attempts", attempts),
+        ("runs not charged", waits or "none"),
+        ("provider calls", str(report.provider_calls)),
+        ("  throttled (429)", str(report.throttled_calls)),
+        ("  paid twice", _paid_twice(report)),
+        ("refused connections", str(report.refused_connections)),
+        ("invariants", _invariants(report)),
+        ("duration", f"{report.duration_seconds:.1f} s"),
+    ]
+
+
+_WAITS = {
+    "park": "waited for the provider",
+    "loss": "lost with their worker",
+    "crash": "crashed",
+    "release": "given back",
+}
+
+
+def _paid_twice(report: Report) -> str:
+    if report.paid_twice == 0:
+        return "0"
+    return (
+        f"{report.paid_twice}   ({report.paid_twice_by_kill} by the kill, under which "
+        f"{report.running_when_killed} tasks ran; {report.paid_twice_unexplained} unexplained)"
+    )
+
+
+def _invariants(report: Report) -> str:
+    broken = len({violation.invariant for violation in report.violations})
+    return f"{len(INVARIANTS)} checked over {report.histories} histories, {broken or 'none'} broken"

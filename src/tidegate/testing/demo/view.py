@@ -1,0 +1,134 @@
+"""How the demo shows that it lives: a picture that moves on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any, Protocol, TextIO
+
+import click
+
+from tidegate.testing.demo.figures import Figures
+
+_LINE_SECONDS = 3.0
+_EVENTS_SHOWN = 14
+
+
+class View(Protocol):
+    """Where the demo tells what happens."""
+
+    def tell(self, at_seconds: float, text: str) -> None:
+        """Show one event."""
+
+    def show(self, figures: Figures) -> None:
+        """Show the present figures."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was. Safe to repeat."""
+
+
+def make_view(stream: TextIO) -> View:
+    """Return the view that suits a stream."""
+    if stream.isatty() and find_spec("rich") is not None:
+        return LiveView(stream)
+    return LineView(stream)
+
+
+class LineView:
+    """A line for each event, and one for the figures every few seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown_at = float("-inf")
+
+    def tell(self, at_seconds: float, text: str) -> None:
+        """Print one event."""
+        click.echo(f"{at_seconds:5.1f} s  {text}", file=self._stream)
+
+    def show(self, figures: Figures) -> None:
+        """Print the figures if it is time."""
+        if figures.elapsed_seconds - self._shown_at < _LINE_SECONDS:
+            return
+        self._shown_at = figures.elapsed_seconds
+        click.echo(
+            f"{figures.elapsed_seconds:5.1f} s  {figures.succeeded} succeeded, {figures.dead} dead, "
+            f"{figures.running} running, {figures.waiting} retrying, {figures.ready} ready; "
+            f"{figures.calls} calls, {figures.throttled} throttled",
+            file=self._stream,
+        )
+
+    def close(self) -> None:
+        """Nothing to leave behind."""
+
+
+class LiveView:
+    """One bar for all tasks, the figures under it, and the last events."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream, highlight=False)
+        self._events: list[tuple[float, str]] = []
+        self._figures = Figures(0.0, 0)
+        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._picture)
+        self._live.start()
+
+    def tell(self, at_seconds: float, text: str) -> None:
+        """Add one event."""
+        self._events = [*self._events, (at_seconds, text)][-_EVENTS_SHOWN:]
+
+    def show(self, figures: Figures) -> None:
+        """Draw these figures from now on."""
+        self._figures = figures
+
+    def close(self) -> None:
+        """Draw the last picture and stop."""
+        self._live.stop()
+
+    def _picture(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(*self._head(), Text(), *(_event(at, text) for at, text in self._events))
+
+    def _head(self) -> list[Any]:
+        from rich.text import Text
+
+        now = self._figures
+        parts = [
+            ("succeeded", now.succeeded, "green"),
+            ("dead", now.dead, "red"),
+            ("running", now.running, "cyan"),
+            ("retrying", now.waiting, "yellow"),
+            ("ready", now.ready, "bright_black"),
+        ]
+        width = max(20, min(self._console.width - 12, 80))
+        bar, legend = Text(" "), Text(" ")
+        for (name, count, colour), cells in zip(
+            parts, shares([count for _, count, _ in parts], width), strict=True
+        ):
+            bar.append("█" * cells, colour)
+            legend.append("■ ", colour).append(f"{name} {count}   ")
+        bar.append(f" {now.succeeded + now.dead}/{now.submitted}", "bold")
+        provider = Text(f" provider: {now.calls} calls, {now.throttled} of them refused with 429")
+        return [
+            Text(f" {now.elapsed_seconds:4.0f} s", "bold").append("   tidegate demo", "dim"),
+            bar,
+            legend,
+            provider,
+        ]
+
+
+def _event(at_seconds: float, text: str) -> Any:
+    from rich.text import Text
+
+    return Text(f" {at_seconds:5.1f} s  ", "dim", no_wrap=True, overflow="ellipsis").append(text, "not dim")
+
+
+def shares(counts: list[int], width: int) -> list[int]:
+    """Divide a width among counts in proportion; the cells add up to the width unless all counts are 0."""
+    total = sum(counts)
+    if total <= 0:
+        return [0] * len(counts)
+    edges = [round(width * sum(counts[: place + 1]) / total) for place in range(len(counts))]
+    return [edge - before for before, edge in zip([0, *edges], edges, strict=False)]

@@ -1,0 +1,115 @@
+"""The examples are real: they import, and their functions do what they say without any worker."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx2
+import pytest
+
+from tidegate import Context
+from tidegate.context import RetryRequested
+from tidegate.testing.provider import POLICY_MARKER, SimulatedProvider
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+TEXTS = sorted((EXAMPLES / "summarise" / "texts").glob("*.txt"))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples make their queue in the working directory, if at all."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """The module of the example that the test names."""
+    name = f"example_{request.param}"
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / request.param / "app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
+
+
+def named(directory: str) -> Any:
+    return pytest.mark.parametrize("example", [directory], indirect=True)
+
+
+@named("quickstart")
+async def test_quickstart_greets(example: ModuleType) -> None:
+    assert await example.hello("Ada") == "hello Ada"
+    assert list(example.app.functions) == ["example_quickstart:hello"]
+
+
+# --- retries ----------------------------------------------------------------------------------------------
+
+
+@named("retries")
+async def test_the_shop_is_busy_at_first_and_its_rules_say_what_then(example: ModuleType) -> None:
+    with pytest.raises(example.ShopBusyError):
+        await example.fetch_order(7)
+    with pytest.raises(example.NoSuchOrderError):
+        await example.fetch_order(-1)
+    busy, unknown_order = example.fetch_order.spec.rules
+    assert (busy.retry, busy.attempts) == (True, 3)
+    assert not unknown_order.retry
+
+
+@named("retries")
+async def test_waiting_for_the_export_asks_for_another_run(example: ModuleType) -> None:
+    with pytest.raises(RetryRequested):
+        await example.wait_for_export()
+    assert await example.wait_for_export(ready_at_look=1) == "the export was ready at look 1"
+
+
+@named("retries")
+async def test_the_report_is_published_whole(example: ModuleType, tmp_path: Path) -> None:
+    context = Context.detached()
+    target = tmp_path / "report.txt"
+    assert await example.write_report(context, str(target), lines=3) == str(target)
+    assert target.read_text() == "line 1\nline 2\nline 3\n"
+    assert list(context.scratch().iterdir()) == []
+
+
+# --- summarise --------------------------------------------------------------------------------------------
+
+
+@named("summarise")
+async def test_a_text_is_summarised_and_a_refused_one_says_so(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedProvider() as provider:
+        monkeypatch.setenv("PROVIDER_URL", provider.url)
+        await example.open_client()
+        summary = await example.summarise(str(EXAMPLES / "summarise/texts/amber.txt"), words=30)
+        with pytest.raises(httpx2.HTTPStatusError, match="400"):
+            await example.summarise(str(EXAMPLES / "summarise/texts/moderation-sample-1.txt"))
+        await example.close_client()
+    assert summary.startswith("Amber is not a stone")
+    assert [call.outcome for call in provider.ledger.calls()] == ["answered", "content_policy_violation"]
+
+
+def test_the_texts_are_many_short_and_different() -> None:
+    texts = [path.read_text("utf-8") for path in TEXTS]
+    assert 25 <= len(texts) <= 40
+    assert all(100 <= len(text.split()) <= 400 for text in texts)
+    assert len({text.split(".")[0] for text in texts}) == len(texts)
+    assert sum(POLICY_MARKER in text for text in texts) == 3
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/app.py")), ids=lambda path: path.parent.name)
+def test_every_example_says_how_it_is_run(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert "tidegate worker app:app" in text.split('"""')[1]
+    assert "python app.py" in text.split('"""')[1]

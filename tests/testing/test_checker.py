@@ -1,0 +1,466 @@
+"""Every invariant is shown to fire on a history that breaks it, and none on one that does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate import Context, OptionError, Tidegate
+from tidegate.domain.outcome import Counters
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
+from tidegate.testing.checker import (
+    INVARIANTS,
+    CancelTold,
+    Limits,
+    Note,
+    Record,
+    Submitted,
+    Told,
+    Violation,
+    Witness,
+    check,
+    digest_of,
+    read_notes,
+)
+
+ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
+LIMITS = {"app:work": Limits(max_attempts=3, crashes=3, losses=10, parks=20)}
+
+
+def run(number: int, outcome: str, **facts: object) -> HistoryEntry:
+    """A run that begins at ten times its number and lasts five seconds."""
+    reasons = {"retrying": {"reason": "timeout", "charge": "attempt", "why": "backoff"}}
+    reasons["released"] = {"charge": "release", "why": "shutdown"}
+    reasons["dead"] = {"reason": "timeout", "charge": "attempt", "why": "all attempts spent"}
+    plain: dict[str, object] = {"at": number * 10.0, "ended_at": number * 10.0 + 5 if outcome else None}
+    return HistoryEntry("run", run=number, outcome=outcome, **(plain | reasons.get(outcome, {}) | facts))  # type: ignore[arg-type]
+
+
+def act(kind: str, at: float) -> HistoryEntry:
+    return HistoryEntry(kind, at)
+
+
+@dataclasses.dataclass
+class World:
+    """The three accounts of one task, consistent until a test breaks one of them."""
+
+    row: TaskRow
+    history: list[HistoryEntry]
+    told: Told
+    notes: list[Note]
+    result: str = RESULT
+    payload: str = ARGS
+    stats: tuple[QueueStats, ...] = ()
+
+    def check(self, **options: object) -> list[Violation]:
+        rows = {self.row.id: self.row}
+        results = {self.row.id: self.result} if self.row.state is State.SUCCEEDED else {}
+        record = Record(
+            rows, {self.row.id: tuple(self.history)}, {self.row.id: self.payload}, results, self.stats
+        )
+        return check(self.told, self.notes, record, limits=LIMITS, **options)  # type: ignore[arg-type]
+
+    def alter(self, **changes: object) -> None:
+        self.row = dataclasses.replace(self.row, **changes)  # type: ignore[arg-type]
+
+
+def world(state: State, *history: HistoryEntry, counters: Counters | None = None, redrives: int = 0) -> World:
+    """A task that went through this history, with bodies that wrote down what the store recorded."""
+    runs = [entry for entry in history if entry.kind == "run"]
+    notes = []
+    for entry in runs:
+        number = entry.run or 0
+        notes.append(Note("start", "t1", number, 100, entry.at))
+        if entry.outcome == "succeeded":
+            notes.append(Note("end", "t1", number, 100, entry.at + 4, digest=RESULT))
+        elif entry.outcome:
+            notes.append(Note("end", "t1", number, 100, entry.at + 4, error="TimeoutError"))
+    row = TaskRow(
+        id="t1",
+        function="app:work",
+        queue="default",
+        priority=Priority.NORMAL,
+        upstream="",
+        tenant="",
+        state=state,
+        run=max((entry.run or 0 for entry in runs), default=0),
+        counters=counters or Counters(),
+        redrives=redrives,
+        enqueued_at=1.0,
+        due_at=None,
+        started_at=None,
+        finished_at=None,
+        worker_id=None,
+        cancel_requested=False,
+        reason="",
+        message="",
+    )
+    return World(row, list(history), Told((Submitted("t1", ARGS),)), notes)
+
+
+def retried() -> World:
+    """One charged failure, one release, then success."""
+    history = (run(1, "retrying"), run(2, "released"), run(3, "succeeded"))
+    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1, releases=1))
+
+
+def redriven() -> World:
+    """Dead after one attempt, sent back, then successful."""
+    history = (run(1, "dead"), act("redriven", 16), run(2, "succeeded"))
+    return world(State.SUCCEEDED, *history, redrives=1)
+
+
+GOOD: dict[str, Callable[[], World]] = {
+    "retried and released": retried,
+    "redriven": redriven,
+    "dead": lambda: world(State.DEAD, run(1, "dead"), counters=Counters(attempts=1)),
+    "cancelled before any run": lambda: world(State.CANCELLED),
+    "cancelled while it waited": lambda: world(
+        State.CANCELLED, run(1, "retrying"), act("cancel requested", 17), counters=Counters(attempts=1)
+    ),
+    "cancelled while it ran": lambda: world(State.CANCELLED, act("enqueued", 1), run(1, "cancelled")),
+    "a cancel that came while it ran": lambda: world(
+        State.CANCELLED, run(1, "cancelled"), act("cancel requested", 12)
+    ),
+    "hurried": lambda: world(
+        State.SUCCEEDED,
+        run(1, "retrying"),
+        act("hurried", 16),
+        run(2, "succeeded"),
+        counters=Counters(attempts=1),
+    ),
+    "lost with its worker": lambda: world(
+        State.SUCCEEDED,
+        run(1, "retrying", reason="crash", charge="loss"),
+        run(2, "succeeded"),
+        counters=Counters(losses=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_consistent_history_breaks_nothing(name: str) -> None:
+    assert GOOD[name]().check() == []
+
+
+def test_unfinished_work_is_no_violation_before_everything_is_at_rest() -> None:
+    for state in (State.READY, State.SCHEDULED, State.HELD):
+        assert world(state).check(at_rest=False) == []
+    assert world(State.RUNNING, run(1, "")).check(at_rest=False) == []
+    waiting = world(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
+    assert waiting.check(at_rest=False) == []
+
+
+# --- one broken account each ------------------------------------------------------------------------------
+
+
+def payload_changed() -> World:
+    broken = retried()
+    broken.payload = digest_of(b"other")
+    return broken
+
+
+def accepted_but_gone() -> World:
+    broken = retried()
+    broken.told = Told((*broken.told.submitted, Submitted("t2", ARGS)))
+    return broken
+
+
+def from_nowhere() -> World:
+    broken = retried()
+    broken.told = Told()
+    return broken
+
+
+def two_tasks_for_a_key() -> World:
+    broken = retried()
+    broken.alter(key="order-7")
+    broken.told = Told(
+        (*broken.told.submitted, Submitted("t2", ARGS, key="order-7")), purged=frozenset({"t2"})
+    )
+    return broken
+
+
+def claimed_while_dead() -> World:
+    history = (run(1, "dead"), run(2, "succeeded"))
+    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+
+
+def row_left_behind() -> World:
+    return world(State.READY, run(1, "succeeded"))
+
+
+def redriven_without_being_dead() -> World:
+    history = (run(1, "retrying"), act("redriven", 16), run(2, "succeeded"))
+    return world(State.SUCCEEDED, *history, redrives=1)
+
+
+def hurried_while_dead() -> World:
+    history = (run(1, "dead"), act("hurried", 16))
+    return world(State.READY, *history, counters=Counters(attempts=1))
+
+
+def ran_after_success() -> World:
+    return world(State.SUCCEEDED, run(1, "succeeded"), run(2, "succeeded"))
+
+
+def succeeded_without_a_run() -> World:
+    broken = world(State.SUCCEEDED, run(1, "retrying"), counters=Counters(attempts=1))
+    broken.notes = []
+    return broken
+
+
+def run_number_repeated() -> World:
+    history = (run(1, "retrying"), run(1, "succeeded", at=30.0, ended_at=35.0))
+    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+
+
+def row_behind_its_history() -> World:
+    broken = retried()
+    broken.alter(run=2)
+    return broken
+
+
+def started_twice() -> World:
+    broken = retried()
+    broken.notes.append(Note("start", "t1", 3, 200, 31.0))
+    return broken
+
+
+def claimed_too_early() -> World:
+    history = (run(1, "retrying", ended_at=21.0), run(2, "succeeded"))
+    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+
+
+def claimed_while_open() -> World:
+    return world(State.SUCCEEDED, run(1, ""), run(2, "succeeded"))
+
+
+def result_of_an_old_run() -> World:
+    broken = retried()
+    stale = digest_of(b"stale")
+    broken.notes.append(Note("end", "t1", 1, 100, 40.0, digest=stale))
+    broken.result = stale
+    return broken
+
+
+def result_of_nobody() -> World:
+    broken = retried()
+    broken.result = digest_of(b"invented")
+    return broken
+
+
+def success_of_a_body_that_never_returned() -> World:
+    broken = retried()
+    broken.notes.pop()
+    return broken
+
+
+def rerun_without_reason() -> World:
+    history = (run(1, "retrying", reason="", charge="", why=""), run(2, "succeeded"))
+    return world(State.SUCCEEDED, *history)
+
+
+def run_without_record() -> World:
+    return world(State.SUCCEEDED, run(2, "succeeded"))
+
+
+def start_without_claim() -> World:
+    broken = retried()
+    broken.notes.append(Note("start", "t1", 4, 200, 50.0))
+    return broken
+
+
+def never_finished() -> World:
+    return world(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
+
+
+def too_many_attempts() -> World:
+    history = [run(number, "retrying") for number in range(1, 5)]
+    return world(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(attempts=4))
+
+
+def too_many_crashes() -> World:
+    history = [run(number, "retrying", reason="crash", charge="crash") for number in range(1, 5)]
+    return world(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(crashes=4))
+
+
+def too_many_parks() -> World:
+    history = [run(number, "retrying", reason="rate_limit", charge="park") for number in range(1, 22)]
+    return world(State.SUCCEEDED, *history, run(22, "succeeded"), counters=Counters(parks=21))
+
+
+def ran_after_cancel() -> World:
+    broken = retried()
+    broken.told = dataclasses.replace(broken.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=26.0),))
+    return broken
+
+
+def started_after_cancel() -> World:
+    broken = world(State.CANCELLED)
+    broken.told = dataclasses.replace(
+        broken.told, cancels=(CancelTold("t1", CancelAnswer.CANCELLED, at=5.0),)
+    )
+    broken.notes = [Note("start", "t1", 1, 100, 6.0)]
+    return broken
+
+
+def counter_too_high() -> World:
+    broken = retried()
+    broken.alter(counters=Counters(attempts=2, releases=1))
+    return broken
+
+
+def redrive_not_counted() -> World:
+    broken = redriven()
+    broken.alter(redrives=0)
+    return broken
+
+
+def figure_wrong() -> World:
+    broken = retried()
+    broken.stats = (QueueStats("default", ready=1),)
+    return broken
+
+
+BROKEN: list[tuple[str, Callable[[], World], str]] = [
+    ("I1", payload_changed, "other arguments"),
+    ("I1", accepted_but_gone, "not there"),
+    ("I2", from_nowhere, "nobody enqueued"),
+    ("I3", two_tasks_for_a_key, "order-7"),
+    ("I5", claimed_while_dead, "claimed from dead"),
+    ("I5", row_left_behind, "the row is ready"),
+    ("I5", redriven_without_being_dead, "redriven while retrying"),
+    ("I5", hurried_while_dead, "hurried while dead"),
+    ("I6", ran_after_success, "run 2 comes after run 1"),
+    ("I6", succeeded_without_a_run, "no run ended it"),
+    ("I6", row_left_behind, "the row is ready after run 1"),
+    ("I7", run_number_repeated, "run 1 was claimed after run 1"),
+    ("I7", row_behind_its_history, "the row is at run 2"),
+    ("I7", started_twice, "run 3 was started twice"),
+    ("I8", claimed_too_early, "1.000 s before run 1 was closed"),
+    ("I8", claimed_while_open, "while run 1 was open"),
+    ("I10", result_of_an_old_run, "that of run 1"),
+    ("I10", result_of_nobody, "nobody's"),
+    ("I10", success_of_a_body_that_never_returned, "never returned"),
+    ("I12", rerun_without_reason, "without a reason"),
+    ("I12", run_without_record, "run 1 of 2 left no record"),
+    ("I12", start_without_claim, "which the store never gave"),
+    ("I13", never_finished, "still retrying"),
+    ("I15", too_many_attempts, "4 attempts, 3 are allowed"),
+    ("I15", too_many_crashes, "4 crashes, 3 are allowed"),
+    ("I15", too_many_parks, "21 parks, 20 are allowed"),
+    ("I19", ran_after_cancel, "run 3 was claimed 4.000 s later"),
+    ("I19", started_after_cancel, "a body started 1.000 s later"),
+    ("I20", counter_too_high, "counts 2 attempts"),
+    ("I20", redrive_not_counted, "counts 0 redrives"),
+    ("I20", figure_wrong, "shows 1 ready, 0 are there"),
+]
+
+
+@pytest.mark.parametrize(
+    ("invariant", "broken", "evidence"), BROKEN, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_broken_history_is_named_with_its_evidence(
+    invariant: str, broken: Callable[[], World], evidence: str
+) -> None:
+    found = broken().check()
+    assert [
+        violation
+        for violation in found
+        if violation.invariant == invariant and evidence in violation.evidence
+    ]
+
+
+def test_every_invariant_is_shown_to_fire() -> None:
+    assert {invariant for invariant, _, _ in BROKEN} == INVARIANTS.keys()
+
+
+def test_an_enqueue_without_an_answer_may_have_come_to_nothing_or_not() -> None:
+    unheard = retried()
+    unheard.told = Told((Submitted("t1", ARGS, ok=False), Submitted("t2", ARGS, ok=False)))
+    assert unheard.check() == []
+
+
+def test_a_park_that_ends_a_task_is_within_the_limit() -> None:
+    history = [run(number, "retrying", reason="rate_limit", charge="park") for number in range(1, 21)]
+    last = run(21, "dead", reason="rate_limit", charge="park")
+    assert world(State.DEAD, *history, last, counters=Counters(parks=21)).check() == []
+
+
+def test_without_watched_bodies_only_the_store_is_looked_at() -> None:
+    unwatched = retried()
+    unwatched.notes = []
+    assert unwatched.check(watched=False) == []
+    assert {violation.invariant for violation in unwatched.check()} == {"I10"}
+
+
+# --- the bodies' ledger -----------------------------------------------------------------------------------
+
+
+async def work(ctx: Context, number: int) -> int:
+    if number < 0:
+        raise ValueError(number)
+    return number * 2
+
+
+def plain_work(ctx: Context, number: int) -> int:
+    if number < 0:
+        raise ValueError(number)
+    return number * 2
+
+
+def deaf_work(number: int) -> int:
+    return number
+
+
+@pytest.mark.anyio
+async def test_a_watched_body_writes_down_what_it_did_and_does_the_same_as_before(tmp_path: Path) -> None:
+    app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
+    function, plain = app.task(work), app.task(plain_work)
+    witness = Witness(tmp_path / "ledger.ndjson", clock=lambda: 12.5)
+    witness.watch(function)
+    witness.watch(plain)
+    assert await function(4) == 8
+    with pytest.raises(ValueError, match="-1"):
+        await function(-1)
+    assert plain(5) == 10
+    with pytest.raises(ValueError, match="-2"):
+        plain(-2)
+    witness.close()
+    notes = read_notes(tmp_path / "ledger.ndjson")
+    assert [(note.event, note.digest, note.error) for note in notes] == [
+        ("start", "", ""),
+        ("end", digest_of(b"8"), ""),
+        ("start", "", ""),
+        ("end", "", "ValueError"),
+        ("start", "", ""),
+        ("end", digest_of(b"10"), ""),
+        ("start", "", ""),
+        ("end", "", "ValueError"),
+    ]
+    assert {note.at for note in notes} == {12.5}
+
+
+def test_a_body_without_a_context_cannot_be_watched(tmp_path: Path) -> None:
+    app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
+    witness = Witness(tmp_path / "ledger.ndjson")
+    with pytest.raises(OptionError, match="Context"):
+        witness.watch(app.task(deaf_work))
+    witness.close()
+
+
+def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.ndjson"
+    witness = Witness(path)
+    witness.started("t1", 1)
+    witness.close()
+    with path.open("ab") as file:
+        file.write(b'{"event":"end","task_id":"t1"')
+    assert [note.event for note in read_notes(path)] == ["start"]
+    assert read_notes(tmp_path / "none.ndjson") == []
