@@ -20,11 +20,19 @@ from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.handle import Handle
-from tidegate.options import Seconds, attempts_option, limit_option, name_option, priority_option
+from tidegate.options import (
+    Seconds,
+    attempts_option,
+    limit_option,
+    name_option,
+    priority_option,
+    seconds_option,
+    size_option,
+)
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
-from tidegate.task import TaskFunction, function_name
+from tidegate.task import TaskFunction, function_name, place_to_run
 from tidegate.watch import FinalWatch
 from tidegate.worker.settings import Pool, Timings
 
@@ -74,6 +82,7 @@ class Tidegate:
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
+        self.child_start_hooks: list[Hook] = []
         self.store: Store = store if store is not None else open_store(self.url)
         self._opened_in = 0
         self._lock = threading.Lock()
@@ -111,6 +120,9 @@ class Tidegate:
         retry: Sequence[Rule] = (),
         on_unknown: str = "retry",
         on_crash: str = "retry",
+        runs_in: str | None = None,
+        memory_limit: int | str | None = None,
+        cancel_grace: Seconds | None = None,
     ) -> TaskDecorator: ...
 
     def task(
@@ -129,6 +141,9 @@ class Tidegate:
         retry: Sequence[Rule] = (),
         on_unknown: str = "retry",
         on_crash: str = "retry",
+        runs_in: str | None = None,
+        memory_limit: int | str | None = None,
+        cancel_grace: Seconds | None = None,
     ) -> Any:
         """Declare a task function, with or without settings.
 
@@ -145,6 +160,10 @@ class Tidegate:
             retry: Rules by `on(…)` and `discard(…)`; the first that matches counts.
             on_unknown: `retry` or `dead`, for failures of unknown meaning.
             on_crash: `retry`, or `fail`: dead at the first crash of its process.
+            runs_in: `loop` (for `async def`, the default), `process` (the default for `def`: a warm child
+                process, which can be killed) or `thread` (which cannot).
+            memory_limit: Bytes, or text such as `2GiB`, that its child process may hold.
+            cancel_grace: Seconds after which a cancelled body is closed by force; None: at its time limit.
 
         Raises:
             OptionError: A setting cannot work.
@@ -161,16 +180,25 @@ class Tidegate:
             "rules": tuple(retry),
             "retry_unknown": _choice("on_unknown", on_unknown, ("retry", "dead")) == "retry",
             "on_crash": OnCrash(_choice("on_crash", on_crash, ("retry", "fail"))),
+            "memory_limit": None if memory_limit is None else size_option("memory_limit", memory_limit),
+            "cancel_grace": None if cancel_grace is None else seconds_option("cancel_grace", cancel_grace),
         }
 
         def declare(function: Callable[..., Any]) -> TaskFunction[Any, Any, Any]:
-            return self._declare(function, TaskSpec(name=name or function_name(function), **settings))  # type: ignore[arg-type]
+            where = place_to_run(function, runs_in, memory_limit=memory_limit is not None)
+            spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
+            return self._declare(function, spec)
 
         return declare if body is None else declare(body)
 
     def on_start(self, hook: Hook) -> Hook:
         """Register what runs in each worker process's loop before its first task: open clients here."""
         self.start_hooks.append(hook)
+        return hook
+
+    def on_child_start(self, hook: Hook) -> Hook:
+        """Register what runs once in each child process before its first task: load models here."""
+        self.child_start_hooks.append(hook)
         return hook
 
     def on_stop(self, hook: Hook) -> Hook:

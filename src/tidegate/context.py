@@ -52,7 +52,7 @@ class Progress:
     note: str
 
 
-def _nobody() -> None:
+def _nobody(_: Progress) -> None:
     return None
 
 
@@ -71,9 +71,11 @@ class RunControl:
     stop: Stop | None = None
     retry: RetryRequest | None = None
     """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
-    progress: Progress | None = None
-    on_progress: Callable[[], None] = field(default=_nobody)
+    on_progress: Callable[[Progress], None] = field(default=_nobody)
+    """Told what the body tells, each time."""
     scratch_used: bool = False
+    condemned: str = ""
+    """Why this process must run nothing more, if the body said so."""
 
     @property
     def scratch_path(self) -> Path:
@@ -148,10 +150,9 @@ class Context:
             total: Units in all, if known.
             note: One line for people, cut to 500 characters.
         """
-        self._control.progress = Progress(
-            float(done), None if total is None else float(total), str(note)[:500]
+        self._control.on_progress(
+            Progress(float(done), None if total is None else float(total), str(note)[:500])
         )
-        self._control.on_progress()
 
     def retry(self, after: float | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
         """End this run now and have exactly one next one. Never returns.
@@ -170,6 +171,13 @@ class Context:
         if self._control.retry is None:
             self._control.retry = RetryRequest(after, reason, charge)
         raise RetryRequested(reason)
+
+    def condemn_process(self, why: str) -> None:
+        """Have this child process replaced after this run: its GPU context is broken, say.
+
+        Outside a child process nothing comes of it.
+        """
+        self._control.condemned = f"the task said: {why}"[:500]
 
     def scratch(self) -> Path:
         """Return a directory of this run's own. It is removed when the run ends, also after a kill."""

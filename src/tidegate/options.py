@@ -16,6 +16,10 @@ Seconds = float | int | timedelta
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d|w)")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
+_SIZE_FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4} | {
+    "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4
+}  # fmt: skip
 _LONGEST_SECONDS = 100 * 366 * 86_400.0
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
@@ -76,6 +80,16 @@ def make_options(
         unique_seconds=None if unique in {None, "until_final"} else positive_option("unique", unique or ""),
         labels=_labels(labels or {}),
     )
+
+
+def size_option(option: str, value: int | str) -> int:
+    """Return a number of bytes from a number or text such as `300MiB`, `2GB`."""
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        return int(float(match[1]) * _SIZE_FACTORS[(match[2] or "").lower()])
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise OptionError(f"{option}={value!r}", fix='use a number of bytes, or text such as "300MiB", "2GB"')
+    return value
 
 
 def name_option(option: str, value: str) -> str:

@@ -16,7 +16,7 @@ from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
-from tidegate.domain.spec import Backoff, Fixed, Priority, Rule, TaskSpec
+from tidegate.domain.spec import Backoff, Fixed, Priority, Rule, RunsIn, TaskSpec
 from tidegate.errors import ConfigError, OptionError
 from tidegate.handle import Handle, StoreSource
 from tidegate.options import Options, Seconds, make_options, seconds_option
@@ -238,6 +238,27 @@ def _matched(error: type[BaseException] | Reason | str) -> type[BaseException] |
         raise OptionError(
             f"retry rule on {error!r}", fix=f"use an exception class or one of {reasons}"
         ) from None
+
+
+def place_to_run(body: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
+    """Return where a body runs: as wanted, else coroutines on the loop, plain functions in a process.
+
+    Raises:
+        OptionError: It cannot run there.
+    """
+    is_async = inspect.iscoroutinefunction(body)
+    if wanted is not None and wanted not in set(RunsIn):
+        raise OptionError(f"runs_in={wanted!r}", fix=f"use one of {', '.join(RunsIn)}")
+    place = RunsIn(wanted) if wanted else RunsIn.LOOP if is_async else RunsIn.PROCESS
+    if place is RunsIn.LOOP and not is_async:
+        raise OptionError(
+            'runs_in="loop" on a plain function', fix='make it async def, or use "process" or "thread"'
+        )
+    if place is RunsIn.THREAD and is_async:
+        raise OptionError('runs_in="thread" on an async function', fix='use "loop" or "process"')
+    if memory_limit and place is not RunsIn.PROCESS:
+        raise OptionError("memory_limit needs a process of its own", fix='add runs_in="process"')
+    return place
 
 
 def function_name(body: Callable[..., Any]) -> str:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegate.errors import ConfigError, OptionError
-from tidegate.options import name_option, seconds_option
-
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
-_SIZE_FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4} | {
-    "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4
-}  # fmt: skip
+from tidegate.options import name_option, seconds_option, size_option
 
 
 class Table:
@@ -101,13 +95,10 @@ class Table:
 
     def size(self, key: str) -> int:
         """Return a number of bytes from a number or text such as `2GiB` or `500MB`."""
-        value = self.values[key]
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise self.wrong(key, 'use a size such as "2GiB" or "500MB", or a number of bytes')
-        return int(float(match[1]) * _SIZE_FACTORS[(match[2] or "").lower()])
+        try:
+            return size_option(key, self.values[key])
+        except OptionError as error:
+            raise self.wrong(key, error.fix) from None
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names, each once, in the order written."""

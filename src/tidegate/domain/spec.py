@@ -31,6 +31,17 @@ class OnCrash(StrEnum):
     """Dead at the first crash: at most once after the claim."""
 
 
+class RunsIn(StrEnum):
+    """Where a body runs."""
+
+    LOOP = "loop"
+    """On the pool process's event loop. For `async def`."""
+    PROCESS = "process"
+    """In a child slot: a warm process of its own that can be killed."""
+    THREAD = "thread"
+    """In a thread of the pool process, which nothing can kill."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exponential:
     """Waits of base, base × factor, base × factor²… seconds, at most `cap`."""
@@ -104,6 +115,11 @@ class TaskSpec:
     retry_unknown: bool = True
     """Whether a failure of unknown meaning is tried again (`on_unknown="retry"`)."""
     on_crash: OnCrash = OnCrash.RETRY
+    runs_in: RunsIn = RunsIn.LOOP
+    memory_limit: int | None = None
+    """Bytes its process may hold while it runs; only in a process of its own."""
+    cancel_grace: float | None = None
+    """Seconds after a cancel until the body is closed by force; None: it may go on to its time limit."""
 
     @property
     def crash_limit(self) -> int:

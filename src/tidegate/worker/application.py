@@ -51,6 +51,11 @@ class Application(Protocol):
         ...
 
     @property
+    def child_start_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
+        """Run once in each child process, before its first task."""
+        ...
+
+    @property
     def stop_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
         """Run in the loop after the last task, last one first."""
         ...

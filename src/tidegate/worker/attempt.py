@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 from tidegate.context import Context, RunControl
+from tidegate.domain.spec import RunsIn
 from tidegate.policy.retry import Terms
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.application import Runnable
+from tidegate.worker.slots.process import SlotProcess
 
 
 class Attempt:
@@ -22,16 +24,23 @@ class Attempt:
         "is_entered",
         "is_time_up",
         "job",
+        "runs_in",
         "settled",
+        "slot",
         "thread",
         "timeout_seconds",
     )
 
-    def __init__(self, claimed: ClaimedTask, function: Runnable, control: RunControl) -> None:
+    def __init__(
+        self, claimed: ClaimedTask, function: Runnable, control: RunControl, runs_in: RunsIn
+    ) -> None:
         self.claimed = claimed
         self.function = function
         self.control = control
         self.job: asyncio.Task[None] | None = None
+        self.runs_in = runs_in
+        self.slot: SlotProcess | None = None
+        """The child process that runs it, while it does."""
         self.thread: asyncio.Future[Any] | None = None
         """The thread's answer, where the body is a plain function."""
         self.is_entered = False
@@ -41,6 +50,12 @@ class Attempt:
         self.timeout_seconds = claimed.timeout_seconds or function.spec.timeout
         self.deadline_seconds = _until_deadline(claimed, function)
         """From the claim; infinite without a deadline."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether one more crash would bury it: then it runs alone, so that no other can be to blame."""
+        crashes, limit = self.claimed.counters.crashes, self.function.spec.crash_limit
+        return crashes > 0 and crashes + 1 >= limit
 
     def context(self) -> Context:
         """Return the context its body gets."""

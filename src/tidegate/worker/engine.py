@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.context import Stop
+from tidegate.context import Progress, Stop
 from tidegate.domain.outcome import Fence, Outcome, Released
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
@@ -25,7 +26,10 @@ from tidegate.worker.attempt import Attempt
 from tidegate.worker.claimer import Claimer
 from tidegate.worker.executor import Executor
 from tidegate.worker.finisher import Finisher
+from tidegate.worker.judge import Judge
 from tidegate.worker.settings import Pool, Timings, drain_grace
+from tidegate.worker.slots.pool import SlotPool, SlotRules
+from tidegate.worker.slots.runner import SlotRunner
 
 UNCONFIRMED_LIMIT = 2_000
 """Outcomes that may wait for the store before no more tasks are claimed."""
@@ -42,6 +46,7 @@ class Engine:
         scratch_root: This worker's own directory; removed at the end.
         rng: For jitter.
         wall_clock: Seconds since the epoch, for HTTP dates only.
+        slots_of: `module:attribute` that child slots import; None: no child processes.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Engine:
         scratch_root: Path,
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
+        slots_of: str | None = None,
     ) -> None:
         rng = rng or random.Random()
         self._app = app
@@ -70,13 +76,15 @@ class Engine:
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
         """Set when the store says that this worker is believed dead."""
+        judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng)
+        self._slots = SlotPool(slots_of, _slot_rules(pool)) if slots_of is not None else None
         self.executor = Executor(
             functions=app.functions,
             scratch_root=scratch_root,
             stop_grace=timings.stop_grace,
             settled=self._settled,
-            rng=rng,
-            wall_clock=wall_clock,
+            judge=judge,
+            in_slots=SlotRunner(self._slots, judge, pool.fatal_errors) if self._slots is not None else None,
         )
         self.finisher = Finisher(self._store, rng, self._lost)
         self._claimer = Claimer(
@@ -133,6 +141,8 @@ class Engine:
         await asyncio.gather(*self._jobs, return_exceptions=True)
         self._jobs.clear()
         self.executor.close()
+        if self._slots is not None:
+            await self._slots.close()
         for hook in reversed(self._app.stop_hooks):
             done = hook()
             if inspect.isawaitable(done):
@@ -155,12 +165,11 @@ class Engine:
     def _take(self, claimed: ClaimedTask) -> None:
         self._idle.clear()
         attempt = self.executor.start(claimed)
-        fence = claimed.fence
-        attempt.control.on_progress = lambda: self._told(attempt, fence)
+        attempt.control.on_progress = functools.partial(self._told, claimed.fence)
 
-    def _told(self, attempt: Attempt, fence: Fence) -> None:
-        if attempt.control.progress is not None and not attempt.settled:
-            self.finisher.note(fence, attempt.control.progress)
+    def _told(self, fence: Fence, progress: Progress) -> None:
+        if fence in self.executor.running:  # else its body was left behind
+            self.finisher.note(fence, progress)
 
     def _settled(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if outcome is not None:
@@ -228,3 +237,12 @@ class Engine:
         job: asyncio.Task[object] = asyncio.create_task(work, name=f"tidegate {name}")  # type: ignore[arg-type]
         self._jobs.append(job)
         return job
+
+
+def _slot_rules(pool: Pool) -> SlotRules:
+    return SlotRules(
+        runs=pool.child_runs,
+        soft_bytes=pool.memory_soft_limit,
+        hard_bytes=pool.memory_limit,
+        gpus=pool.gpus,
+    )

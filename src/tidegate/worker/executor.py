@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.codec import CODEC
-from tidegate.context import RetryRequested, RunControl, Stop, TaskStopped
-from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.domain.outcome import Cancelled, Charge, Dead, Fence, Outcome, Released, Succeeded
+from tidegate.context import RunControl, Stop
+from tidegate.domain.outcome import Fence, Outcome
+from tidegate.domain.spec import RunsIn
 from tidegate.errors import ArgumentsError
 from tidegate.policy import retry
-from tidegate.policy.classify import Classifier, classify
-from tidegate.policy.order import LIFT_SECONDS
-from tidegate.policy.words import duration
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker import report
 from tidegate.worker.application import Runnable
 from tidegate.worker.attempt import Attempt
+from tidegate.worker.judge import Judge, misfit
 from tidegate.worker.limits import TimeLimits
+from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.threads import DaemonThreads, Raised
 
 Settled = Callable[[Attempt, Outcome | None], None]
@@ -30,16 +27,15 @@ Settled = Callable[[Attempt, Outcome | None], None]
 
 
 class Executor:
-    """Runs attempts in this process, coroutines on the loop and plain functions in threads.
+    """Runs attempts: coroutines on the loop, plain functions in child slots or threads.
 
     Args:
         functions: What can be run, by name.
         scratch_root: Where runs get their scratch directories.
         stop_grace: Seconds a body that was told to stop has to end by itself.
         settled: Told how each attempt ended.
-        rng: For jitter.
-        wall_clock: Seconds since the epoch, for HTTP dates in failures only.
-        classifiers: The user's own, asked before ours.
+        judge: Decides the outcomes.
+        in_slots: Runs bodies in child processes; None where there are none, as in an embedded worker.
     """
 
     def __init__(
@@ -49,17 +45,15 @@ class Executor:
         scratch_root: Path,
         stop_grace: float,
         settled: Settled,
-        rng: random.Random,
-        wall_clock: Callable[[], float],
-        classifiers: Sequence[Classifier] = (),
+        judge: Judge,
+        in_slots: SlotRunner | None = None,
     ) -> None:
         self._functions = functions
         self._scratch_root = scratch_root
         self._stop_grace = stop_grace
         self._settled = settled
-        self._rng = rng
-        self._wall_clock = wall_clock
-        self._classifiers = classifiers
+        self._judge = judge
+        self._in_slots = in_slots
         self._threads = DaemonThreads("tidegate-body")
         self._loop = asyncio.get_running_loop()
         self._stuck: set[asyncio.Future[Any]] = set()
@@ -83,10 +77,13 @@ class Executor:
             clock=self._loop.time,
             started_at=self._loop.time(),
         )
-        attempt = Attempt(claimed, self._functions[claimed.function], control)
-        control.ends_at = control.started_at + min(attempt.timeout_seconds, attempt.deadline_seconds)
+        function = self._functions[claimed.function]
+        attempt = Attempt(claimed, function, control, self._place(function))
+        if attempt.is_suspect and self._in_slots is not None:
+            attempt.runs_in = RunsIn.PROCESS
         self.running[fence] = attempt
-        self._limits.watch(attempt)
+        if attempt.runs_in is not RunsIn.PROCESS:
+            self._begin_limits(attempt)
         attempt.job = self._loop.create_task(
             self._run(attempt), name=f"tidegate {claimed.function} {fence.task_id}"
         )
@@ -98,10 +95,18 @@ class Executor:
         if attempt.settled or (control.stop is not None and why is not Stop.LOST):
             return
         control.stop = why
-        if attempt.function.is_async and attempt.is_entered and attempt.job is not None:
+        if attempt.slot is not None:
+            attempt.slot.halt(why)
+        elif attempt.runs_in is not RunsIn.THREAD and attempt.is_entered and attempt.job is not None:
             attempt.job.cancel()
-        if why is not Stop.CANCEL:  # a cancel is cooperative up to the time limit
-            self._loop.call_later(self._stop_grace, self._close, attempt)
+        grace = self._stop_grace if why is not Stop.CANCEL else attempt.function.spec.cancel_grace
+        if grace is not None:  # else the body may go on to its time limit
+            self._loop.call_later(grace, self._close, attempt)
+
+    def force(self, attempt: Attempt) -> None:
+        """Close a body that was asked to stop, without waiting for it."""
+        self.stop(attempt, Stop.CANCEL)
+        self._loop.call_later(self._stop_grace, self._close, attempt)
 
     def close(self) -> None:
         """Let idle threads go."""
@@ -115,32 +120,31 @@ class Executor:
         try:
             outcome = await self._perform(attempt)
         except asyncio.CancelledError:
-            outcome = self._stopped(attempt) or self._failed(
-                attempt, asyncio.CancelledError("cancelled by nobody")
-            )
+            outcome = self._judge.raised(attempt, asyncio.CancelledError("cancelled by nobody"))
         self._settle(attempt, outcome)
 
     async def _perform(self, attempt: Attempt) -> Outcome | None:
         attempt.is_entered = True
         if attempt.control.stop is not None:
-            return self._stopped(attempt)
+            return self._judge.stopped(attempt)
         if attempt.deadline_seconds <= 0:
             return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
+        if attempt.runs_in is RunsIn.PROCESS and self._in_slots is not None:
+            return await self._in_slots.perform(attempt, self._begin_limits)
         try:
             args, kwargs = attempt.load()
         except ArgumentsError as error:
-            return _bury(attempt.claimed.fence, Reason.INVALID_REQUEST, str(error), "arguments do not fit")
+            return misfit(attempt, str(error))
         try:
             value = await self._called(attempt, args, kwargs)
         except BaseException as raised:  # a body may raise anything, also what is no Exception
-            cause = raised.error if isinstance(raised, Raised) else raised
-            return self._asked(attempt) or self._stopped(attempt) or self._failed(attempt, cause)
-        return self._asked(attempt) or self._stopped(attempt) or self._succeeded(attempt, value)
+            return self._judge.raised(attempt, raised.error if isinstance(raised, Raised) else raised)
+        return self._judge.returned(attempt, value)
 
     def _called(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
         body = attempt.function.body
-        if attempt.function.is_async:
+        if attempt.runs_in is RunsIn.LOOP:
             coroutine: Awaitable[Any] = body(*args, **kwargs)
             return coroutine
         attempt.thread = self._threads.run(functools.partial(body, *args, **kwargs))
@@ -156,6 +160,21 @@ class Executor:
             attempt.control.remove_scratch()
         self._settled(attempt, outcome)
 
+    def _place(self, function: Runnable) -> RunsIn:
+        """Return where a body runs here: without child processes, a thread must do."""
+        wanted = function.spec.runs_in
+        if wanted is not RunsIn.PROCESS or self._in_slots is not None:
+            return wanted
+        report.no_processes_here(function.spec.name)
+        return RunsIn.LOOP if function.is_async else RunsIn.THREAD
+
+    def _begin_limits(self, attempt: Attempt) -> None:
+        """Let the time limits of an attempt run from now."""
+        control = attempt.control
+        control.started_at = self._loop.time()
+        control.ends_at = control.started_at + min(attempt.timeout_seconds, attempt.deadline_seconds)
+        self._limits.watch(attempt)
+
     # --- limits ------------------------------------------------------------------------------------------
 
     def _time_up(self, attempt: Attempt) -> None:
@@ -169,71 +188,13 @@ class Executor:
         """End the run of a body that will not stop. Its later writes are refused by the fence."""
         if attempt.settled:
             return
+        if attempt.slot is not None:
+            attempt.slot.kill(f"did not stop: {attempt.control.stop}")  # its run is closed when it is gone
+            return
         left_behind = attempt.thread or attempt.job
         if left_behind is not None:
             stray = self._stuck if attempt.thread is not None else self._strays
             stray.add(left_behind)
             left_behind.add_done_callback(stray.discard)
         report.body_will_not_stop(attempt.claimed, attempt.control.stop, thread=attempt.thread is not None)
-        self._settle(attempt, self._stopped(attempt))
-
-    # --- outcomes ----------------------------------------------------------------------------------------
-
-    def _asked(self, attempt: Attempt) -> Outcome | None:
-        """Return the outcome of `ctx.retry`, if the body called it, whatever it did afterwards."""
-        request = attempt.control.retry
-        if request is None or attempt.control.stop is Stop.LOST:
-            return None
-        return retry.on_request(
-            attempt.claimed.fence,
-            after_seconds=request.after_seconds,
-            reason=request.reason,
-            charge=request.charge,
-            terms=attempt.terms(self._loop.time()),
-            counters=attempt.claimed.counters,
-            rng=self._rng,
-        )
-
-    def _stopped(self, attempt: Attempt) -> Outcome | None:
-        """Return the outcome of being asked to stop: it wins over whatever the body did then."""
-        fence, why = attempt.claimed.fence, attempt.control.stop
-        if why is None or why is Stop.LOST:
-            return None
-        if why is Stop.CANCEL:
-            return Cancelled(fence)
-        if why is Stop.RELEASE:
-            return Released(fence, why.value, rank_offset=-LIFT_SECONDS)
-        if why is Stop.DEADLINE:
-            return retry.expired(fence, f"stopped by its deadline after {duration(attempt.deadline_seconds)}")
-        return self._failed(
-            attempt, TimeoutError(f"ran longer than its timeout of {duration(attempt.timeout_seconds)}")
-        )
-
-    def _failed(self, attempt: Attempt, error: BaseException) -> Outcome | None:
-        if attempt.control.stop is Stop.LOST:
-            return None
-        if isinstance(error, TaskStopped | RetryRequested):
-            error = RuntimeError(f"{type(error).__name__} was raised by hand")
-        spec = attempt.function.spec
-        judged = classify(error, rules=spec.rules, now=self._wall_clock(), classifiers=self._classifiers)
-        return retry.decide(
-            attempt.claimed.fence,
-            judged.failure,
-            judged.rule,
-            attempt.terms(self._loop.time()),
-            attempt.claimed.counters,
-            self._rng,
-        )
-
-    def _succeeded(self, attempt: Attempt, value: Any) -> Outcome | None:
-        if attempt.control.stop is Stop.LOST:
-            return None
-        result = attempt.function.signature.encode_result(value)
-        return Succeeded(attempt.claimed.fence, result.data, CODEC)
-
-
-def _bury(fence: Fence, reason: Reason, message: str, why: str) -> Dead:
-    failure = Failure(
-        Verdict.PERMANENT, reason, message=message, error_class="tidegate.errors.ArgumentsError", evidence=why
-    )
-    return Dead(fence, failure, Charge.ATTEMPT, why)
+        self._settle(attempt, self._judge.stopped(attempt))

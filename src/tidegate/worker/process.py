@@ -87,6 +87,7 @@ async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
         worker_id=orders.worker_id,
         timings=orders.timings,
         scratch_root=scratch.scratch_root(orders.worker_id),
+        slots_of=orders.application,
     )
     state.engine.good_until(0.0)  # nothing starts before the first renewed lease
     line.start()
@@ -196,7 +197,8 @@ def pool_from_plain(plain: dict[str, Any]) -> Pool:
     from tidegate.domain.spec import Priority
 
     shares = {Priority(int(number)): share for number, share in plain["shares"].items()}
-    return Pool(**(plain | {"queues": tuple(plain["queues"]), "shares": shares}))
+    tuples = {name: tuple(plain[name]) for name in ("queues", "gpus", "fatal_errors")}
+    return Pool(**(plain | tuples | {"shares": shares}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tidegate.store.rows import ClaimedTask
 
 log = logging.getLogger("tidegate.worker")
 _seen_unknown: set[tuple[str, str]] = set()
+_told_of_no_process: set[str] = set()
 
 
 def ended(function: str, outcome: Outcome) -> None:
@@ -61,6 +62,17 @@ def body_will_not_stop(task: ClaimedTask, stop: Stop | None, *, thread: bool) ->
 def store_away(what: str, error: BaseException, pause: float) -> None:
     """Tell that the store did not answer."""
     log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
+
+
+def no_processes_here(function: str) -> None:
+    """Tell, once a function, that a body which should have a process of its own runs without one."""
+    if function not in _told_of_no_process:
+        _told_of_no_process.add(function)
+        log.warning(
+            "%s has no process of its own here, so nothing can stop it by force: an embedded worker has no "
+            "child processes. `tidegate worker` has",
+            function,
+        )
 
 
 def lease_lost(worker_id: str) -> None:

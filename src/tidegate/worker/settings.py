@@ -24,7 +24,15 @@ class Pool:
     poll_interval: float = 0.5
     """Seconds between looks for work when no hint comes."""
     memory_limit: int | None = None
-    """Bytes a process may use; kept here, enforced by the supervisor."""
+    """Bytes a process and what it started may hold; beyond that it is killed and the crash recorded."""
+    memory_soft_limit: int | None = None
+    """Bytes beyond which a process is replaced after its present tasks."""
+    gpus: tuple[int | str, ...] = ()
+    """Devices given out in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
+    child_runs: int = 1_000
+    """Tasks a child process runs before it is replaced, so that small leaks stay small."""
+    fatal_errors: tuple[str, ...] = ("CUDA error", "CUDA out of memory", "cudaError")
+    """Words in an error's class or message after which its child process is replaced."""
     strict: bool = False
     """True: a later queue is served only when the earlier ones have nothing ready."""
     shares: Mapping[Priority, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tidegate.domain.outcome import Dead, Outcome
 from tidegate.policy.crash import decide_orphan
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Orphan
+from tidegate.store.rows import Orphan, WorkerRow
 
 log = logging.getLogger("tidegate.steward")
 PAGE = 500
@@ -17,24 +17,27 @@ PAGE = 500
 class Reaper:
     """Retires expired workers, but only after one full lease of its own uninterrupted passes.
 
-    After an outage of the store, or the sleep of a laptop, every lease has run out although most workers
-    live. So everyone gets the time to beat first: a lease is judged only by a reaper that has itself
-    been passing without a gap for as long as that lease.
+    After an outage of the store, the sleep of a laptop or a step of the clock every lease has run out
+    although most workers live. So everyone gets the time to beat first: a lease is judged only by a reaper
+    that has itself been passing without a gap for as long as that lease, and has seen no beat for nearly
+    as long. Both are measured by its own monotonic clock, so no jump of the store's can retire the living.
+    Silence alone is enough after some time: a clock set back leaves dead workers a lease that ends in a far
+    future.
 
     Args:
         store: Whose workers.
         interval: Seconds between passes.
-        lease: Seconds of patience: the lease of the workers it may retire.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, store: Store, *, interval: float, lease: float, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, *, interval: float, clock: Callable[[], float]) -> None:
         self._store = store
         self._interval = interval
-        self._lease = lease
         self._clock = clock
         self._passing_since: float | None = None
         self._last_pass = 0.0
+        self._heard: dict[str, tuple[float, float]] = {}
+        """By living worker: the end of the lease it last beat for, and when that was first seen."""
 
     def interrupted(self) -> None:
         """Begin the patience anew: a pass failed."""
@@ -47,11 +50,26 @@ class Reaper:
             StoreError: The store is away; patience begins anew.
         """
         now_at_start = await self._store.now()
-        if self._is_patient():
-            for worker in await self._store.workers():
-                if worker.retired_at is None and worker.expires_at < now_at_start:
-                    await self._retire(worker.id, worker.expires_at)
+        passing_for = self._passing_for()
+        living = [worker for worker in await self._store.workers() if worker.retired_at is None]
+        self._listen(living)
+        for worker in living:
+            lease = worker.expires_at - worker.beat_at
+            silent_for = self._last_pass - self._heard[worker.id][1]
+            is_expired = worker.expires_at < now_at_start
+            # A beat is first seen up to one pass late; its lease ran on from the beat itself.
+            enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
+            if passing_for >= lease and silent_for >= enough:
+                await self._retire(worker.id, worker.expires_at, only_if_expired=is_expired)
         return await self.bury_and_retry() >= PAGE
+
+    def _listen(self, living: Iterable[WorkerRow]) -> None:
+        """Note who has beaten since the last pass, and forget who is gone."""
+        heard: dict[str, tuple[float, float]] = {}
+        for worker in living:
+            known, since = self._heard.get(worker.id, (0.0, 0.0))
+            heard[worker.id] = (worker.expires_at, since if known == worker.expires_at else self._last_pass)
+        self._heard = heard
 
     async def bury_and_retry(self) -> int:
         """Decide the runs of every retired worker; return how many there were."""
@@ -63,21 +81,25 @@ class Reaper:
                 _tell(orphan, outcome)
         return len(orphans)
 
-    async def _retire(self, worker_id: str, expired_at: float) -> None:
-        if await self._store.retire_worker(worker_id, why="lease ran out", loss=True, only_if_expired=True):
+    async def _retire(self, worker_id: str, expired_at: float, *, only_if_expired: bool) -> None:
+        if await self._store.retire_worker(
+            worker_id, why="lease ran out", loss=True, only_if_expired=only_if_expired
+        ):
             log.warning(
                 "worker %s did not renew its lease (ran out at %.3f); its runs are taken up again",
                 worker_id,
                 expired_at,
             )
 
-    def _is_patient(self) -> bool:
+    def _passing_for(self) -> float:
+        """Return for how many seconds passes have followed each other without a gap."""
         now = self._clock()
         gap = now - self._last_pass
         self._last_pass = now
         if self._passing_since is None or gap > max(3 * self._interval, 1.0):
             self._passing_since = now
-        return now - self._passing_since >= self._lease
+            self._heard.clear()
+        return now - self._passing_since
 
 
 def _decide(orphan: Orphan) -> Outcome:

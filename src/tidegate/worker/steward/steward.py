@@ -32,7 +32,7 @@ class Steward:
     ) -> None:
         self._store = store
         self._timings = timings
-        self._reaper = Reaper(store, interval=timings.reap, lease=timings.lease, clock=clock)
+        self._reaper = Reaper(store, interval=timings.reap, clock=clock)
         self._reap = Duty(
             "reap", timings.reap, self._reaper.act, rng=rng, interrupted=self._reaper.interrupted
         )

@@ -1,0 +1,134 @@
+"""Turns how a run ended into its one outcome, wherever the body ran."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from tidegate.codec import CODEC
+from tidegate.context import RetryRequested, Stop, TaskStopped
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
+from tidegate.domain.spec import Rule
+from tidegate.policy import retry
+from tidegate.policy.classify import Classifier, classify
+from tidegate.policy.crash import decide_orphan
+from tidegate.policy.order import LIFT_SECONDS
+from tidegate.policy.words import duration
+from tidegate.worker.application import crash_terms
+from tidegate.worker.attempt import Attempt
+
+
+class Judge:
+    """Decides the outcomes of attempts. A lost lease has none: every answer is None then.
+
+    Args:
+        clock: Monotonic seconds, the same as the attempts'.
+        wall_clock: Seconds since the epoch, for HTTP dates in failures only.
+        rng: For jitter.
+        classifiers: The user's own, asked before ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        rng: random.Random,
+        classifiers: Sequence[Classifier] = (),
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._classifiers = classifiers
+
+    def returned(self, attempt: Attempt, value: object) -> Outcome | None:
+        """Return the outcome of a body that returned, here in this process."""
+        return (
+            self.asked(attempt)
+            or self.stopped(attempt)
+            or self.succeeded(attempt, attempt.function.signature.encode_result(value).data)
+        )
+
+    def raised(self, attempt: Attempt, error: BaseException) -> Outcome | None:
+        """Return the outcome of a body that raised, here in this process."""
+        return self.asked(attempt) or self.stopped(attempt) or self.failed(attempt, error)
+
+    def asked(self, attempt: Attempt) -> Outcome | None:
+        """Return the outcome of `ctx.retry`, if the body called it, whatever it did afterwards."""
+        request = attempt.control.retry
+        if request is None or attempt.control.stop is Stop.LOST:
+            return None
+        return retry.on_request(
+            attempt.claimed.fence,
+            after_seconds=request.after_seconds,
+            reason=request.reason,
+            charge=request.charge,
+            terms=attempt.terms(self._clock()),
+            counters=attempt.claimed.counters,
+            rng=self._rng,
+        )
+
+    def stopped(self, attempt: Attempt) -> Outcome | None:
+        """Return the outcome of being asked to stop: it wins over whatever the body did then."""
+        fence, why = attempt.claimed.fence, attempt.control.stop
+        if why is None or why is Stop.LOST:
+            return None
+        if why is Stop.CANCEL:
+            return Cancelled(fence)
+        if why is Stop.RELEASE:
+            return Released(fence, why.value, rank_offset=-LIFT_SECONDS)
+        if why is Stop.DEADLINE:
+            return retry.expired(fence, f"stopped by its deadline after {duration(attempt.deadline_seconds)}")
+        limit = duration(attempt.timeout_seconds)
+        return self.failed(attempt, TimeoutError(f"ran longer than its timeout of {limit}"))
+
+    def failed(self, attempt: Attempt, error: BaseException) -> Outcome | None:
+        """Return the outcome of an exception."""
+        if isinstance(error, TaskStopped | RetryRequested):
+            error = RuntimeError(f"{type(error).__name__} was raised by hand")
+        rules = attempt.function.spec.rules
+        judged = classify(error, rules=rules, now=self._wall_clock(), classifiers=self._classifiers)
+        return self.understood(attempt, judged.failure, judged.rule)
+
+    def understood(self, attempt: Attempt, failure: Failure, rule: Rule | None) -> Outcome | None:
+        """Return the outcome of a failure that is understood already."""
+        if attempt.control.stop is Stop.LOST:
+            return None
+        terms = attempt.terms(self._clock())
+        return retry.decide(attempt.claimed.fence, failure, rule, terms, attempt.claimed.counters, self._rng)
+
+    def succeeded(self, attempt: Attempt, result: bytes) -> Outcome | None:
+        """Return the outcome of an encoded result."""
+        if attempt.control.stop is Stop.LOST:
+            return None
+        return Succeeded(attempt.claimed.fence, result, CODEC)
+
+    def crashed(self, attempt: Attempt, how: str) -> Outcome | None:
+        """Return the outcome of a body whose own process died under it."""
+        if attempt.control.stop is Stop.LOST:
+            return None
+        terms = crash_terms(attempt.function.spec)
+        return decide_orphan(
+            attempt.claimed.fence,
+            why=how,
+            loss=False,
+            cancel_requested=False,
+            crash_limit=terms.crash_limit,
+            base_seconds=terms.base_seconds,
+            cap_seconds=terms.cap_seconds,
+            counters=attempt.claimed.counters,
+        )
+
+
+def misfit(attempt: Attempt, message: str) -> Dead:
+    """Return the end of a task whose arguments do not fit the present code; its body is not entered."""
+    why = "arguments do not fit"
+    failure = Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        message=message,
+        error_class="tidegate.errors.ArgumentsError",
+        evidence=why,
+    )
+    return Dead(attempt.claimed.fence, failure, Charge.ATTEMPT, why)

@@ -1,0 +1,93 @@
+"""What a pool process and a slot say to each other: length-prefixed MessagePack over a socket pair.
+
+Values only, never code or pickles: the slot imports the application itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidegate.domain.failure import Failure
+
+HEADER_BYTES = 4
+LARGEST_FRAME_BYTES = 64 * 2**20
+
+
+class Run(msgspec.Struct, tag="run", frozen=True):
+    """Run this body. To the slot."""
+
+    function: str
+    task_id: str
+    run: int
+    attempt: int
+    max_attempts: int
+    queue: str
+    tenant: str
+    labels: dict[str, str]
+    args: bytes
+    scratch_root: str
+    ends_at: float | None
+    """By the monotonic clock, which is one for all processes of a machine; None: no limit."""
+
+
+class Halt(msgspec.Struct, tag="halt", frozen=True):
+    """Ask the present body to stop. To the slot."""
+
+    why: str
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """The application is imported and the start hooks have run. To the pool process."""
+
+
+class Told(msgspec.Struct, tag="told", frozen=True):
+    """Progress."""
+
+    done: float
+    total: float | None
+    note: str
+
+
+class Returned(msgspec.Struct, tag="returned", frozen=True):
+    """The body returned; the result is encoded."""
+
+    data: bytes
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    """The body raised."""
+
+    failure: Failure
+    rule: int
+    """Place of the matching rule in `retry=[…]`; -1: none matched."""
+    condemned: str = ""
+    """Why this process must run nothing more; empty if it may."""
+
+
+class AskedAgain(msgspec.Struct, tag="again", frozen=True):
+    """The body called `ctx.retry`."""
+
+    after_seconds: float | None
+    reason: str
+    charge: bool
+
+
+class Halted(msgspec.Struct, tag="halted", frozen=True):
+    """The body ended because it was asked to stop."""
+
+
+ToSlot = Run | Halt
+ToPool = Ready | Told | Returned | Failed | AskedAgain | Halted
+Answer = Returned | Failed | AskedAgain | Halted
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_to_slot = msgspec.msgpack.Decoder(ToSlot).decode
+decode_to_pool = msgspec.msgpack.Decoder(ToPool).decode
+
+
+def packed(frame: Any) -> bytes:
+    """Return a frame as it goes over the wire."""
+    body = _encode(frame)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body

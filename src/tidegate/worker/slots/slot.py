@@ -1,0 +1,242 @@
+"""A child slot: imports the application and runs one body at a time, in its main thread.
+
+It knows nothing of leases or the store. When the pool process is gone, it ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import inspect
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop, TaskStopped
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.errors import ArgumentsError
+from tidegate.policy.classify import classify
+from tidegate.worker.application import Application, Runnable, load_application
+from tidegate.worker.logs import set_up_logging
+from tidegate.worker.slots.frames import (
+    HEADER_BYTES,
+    Answer,
+    AskedAgain,
+    Failed,
+    Halt,
+    Halted,
+    Ready,
+    Returned,
+    Run,
+    Told,
+    decode_to_slot,
+    packed,
+)
+from tidegate.worker.slots.title import set_title
+
+_PR_SET_PDEATHSIG = 1
+PROGRESS_SECONDS = 0.25
+
+
+class Slot:
+    """Runs what the pool process sends.
+
+    Args:
+        app: Whose functions.
+        end: Our end of the socket pair.
+    """
+
+    def __init__(self, app: Application, end: socket.socket) -> None:
+        self._app = app
+        self._end = end
+        self._sending = threading.Lock()
+        self._runs: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        self._control: RunControl | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._body: asyncio.Task[Any] | None = None
+        self._told_at = 0.0
+        self._last_told: Progress | None = None
+        """Told by the body and not sent yet."""
+
+    def serve(self) -> None:
+        """Run bodies until the pool process hangs up; then end the process."""
+        threading.Thread(target=self._listen, name="tidegate-slot", daemon=True).start()
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            for hook in self._app.child_start_hooks:
+                started = hook()
+                if inspect.isawaitable(started):
+                    runner.run(_awaited(started))
+            self._send(Ready())
+            while True:
+                run = self._runs.get()
+                set_title(f"slot: {run.function} {run.task_id}")
+                self._send(self._perform(run, runner))
+                set_title("slot: idle")
+
+    def _perform(self, run: Run, runner: asyncio.Runner) -> Answer:
+        function = self._app.functions[run.function]
+        control = RunControl(
+            scratch_root=Path(run.scratch_root),
+            scratch_name=f"{run.task_id}-{run.run}",
+            clock=time.monotonic,
+            ends_at=float("inf") if run.ends_at is None else run.ends_at,
+        )
+        control.on_progress = self._tell
+        self._control, self._last_told = control, None
+        try:
+            args, kwargs = function.signature.load(run.args)
+            args, kwargs = function.signature.with_context(args, kwargs, _context(control, run))
+        except ArgumentsError as error:
+            return Failed(_misfit(error), rule=-1)
+        try:
+            value = self._call(function, args, kwargs, runner)
+        except BaseException as error:  # a body may raise anything, also what is no Exception
+            return self._judge(function, control, error)
+        finally:
+            if self._last_told is not None:
+                self._send(Told(self._last_told.done, self._last_told.total, self._last_told.note))
+        return _asked(control) or (Halted() if control.stop else None) or _returned(function, value)
+
+    def _call(
+        self, function: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], runner: asyncio.Runner
+    ) -> Any:
+        if not function.is_async:
+            return function.body(*args, **kwargs)
+
+        async def tracked() -> Any:
+            self._body = asyncio.current_task()
+            try:
+                return await function.body(*args, **kwargs)
+            finally:
+                self._body = None
+
+        return runner.run(tracked())
+
+    def _judge(self, function: Runnable, control: RunControl, error: BaseException) -> Answer:
+        asked = _asked(control)
+        if asked is not None:
+            return asked
+        if control.stop is not None:
+            return Halted()
+        if isinstance(error, TaskStopped | RetryRequested):
+            error = RuntimeError(f"{type(error).__name__} was raised by hand")
+        rules = function.spec.rules
+        judged = classify(error, rules=rules, now=time.time())
+        place = -1 if judged.rule is None else rules.index(judged.rule)
+        return Failed(judged.failure, place, condemned=control.condemned)
+
+    def _tell(self, told: Progress) -> None:
+        """Send progress, at most a few times a second; the last one is sent at the end."""
+        self._last_told, now = told, time.monotonic()
+        if now - self._told_at >= PROGRESS_SECONDS:
+            self._told_at, self._last_told = now, None
+            self._send(Told(told.done, told.total, told.note))
+
+    def _send(self, frame: Any) -> None:
+        with self._sending:
+            try:
+                self._end.sendall(packed(frame))
+            except OSError:
+                os._exit(1)  # nobody is there to hear it
+
+    def _listen(self) -> None:
+        """Take in frames; runs in a thread of its own, so that a busy body can be asked to stop."""
+        read = _reader(self._end)
+        while (data := read()) is not None:
+            frame = decode_to_slot(data)
+            if isinstance(frame, Run):
+                self._runs.put(frame)
+            else:
+                self._halt(frame)
+        os._exit(0)
+
+    def _halt(self, frame: Halt) -> None:
+        control, body, loop = self._control, self._body, self._loop
+        if control is None:
+            return
+        control.stop = Stop(frame.why)
+        if body is not None and loop is not None:
+            loop.call_soon_threadsafe(body.cancel)
+
+
+def main(application: str, fd: int, parent: int) -> None:
+    """Serve until the pool process hangs up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _die_with(parent)
+    set_up_logging()
+    set_title("slot: importing")
+    Slot(load_application(application), socket.socket(fileno=fd)).serve()
+
+
+def _die_with(parent: int) -> None:
+    """Be killed by the kernel when the pool process dies, should our own code be stuck by then (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before we could ask
+
+
+def _context(control: RunControl, run: Run) -> Context:
+    return Context(
+        control,
+        task_id=run.task_id,
+        run=run.run,
+        attempt=run.attempt,
+        max_attempts=run.max_attempts,
+        queue=run.queue,
+        tenant=run.tenant,
+        labels=run.labels,
+    )
+
+
+def _asked(control: RunControl) -> AskedAgain | None:
+    request = control.retry
+    return None if request is None else AskedAgain(request.after_seconds, request.reason, request.charge)
+
+
+def _returned(function: Runnable, value: Any) -> Returned:
+    return Returned(function.signature.encode_result(value).data)
+
+
+def _misfit(error: ArgumentsError) -> Failure:
+    return Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        message=str(error),
+        error_class="tidegate.errors.ArgumentsError",
+        evidence="arguments do not fit",
+    )
+
+
+def _reader(end: socket.socket) -> Callable[[], bytes | None]:
+    """Return a function that reads one frame's body, None at the end of the conversation."""
+    stream = end.makefile("rb")
+
+    def read() -> bytes | None:
+        try:
+            header = stream.read(HEADER_BYTES)
+            if len(header) < HEADER_BYTES:
+                return None
+            body = stream.read(int.from_bytes(header, "big"))
+        except OSError:
+            return None
+        return body
+
+    return read
+
+
+async def _awaited(started: Any) -> None:
+    await started
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
