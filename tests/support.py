@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tidegate import Pool, Tidegate, Timings
 from tidegate.domain.states import FINAL
@@ -135,3 +138,17 @@ def ledger(directory: Path) -> list[dict[str, Any]]:
 
 def starts(directory: Path, task_id: str) -> list[dict[str, Any]]:
     return [entry for entry in ledger(directory) if entry["task_id"] == task_id and entry["what"] == "start"]
+
+
+def load_app(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module `apps/NAME.py`, its application enqueueing into the file of this directory."""
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{directory}/queue.db")
+    monkeypatch.setenv("LEDGER", str(directory / "ledger.ndjson"))
+    monkeypatch.syspath_prepend(str(APPS))
+    spec = importlib.util.spec_from_file_location(name, APPS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module

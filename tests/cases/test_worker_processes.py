@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import all_final, ledger, starts, until, worker_process
+from support import all_final, ledger, load_app, starts, until, worker_process
 from tidegate import State
 
 pytestmark = pytest.mark.anyio
@@ -19,19 +19,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The task functions of `apps/bodies.py`, enqueueing into this test's own file."""
-    import importlib.util
-    import sys
-
-    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
-    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.ndjson"))
-    path = Path(__file__).parent.parent / "apps" / "bodies.py"
-    spec = importlib.util.spec_from_file_location("bodies", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "bodies", module)
-    spec.loader.exec_module(module)
-    return module
+    return load_app("bodies", tmp_path, monkeypatch)
 
 
 async def started(directory: Path, task_id: str, times: int = 1) -> list[dict[str, Any]]:

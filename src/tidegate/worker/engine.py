@@ -72,7 +72,7 @@ class Engine:
         self._good_until = float("inf")
         self._idle = asyncio.Event()
         self._idle.set()
-        self._draining: asyncio.Timeout | None = None
+        self._grace_over = asyncio.Event()
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
         """Set when the store says that this worker is believed dead."""
@@ -119,9 +119,10 @@ class Engine:
         if grace is None:
             grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))
         await self._stop_claiming()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace) as self._draining:
-                await self._idle.wait()
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._idle, self._grace_over)]
+        await asyncio.wait(waits, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         self._stop_all(Stop.RELEASE)
         await self._idle.wait()
         with contextlib.suppress(TimeoutError):
@@ -130,10 +131,8 @@ class Engine:
         await self._end()
 
     def shorten(self) -> None:
-        """End the grace of a stop under way: give everything back now."""
-        if self._draining is not None:
-            with contextlib.suppress(RuntimeError):  # the grace has ended by itself
-                self._draining.reschedule(self._loop.time())
+        """End the grace of a stop, under way or to come: give everything back now."""
+        self._grace_over.set()
 
     async def _end(self) -> None:
         for job in self._jobs:

@@ -18,6 +18,9 @@ from tidegate.policy.words import duration
 from tidegate.worker.application import crash_terms
 from tidegate.worker.attempt import Attempt
 
+MEMORY_CRASH_LIMIT = 2
+"""Runs over the memory limit after which a task is dead: it will hardly need less the third time."""
+
 
 class Judge:
     """Decides the outcomes of attempts. A lost lease has none: every answer is None then.
@@ -109,12 +112,13 @@ class Judge:
         if attempt.control.stop is Stop.LOST:
             return None
         terms = crash_terms(attempt.function.spec)
+        limit = min(terms.crash_limit, MEMORY_CRASH_LIMIT) if "memory limit" in how else terms.crash_limit
         return decide_orphan(
             attempt.claimed.fence,
             why=how,
             loss=False,
             cancel_requested=False,
-            crash_limit=terms.crash_limit,
+            crash_limit=limit,
             base_seconds=terms.base_seconds,
             cap_seconds=terms.cap_seconds,
             counters=attempt.claimed.counters,

@@ -53,7 +53,6 @@ class _State:
     engine: Engine | None = None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
-    release: bool = False
     exit_code: int = 0
 
 
@@ -112,7 +111,7 @@ async def _until_end(state: _State) -> None:
         state.exit_code = EXIT_LOST
         await state.engine.stop(0.0)
         return
-    await state.engine.stop(0.0 if state.release else state.grace)
+    await state.engine.stop(state.grace)
 
 
 def _heard(state: _State, line: Line, message: Message) -> None:
@@ -152,9 +151,8 @@ def _orphaned(state: _State) -> None:
 
 
 def _release_all(state: _State) -> None:
-    state.release = True
-    if state.ending.is_set() and state.engine is not None:
-        state.engine.shorten()  # a drain is under way
+    if state.engine is not None:
+        state.engine.shorten()
     state.ending.set()
 
 

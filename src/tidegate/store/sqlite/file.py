@@ -25,6 +25,8 @@ class DatabaseFile:
         self.path = path
         self._busy_seconds = busy_seconds
         self.lock = FileLock(path.with_name(path.name + ".lock"))
+        self.opened = 0
+        """How often the file was opened; tells one connection from the next."""
         self._db: apsw.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._is_checked = False
@@ -87,6 +89,7 @@ class DatabaseFile:
             connection.make_file(self.path)
         there = self.path.stat()
         self._inode = (there.st_dev, there.st_ino)
+        self.opened += 1
         return connection.connect(self.path, busy_seconds=self._busy_seconds)
 
     def _check_schema(self, db: apsw.Connection) -> None:
@@ -97,17 +100,14 @@ class DatabaseFile:
         self._was_seen = True
 
     def _make_schema(self, db: apsw.Connection) -> None:
-        # A lock object of its own: the caller's may be held already, by the group that is to be written.
-        lock = FileLock(self.path.with_name(self.path.name + ".lock"))
-        try:
-            with lock.held():
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    schema.upgrade(db)
-                finally:
-                    db.execute("COMMIT")
-        finally:
-            lock.forget()
+        with self.lock.held():
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                schema.upgrade(db)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
 
     def _notice_replacement(self) -> None:
         if self._db is None:

@@ -7,8 +7,8 @@ answer, and no thread or real clock has a say: a run under a virtual clock repea
 from __future__ import annotations
 
 import asyncio
-import math
 import os
+import time
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -43,7 +43,7 @@ class InlineRunner:
         if os.getpid() != self._pid:
             forks.never_close(self._session.forget())
             self._pid = os.getpid()
-        job = Job(work, mode, look=look, expires_at=math.inf)
+        job = Job(work, mode, look=look, expires_at=time.monotonic() + BUSY_SECONDS)
         before = self._session.commits
         if mode is Mode.READ:
             self._session.read([job])

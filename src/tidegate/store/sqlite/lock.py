@@ -20,6 +20,8 @@ from pathlib import Path
 class FileLock:
     """An exclusive lock between processes, and between threads that use an object each.
 
+    Who holds it may take it again, as often as given back.
+
     Args:
         path: The side file; made with mode 0600 when missing.
     """
@@ -27,6 +29,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
+        self._depth = 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -35,7 +38,9 @@ class FileLock:
         Raises:
             OSError: The side file cannot be made or opened.
         """
-        self._take(fcntl.LOCK_EX)
+        if not self._depth:
+            self._take(fcntl.LOCK_EX)
+        self._depth += 1
         try:
             yield
         finally:
@@ -49,6 +54,7 @@ class FileLock:
         except BlockingIOError:
             yield False
             return
+        self._depth += 1
         try:
             yield True
         finally:
@@ -56,6 +62,7 @@ class FileLock:
 
     def forget(self) -> None:
         """Close the descriptor: at the end, and in a forked child, where it would keep the parent's lock."""
+        self._depth = 0
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -70,7 +77,8 @@ class FileLock:
             self.forget()
 
     def _release(self) -> None:
-        if self._fd is not None:
+        self._depth -= 1
+        if not self._depth and self._fd is not None:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _is_current(self) -> bool:

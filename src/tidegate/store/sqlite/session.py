@@ -106,10 +106,10 @@ class Session:
 
         Asked only if every job can look: a group that needs the lock anyway just does its work.
         """
-        if any(job.look is None for job in group):
-            return list(group)
         with self.quiet:
             db = self._connection()
+            if any(job.look is None for job in group):
+                return list(group)
             db.execute("BEGIN")
             try:
                 return [job for job in group if not self._look(db, job)]

@@ -1,12 +1,13 @@
 """Noticing commits, this process's and others', without a connection between the processes.
 
 `PRAGMA data_version` on a connection that never writes changes when any other connection commits. One
-thread asks it every 10 ms, only while somebody waits; a commit of this process makes it ask at once.
+thread looks every 10 ms, only while somebody waits; a commit of this process makes it look at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +17,15 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from tidegate.errors import TidegateError
-from tidegate.store.sqlite import forks
+from tidegate.store.sqlite import forks, query
 from tidegate.store.sqlite.file import DatabaseFile
 
-POLL_SECONDS = 0.010
+LOOK_SECONDS = 0.010
 _AWAY_SECONDS = 0.1
-"""Between two polls while the file cannot be read."""
+"""Between two looks while the file cannot be read."""
+_STIRRING_LOOKS = 100
+_LOOKS_A_QUESTION = 10
+_FOR_EVER = -1.0
 _LONGEST_WAIT_SECONDS = 86_400.0
 
 
@@ -37,12 +41,17 @@ class Watch:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = DatabaseFile(path, busy_seconds=1.0)
+        self._look = _Look(path)
         self._thread: threading.Thread | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
-        self._version: tuple[int, int] | None = None
+        self._changes = 0
         self._begin_anew()
+
+    @property
+    def quiet(self) -> threading.Lock:
+        """The lock held while SQLite is at work."""
+        return self._look.quiet
 
     async def changed(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since this task's last return, or in time."""
@@ -63,7 +72,7 @@ class Watch:
                 self._told[caller] = self._changes
 
     def committed(self) -> None:
-        """Ask at once: this process has committed something."""
+        """Look at once: this process has committed something."""
         if self._waiters:
             self._ring()
 
@@ -77,11 +86,10 @@ class Watch:
 
     def forget(self) -> None:
         """Begin anew in a forked child."""
-        forks.never_close(self._file.forget())
+        self._look.forget()
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.quiet = threading.Lock()
         self._lock = threading.Lock()
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -89,7 +97,6 @@ class Watch:
         self._waiters = set()
         self._told = WeakKeyDictionary()
         self._changes = 0
-        self._version = None
 
     def _enlist(self, caller: asyncio.Task[Any], waiter: asyncio.Future[None]) -> bool:
         """Add a waiter; False if its task has not heard of the latest change."""
@@ -111,25 +118,17 @@ class Watch:
 
     def _work(self) -> None:
         me = threading.current_thread()
+        rung = True
         while self._thread is me:
-            pause = self._poll() if self._waiters else -1.0
-            self._bell.acquire(timeout=pause)
-        with self.quiet:
-            self._file.close()
+            pause = _FOR_EVER
+            if self._waiters:
+                has_changed = self._look.has_changed(surely=rung)
+                pause = _AWAY_SECONDS if has_changed is None else LOOK_SECONDS
+                if has_changed:
+                    self._wake()
+            rung = self._bell.acquire(timeout=pause)
+        self._look.close()
         self._wake()
-
-    def _poll(self) -> float:
-        """Look once and wake whoever waits if something changed; return the seconds until the next look."""
-        try:
-            with self.quiet:
-                db = self._file.connection(checked=False)
-                version = (id(db), db.pragma("data_version"))
-        except (apsw.Error, OSError, TidegateError):
-            return _AWAY_SECONDS
-        if version != self._version:
-            self._version = version
-            self._wake()
-        return POLL_SECONDS
 
     def _wake(self) -> None:
         with self._lock:
@@ -139,8 +138,67 @@ class Watch:
         for waiter in waiters:
             by_loop.setdefault(waiter.get_loop(), []).append(waiter)
         for loop, mine in by_loop.items():
+            # A loop that was closed meanwhile misses nothing.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_end_all, mine)
+
+
+class _Look:
+    """Tells whether the file has changed since the last time, cheaply.
+
+    Asking SQLite takes several system calls, looking at the stamp of the write-ahead log one. A new
+    stamp only means that a commit is near: the log is written before the commit is complete, and one
+    stamp can stand for two writes. So for a second after it SQLite is asked at every look, and
+    else at every tenth in case the stamp tells nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.quiet = threading.Lock()
+        self._file = DatabaseFile(path, busy_seconds=1.0)
+        self._log = f"{path}-wal"
+        self._stamp: tuple[int, ...] = ()
+        self._version: tuple[int, int] | None = None
+        self._looks = 0
+        self._stirring_until = 0
+
+    def has_changed(self, *, surely: bool) -> bool | None:
+        """Return whether there was a commit since the last look; None if the file cannot be read.
+
+        Args:
+            surely: Whether to ask SQLite in any case.
+        """
+        self._looks += 1
+        if not (surely or self._is_stirring() or self._looks % _LOOKS_A_QUESTION == 0):
+            return False
+        try:
+            with self.quiet:
+                db = self._file.connection(checked=False)
+                version = (self._file.opened, query.value(db, "PRAGMA data_version"))
+        except (apsw.Error, OSError, TidegateError):
+            return None
+        before, self._version = self._version, version
+        return version != before
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self.quiet:
+            self._file.close()
+
+    def forget(self) -> None:
+        """Let go in a forked child."""
+        self.quiet = threading.Lock()
+        forks.never_close(self._file.forget())
+
+    def _is_stirring(self) -> bool:
+        try:
+            there = os.stat(self._log)  # noqa: PTH116 - a hundred times a second; pathlib doubles the cost
+        except OSError:
+            return True
+        stamp = (there.st_mtime_ns, there.st_size, there.st_ino)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._stirring_until = self._looks + _STIRRING_LOOKS
+        return self._looks <= self._stirring_until
 
 
 def _end(waiter: asyncio.Future[None]) -> None:

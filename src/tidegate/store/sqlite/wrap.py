@@ -28,7 +28,6 @@ BROKEN = (
     apsw.ProtocolError,
     apsw.MisuseError,
     apsw.ConnectionClosedError,
-    apsw.FullError,
 )
 """After one of these the connection is not trusted again."""
 

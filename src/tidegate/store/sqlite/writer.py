@@ -147,6 +147,7 @@ class _Lane:
         self._name = name
         self._watch = watch
         self._thread: threading.Thread | None = None
+        self._last: threading.Thread | None = None
         self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._starting = threading.Lock()
 
@@ -156,7 +157,7 @@ class _Lane:
             self._queue.put(call)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, args=(self._queue,), name=self._name, daemon=True
+                    target=self._work, args=(self._queue, self._last), name=self._name, daemon=True
                 )
                 self._thread.start()
 
@@ -165,6 +166,7 @@ class _Lane:
         with self._starting:
             thread, self._thread = self._thread, None
             if thread is not None:
+                self._last = thread
                 self._queue.put(None)
                 self._queue = SimpleQueue()
             return thread
@@ -172,25 +174,34 @@ class _Lane:
     def forget(self) -> None:
         """Begin anew in a forked child: the thread did not come along, the queued calls are the parent's."""
         forks.never_close(self.session.forget())
-        self._thread = None
+        self._thread = self._last = None
         self._queue = SimpleQueue()
         self._starting = threading.Lock()
 
-    def _work(self, queue: SimpleQueue[_Call[Any] | None]) -> None:
+    def _work(self, queue: SimpleQueue[_Call[Any] | None], last: threading.Thread | None) -> None:
+        if last is not None:
+            last.join()  # the session is one thread's at a time
         left: list[_Call[Any]] = []
-        stopping = False
-        while left or not stopping:
-            found: list[_Call[Any] | None] = [*left] if left else [queue.get()]
-            found += _drained(queue)
-            stopping = stopping or None in found
-            calls = [call for call in found if call is not None]
-            left = []
-            try:
-                self._do(calls, queue, left)
-            except Exception as error:
-                # Nothing should come here; if it does, no caller may be left waiting.
-                _deliver(_failed(calls, error))
+        going = True
+        while left or going:
+            # In a method of its own, so that nothing of a call lives on while the thread waits for the next.
+            left, going = self._round(queue, left, going)
         self.session.close()
+
+    def _round(
+        self, queue: SimpleQueue[_Call[Any] | None], left: list[_Call[Any]], going: bool
+    ) -> tuple[list[_Call[Any]], bool]:
+        """Do everything that is queued; return what is left of it, and whether to go on."""
+        found: list[_Call[Any] | None] = [*left] if left else [queue.get()]
+        found += _drained(queue)
+        calls = [call for call in found if call is not None]
+        left = []
+        try:
+            self._do(calls, queue, left)
+        except Exception as error:
+            # Nothing should come here; if it does, no caller may be left waiting.
+            _deliver(_failed(calls, error))
+        return left, going and None not in found
 
     def _do(
         self,

@@ -50,23 +50,28 @@ class Told(msgspec.Struct, tag="told", frozen=True):
     note: str
 
 
-class Returned(msgspec.Struct, tag="returned", frozen=True):
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What every answer says."""
+
+    condemned: str = ""
+    """Why this process must run nothing more; empty if it may."""
+
+
+class Returned(Ended, tag="returned", frozen=True, kw_only=True):
     """The body returned; the result is encoded."""
 
     data: bytes
 
 
-class Failed(msgspec.Struct, tag="failed", frozen=True):
+class Failed(Ended, tag="failed", frozen=True, kw_only=True):
     """The body raised."""
 
     failure: Failure
     rule: int
     """Place of the matching rule in `retry=[…]`; -1: none matched."""
-    condemned: str = ""
-    """Why this process must run nothing more; empty if it may."""
 
 
-class AskedAgain(msgspec.Struct, tag="again", frozen=True):
+class AskedAgain(Ended, tag="again", frozen=True, kw_only=True):
     """The body called `ctx.retry`."""
 
     after_seconds: float | None
@@ -74,7 +79,7 @@ class AskedAgain(msgspec.Struct, tag="again", frozen=True):
     charge: bool
 
 
-class Halted(msgspec.Struct, tag="halted", frozen=True):
+class Halted(Ended, tag="halted", frozen=True, kw_only=True):
     """The body ended because it was asked to stop."""
 
 

@@ -17,7 +17,6 @@ from tidegate.worker.slots import tree
 from tidegate.worker.slots.frames import (
     HEADER_BYTES,
     Answer,
-    Failed,
     Halt,
     Ready,
     Run,
@@ -120,8 +119,7 @@ class SlotProcess:
             answer = await self._answer
         finally:
             self._answer = self._on_progress = None
-        if isinstance(answer, Failed) and answer.condemned:
-            self.condemned = answer.condemned
+        self.condemned = answer.condemned
         return answer
 
     def halt(self, why: Stop) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop, TaskStopped
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.errors import ArgumentsError
@@ -78,7 +80,9 @@ class Slot:
             while True:
                 run = self._runs.get()
                 set_title(f"slot: {run.function} {run.task_id}")
-                self._send(self._perform(run, runner))
+                answer = self._perform(run, runner)
+                why = self._control.condemned if self._control is not None else ""
+                self._send(msgspec.structs.replace(answer, condemned=why) if why else answer)
                 set_title("slot: idle")
 
     def _perform(self, run: Run, runner: asyncio.Runner) -> Answer:
@@ -95,7 +99,7 @@ class Slot:
             args, kwargs = function.signature.load(run.args)
             args, kwargs = function.signature.with_context(args, kwargs, _context(control, run))
         except ArgumentsError as error:
-            return Failed(_misfit(error), rule=-1)
+            return Failed(failure=_misfit(error), rule=-1)
         try:
             value = self._call(function, args, kwargs, runner)
         except BaseException as error:  # a body may raise anything, also what is no Exception
@@ -131,7 +135,7 @@ class Slot:
         rules = function.spec.rules
         judged = classify(error, rules=rules, now=time.time())
         place = -1 if judged.rule is None else rules.index(judged.rule)
-        return Failed(judged.failure, place, condemned=control.condemned)
+        return Failed(failure=judged.failure, rule=place)
 
     def _tell(self, told: Progress) -> None:
         """Send progress, at most a few times a second; the last one is sent at the end."""
@@ -200,11 +204,13 @@ def _context(control: RunControl, run: Run) -> Context:
 
 def _asked(control: RunControl) -> AskedAgain | None:
     request = control.retry
-    return None if request is None else AskedAgain(request.after_seconds, request.reason, request.charge)
+    if request is None:
+        return None
+    return AskedAgain(after_seconds=request.after_seconds, reason=request.reason, charge=request.charge)
 
 
 def _returned(function: Runnable, value: Any) -> Returned:
-    return Returned(function.signature.encode_result(value).data)
+    return Returned(data=function.signature.encode_result(value).data)
 
 
 def _misfit(error: ArgumentsError) -> Failure:
