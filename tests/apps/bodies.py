@@ -102,6 +102,15 @@ def leave_scratch(ctx: Context, die: bool) -> str:
     return str(path)
 
 
+@app.task(timeout=0.2, max_attempts=1)
+async def swallow() -> None:
+    while True:
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            continue
+
+
 @app.task
 async def fail(ctx: Context, message: str) -> None:
     write("start", ctx)

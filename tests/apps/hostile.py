@@ -118,11 +118,13 @@ def spawn(how: str) -> None:
     if how == "run":
         subprocess.run(code)
     if how == "shell":
-        subprocess.run(f"{sys.executable} -c \"{CHILD}\" {pids}; true", shell=True)
+        subprocess.run(f'{sys.executable} -c "{CHILD}" {pids}; true', shell=True)
     if how == "new session":
         subprocess.Popen(code, start_new_session=True).wait()
     if how == "deaf to signals":
-        deaf_code = "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN); " + CHILD
+        deaf_code = (
+            "import signal; signal.signal(15, signal.SIG_IGN); signal.signal(2, signal.SIG_IGN); " + CHILD
+        )
         subprocess.run([sys.executable, "-c", deaf_code, pids])
     if how == "full pipe":
         subprocess.run([sys.executable, "-c", "print('x' * 10_000_000)"], stdout=subprocess.PIPE)

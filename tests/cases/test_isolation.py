@@ -67,7 +67,9 @@ async def test_a_child_that_dies_costs_only_its_own_task_and_the_pool_heals(
 
 
 @pytest.mark.parametrize("how", ["exit 0", "exit 3", "interrupt", "generator", "base"])
-async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(client: Any, worker: Any, how: str) -> None:
+async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(
+    client: Any, worker: Any, how: str
+) -> None:
     handle, behind = await client.leave.enqueue(how), await client.normal.enqueue(7)
     assert await behind.result(10) == 7
     row = (await all_final(client.app, [handle.id]))[handle.id]
@@ -132,7 +134,9 @@ async def test_a_task_over_its_memory_limit_is_killed_with_the_figure_and_hurts_
     await client.app.aclose()
 
 
-async def test_children_are_fresh_interpreters_and_are_reused(client: Any, worker: Any, tmp_path: Path) -> None:
+async def test_children_are_fresh_interpreters_and_are_reused(
+    client: Any, worker: Any, tmp_path: Path
+) -> None:
     handles = [await client.use_cuda.enqueue() for _ in range(12)]
     pids = [await handle.result(15) for handle in handles]
     assert 1 <= len(set(pids)) <= 4

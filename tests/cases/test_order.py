@@ -98,8 +98,12 @@ async def test_a_failed_task_makes_room_and_its_last_attempt_is_expedited(tmp_pa
     await app.aclose()
 
 
-@pytest.mark.parametrize(("strict", "expected"), [(True, ["a", "a", "b", "b"]), (False, ["b", "b", "a", "a"])])
-async def test_a_strict_pool_serves_its_queues_as_listed(tmp_path: Path, strict: bool, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("strict", "expected"), [(True, ["a", "a", "b", "b"]), (False, ["b", "b", "a", "a"])]
+)
+async def test_a_strict_pool_serves_its_queues_as_listed(
+    tmp_path: Path, strict: bool, expected: list[str]
+) -> None:
     app = make_app(
         tmp_path, pools=[Pool(queues=("a", "b"), concurrency=1, poll_interval=0.05, strict=strict)]
     )

@@ -131,15 +131,39 @@ async def test_a_task_that_kills_its_process_each_time_is_dead_at_its_crash_limi
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path):
+        neighbours = [await client.nap.enqueue(1.5) for _ in range(5)]
+        await started(tmp_path, neighbours[-1].id)
         poison = await client.kill_own_process.enqueue(99)
         rows = await all_final(client.app, [poison.id])
         once = await client.kill_once_and_for_all.enqueue()
         rows |= await all_final(client.app, [once.id])
+        for neighbour in neighbours:
+            assert await neighbour.result(20) == "slept"
+            counters = (await neighbour.status()).counters
+            assert (counters.attempts, counters.crashes) == (0, 0)
+            assert counters.releases >= 1
         fine = await client.add.enqueue(1, 2)
         assert await fine.result(20) == 3
     assert {(row.state, row.reason) for row in rows.values()} == {(State.DEAD, "crash")}
     assert len(starts(tmp_path, poison.id)) == 3
     assert len(starts(tmp_path, once.id)) == 1
+    await client.app.aclose()
+
+
+async def test_a_coroutine_that_will_not_stop_costs_its_process_and_its_neighbours_nothing(
+    client: Any, tmp_path: Path
+) -> None:
+    with worker_process("bodies:app", tmp_path):
+        neighbour = await client.nap.enqueue(1.5)
+        first = (await started(tmp_path, neighbour.id))[0]
+        stubborn = await client.swallow.enqueue()
+        rows = await all_final(client.app, [stubborn.id])
+        assert await neighbour.result(20) == "slept"
+        after = await client.nap.enqueue(0.0)
+        assert await after.result(20) == "slept"
+    assert rows[stubborn.id].reason == "timeout"
+    assert (await neighbour.status()).run == 1
+    assert starts(tmp_path, after.id)[0]["pid"] != first["pid"]
     await client.app.aclose()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Retrying
+from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Released, Retrying
 from tidegate.policy.crash import LOSS_LIMIT, decide_orphan
 
 
@@ -44,9 +44,22 @@ def test_losses_have_a_larger_limit_of_their_own() -> None:
     assert isinstance(orphaned(Counters(crashes=2), loss=True), Retrying)
 
 
-def test_on_crash_fail_means_dead_at_the_first_crash_or_loss() -> None:
+def test_on_crash_fail_means_dead_at_the_first_crash_or_loss_whoever_caused_it() -> None:
+    assert isinstance(orphaned(crash_limit=0), Dead)
+    assert isinstance(orphaned(crash_limit=0, loss=True), Dead)
+    assert isinstance(orphaned(crash_limit=0, culprit=False), Dead)
+
+
+def test_a_single_attempt_survives_a_lost_machine_but_not_a_crash_of_its_own() -> None:
     assert isinstance(orphaned(crash_limit=1), Dead)
-    assert isinstance(orphaned(crash_limit=1, loss=True), Dead)
+    assert isinstance(orphaned(crash_limit=1, culprit=True), Dead)
+    assert isinstance(orphaned(crash_limit=1, loss=True), Retrying)
+
+
+def test_what_another_task_took_down_goes_back_uncharged() -> None:
+    outcome = orphaned(crash_limit=1, culprit=False)
+    assert isinstance(outcome, Released)
+    assert outcome.rank_offset < 0
 
 
 def test_an_orphan_whose_cancel_was_asked_for_is_cancelled() -> None:

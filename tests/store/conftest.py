@@ -1,28 +1,15 @@
-"""The back ends that the conformance suite runs on, and the fixtures made from them."""
+"""Fixtures made from the back ends that the conformance suite runs on."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from store_back_ends import BACK_ENDS, Clients, opened
 from store_build import Build, SettableClock
 
 from tidegate.store.protocol import Store
-from tidegate.store.sqlite.store import SqliteStore
-
-Clients = Callable[[], Store]
-"""Makes another client of the same, at first empty, data."""
-
-
-@contextmanager
-def sqlite_clients(directory: Path, clock: SettableClock) -> Iterator[Clients]:
-    yield lambda: SqliteStore(directory / "tidegate.db", clock=clock)
-
-
-BACK_ENDS = {"sqlite": sqlite_clients}
-"""By name: a context manager over (directory, clock) that gives `Clients`. A new back end is entered here."""
 
 
 @pytest.fixture
@@ -52,18 +39,3 @@ async def twin(clients: Clients, store: Store) -> AsyncIterator[Store]:
 @pytest.fixture
 def build(store: Store, clock: SettableClock) -> Build:
     return Build(store, clock)
-
-
-class opened(AsyncExitStack):
-    """A client, open for the block."""
-
-    def __init__(self, clients: Clients) -> None:
-        super().__init__()
-        self._clients = clients
-
-    async def __aenter__(self) -> Store:  # type: ignore[override]
-        await super().__aenter__()
-        store = self._clients()
-        self.push_async_callback(store.close)
-        await store.open()
-        return store

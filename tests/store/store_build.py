@@ -19,7 +19,9 @@ from tidegate.store.rows import ClaimAsk, ClaimedTask, CrashTerms, NewTask, NewW
 START = 1_800_000_000.0
 """The moment tests begin at: the start of a minute."""
 
-FAILED = Failure(Verdict.TRANSIENT, Reason.NETWORK, message="connection reset", error_class="builtins.OSError")
+FAILED = Failure(
+    Verdict.TRANSIENT, Reason.NETWORK, message="connection reset", error_class="builtins.OSError"
+)
 ALL = ("*",)
 
 

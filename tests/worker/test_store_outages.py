@@ -82,7 +82,9 @@ async def test_an_outage_longer_than_the_lease_re_runs_nothing(faulty: tuple[Tid
     assert {row.run for row in rows.values()} == {1}
 
 
-async def test_work_goes_on_within_seconds_after_the_store_is_back(faulty: tuple[Tidegate, FaultyStore]) -> None:
+async def test_work_goes_on_within_seconds_after_the_store_is_back(
+    faulty: tuple[Tidegate, FaultyStore],
+) -> None:
     app, store = faulty
 
     @app.task(name="t")
@@ -102,7 +104,9 @@ async def test_work_goes_on_within_seconds_after_the_store_is_back(faulty: tuple
 
 
 @pytest.mark.parametrize("method", ["claim", "finish", "enqueue", "promote", "beat", "add_worker"])
-async def test_an_answer_that_was_lost_is_found_out(faulty: tuple[Tidegate, FaultyStore], method: str) -> None:
+async def test_an_answer_that_was_lost_is_found_out(
+    faulty: tuple[Tidegate, FaultyStore], method: str
+) -> None:
     app, store = faulty
     ran: list[str] = []
 

@@ -123,5 +123,8 @@ class TaskSpec:
 
     @property
     def crash_limit(self) -> int:
-        """Crashes after which the task is dead: at most 3, and never more than its attempts."""
-        return 1 if self.on_crash is OnCrash.FAIL else min(3, self.max_attempts)
+        """Crashes after which the task is dead: at most 3, and never more than its attempts.
+
+        0 for `on_crash="fail"`: not even a crash that another task caused, or a lost machine, is survived.
+        """
+        return 0 if self.on_crash is OnCrash.FAIL else min(3, self.max_attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Retrying
+from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Released, Retrying
 from tidegate.policy.order import LIFT_SECONDS
 
 LOSS_LIMIT = 10
@@ -20,11 +20,12 @@ def decide_orphan(
     base_seconds: float,
     cap_seconds: float,
     counters: Counters,
+    culprit: bool | None = None,
 ) -> Outcome:
     """Return what becomes of a run whose worker is gone.
 
     The first time it runs again at once, ahead of fresh work; then after base, 2 × base… seconds. A crash
-    limit of 1 (`on_crash="fail"`) buries it at the first, whether crash or loss.
+    limit of 0 (`on_crash="fail"`) buries it at the first crash or loss, whoever caused it.
 
     Args:
         fence: The orphaned run.
@@ -35,12 +36,16 @@ def decide_orphan(
         base_seconds: Wait before the third run.
         cap_seconds: The longest wait.
         counters: What it had spent before this run.
+        culprit: Whether this run is known to have caused the end; None: nobody knows which did. A run that
+            another one took down is released uncharged.
     """
     if cancel_requested:
         return Cancelled(fence, f"cancelled on request; {why}")
+    if culprit is False and crash_limit > 0:
+        return Released(fence, f"another task ended its process: {why}", rank_offset=-LIFT_SECONDS)
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
     count = (counters.losses if loss else counters.crashes) + 1
-    limit = crash_limit if not loss or crash_limit == 1 else LOSS_LIMIT
+    limit = LOSS_LIMIT if loss and crash_limit > 0 else max(1, crash_limit)
     word, charge = ("loss", Charge.LOSS) if loss else ("crash", Charge.CRASH)
     if count >= limit:
         return Dead(fence, failure, charge, f"{word} {count} of {limit}: {why}")

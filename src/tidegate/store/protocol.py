@@ -174,11 +174,20 @@ class Workers(Protocol):
     async def workers(self) -> list[WorkerRow]:
         """Return all workers that are not retired, and retired ones that still hold runs."""
 
-    async def retire_worker(self, worker_id: str, *, why: str, loss: bool, only_if_expired: bool) -> bool:
+    async def retire_worker(
+        self,
+        worker_id: str,
+        *,
+        why: str,
+        loss: bool,
+        only_if_expired: bool,
+        culprit: Fence | None = None,
+    ) -> bool:
         """Retire a worker for good: it can no longer claim or beat. Return whether it is retired now.
 
         With `only_if_expired`, nothing happens while its lease still runs by the store's clock. Its runs
-        become orphans; a late finish of one that nobody took up yet is still accepted.
+        become orphans; a late finish of one that nobody took up yet is still accepted. `culprit` is the run
+        that is known to have caused its end, if one is.
         """
 
     async def orphans(self, limit: int = 500) -> list[Orphan]:

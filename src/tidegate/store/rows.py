@@ -189,6 +189,8 @@ class Orphan:
     why: str
     """How the worker ended: `killed by signal 9`, `lease ran out`."""
     cancel_requested: bool
+    culprit: bool | None = None
+    """Whether this run is known to have caused the end; None: nobody knows which did."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------

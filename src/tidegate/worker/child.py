@@ -11,12 +11,14 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
 
+from tidegate.domain.outcome import Fence
 from tidegate.worker import scratch
 from tidegate.worker.control import Line, Message
 from tidegate.worker.process import Orders, orders_to_json
 from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.slots import tree
+from tidegate.worker.spot import Spot
 
 log = logging.getLogger("tidegate.supervisor")
 
@@ -42,8 +44,11 @@ class Child:
         self._ready_at: float | None = None
         self._answered_at = time.monotonic()
         self._asked_at: float | None = None
+        self._spot = Spot()
         self.killed_for = ""
         """Why the supervisor killed it, if it did."""
+        self.culprit: Fence | None = None
+        """Once it has ended: whose task had the loop then."""
 
     @property
     def pid(self) -> int:
@@ -68,6 +73,7 @@ class Child:
             application=self._application,
             worker_id=self.worker_id,
             control_fd=theirs.fileno(),
+            spot_fd=self._spot.fd,
             pool=self.pool,
             timings=self._timings,
             database_url=self._database_url,
@@ -79,7 +85,8 @@ class Child:
                 "tidegate.worker.process",
                 orders_to_json(orders),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), self._spot.fd],
+                env=os.environ | {tree.MARK: self.worker_id},
                 start_new_session=True,
             )
         self._line = Line(ours, self._heard, lambda: None)
@@ -108,13 +115,18 @@ class Child:
     def kill(self, why: str) -> None:
         """Kill it and every process of its session."""
         self.killed_for = self.killed_for or why
-        self._kill_group()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def ended(self) -> int:
         """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
         assert self._process is not None
         code = await self._process.wait()
-        self._kill_group()
+        self.culprit = self._spot.holder()
+        self._spot.close()
+        if code != 0:
+            tree.kill_tree(self._process.pid, self.worker_id)
         if self._line is not None:
             self._line.close()
         scratch.remove(self.worker_id)
@@ -143,11 +155,3 @@ class Child:
         self._answered_at = time.monotonic()
         if "ready" in message:
             self._ready_at = self._answered_at
-
-    def _kill_group(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-
-ChildMaker = Callable[[Pool], Child]

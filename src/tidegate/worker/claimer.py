@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from tidegate.domain.outcome import Fence
-from tidegate.errors import StoreError
 from tidegate.policy.order import Shares
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimAsk, ClaimedTask, CrashTerms
@@ -81,10 +80,10 @@ class Claimer:
                     in_doubt = False
                 found, alive = await self._claim(slots)
                 self._pause.reset()
-            except StoreError as error:
+            except Exception as error:  # whatever it is, a worker that claims no more would look alive
                 in_doubt = True
                 pause = self._pause.next()
-                report.store_away("looking for work", error, pause)
+                report.trouble("looking for work", error, pause)
                 await asyncio.sleep(pause)
                 continue
             if not alive:

@@ -30,6 +30,7 @@ from tidegate.worker.judge import Judge
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.slots.pool import SlotPool, SlotRules
 from tidegate.worker.slots.runner import SlotRunner
+from tidegate.worker.spot import Spot
 
 UNCONFIRMED_LIMIT = 2_000
 """Outcomes that may wait for the store before no more tasks are claimed."""
@@ -47,6 +48,7 @@ class Engine:
         rng: For jitter.
         wall_clock: Seconds since the epoch, for HTTP dates only.
         slots_of: `module:attribute` that child slots import; None: no child processes.
+        spot: Tells the supervisor whose task has the loop.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Engine:
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
         slots_of: str | None = None,
+        spot: Spot | None = None,
     ) -> None:
         rng = rng or random.Random()
         self._app = app
@@ -76,6 +79,8 @@ class Engine:
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
         """Set when the store says that this worker is believed dead."""
+        self.spoiled = asyncio.Event()
+        """Set when a coroutine would not stop: this process should be replaced, if it can be."""
         judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng)
         self._slots = SlotPool(slots_of, _slot_rules(pool)) if slots_of is not None else None
         self.executor = Executor(
@@ -85,6 +90,8 @@ class Engine:
             settled=self._settled,
             judge=judge,
             in_slots=SlotRunner(self._slots, judge, pool.fatal_errors) if self._slots is not None else None,
+            spot=spot,
+            spoiled=self.spoiled.set,
         )
         self.finisher = Finisher(self._store, rng, self._lost)
         self._claimer = Claimer(
@@ -207,8 +214,8 @@ class Engine:
                 continue
             try:
                 asked = await self._store.cancel_requests(self._worker_id)
-            except StoreError:
-                continue  # the claimer and the finisher tell of it
+            except Exception:  # noqa: S112 - the claimer and the finisher tell of it
+                continue
             for fence in asked:
                 attempt = self.executor.running.get(fence)
                 if attempt is not None:

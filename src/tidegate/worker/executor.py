@@ -20,6 +20,7 @@ from tidegate.worker.attempt import Attempt
 from tidegate.worker.judge import Judge, misfit
 from tidegate.worker.limits import TimeLimits
 from tidegate.worker.slots.runner import SlotRunner
+from tidegate.worker.spot import Spot, Tracked, name_of
 from tidegate.worker.threads import DaemonThreads, Raised
 
 Settled = Callable[[Attempt, Outcome | None], None]
@@ -36,6 +37,8 @@ class Executor:
         settled: Told how each attempt ended.
         judge: Decides the outcomes.
         in_slots: Runs bodies in child processes; None where there are none, as in an embedded worker.
+        spot: Tells the supervisor whose task has the loop; None without a supervisor.
+        spoiled: Told when a coroutine was left behind that will not stop: it can go on at any time.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Executor:
         settled: Settled,
         judge: Judge,
         in_slots: SlotRunner | None = None,
+        spot: Spot | None = None,
+        spoiled: Callable[[], None] = lambda: None,
     ) -> None:
         self._functions = functions
         self._scratch_root = scratch_root
@@ -54,6 +59,8 @@ class Executor:
         self._settled = settled
         self._judge = judge
         self._in_slots = in_slots
+        self._spot = spot
+        self._spoiled = spoiled
         self._threads = DaemonThreads("tidegate-body")
         self._loop = asyncio.get_running_loop()
         self._stuck: set[asyncio.Future[Any]] = set()
@@ -84,8 +91,10 @@ class Executor:
         self.running[fence] = attempt
         if attempt.runs_in is not RunsIn.PROCESS:
             self._begin_limits(attempt)
+        run = self._run(attempt)
         attempt.job = self._loop.create_task(
-            self._run(attempt), name=f"tidegate {claimed.function} {fence.task_id}"
+            run if self._spot is None else Tracked(run, self._spot, name_of(fence)),
+            name=f"tidegate {claimed.function} {fence.task_id}",
         )
         return attempt
 
@@ -198,3 +207,5 @@ class Executor:
             left_behind.add_done_callback(stray.discard)
         report.body_will_not_stop(attempt.claimed, attempt.control.stop, thread=attempt.thread is not None)
         self._settle(attempt, self._judge.stopped(attempt))
+        if attempt.thread is None:
+            self._spoiled()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from tidegate.context import Progress
 from tidegate.domain.outcome import Answer, Fence, Outcome
-from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressNote
 from tidegate.worker import report
@@ -74,9 +73,9 @@ class Finisher:
             try:
                 await self._write()
                 self._pause.reset()
-            except StoreError as error:
+            except Exception as error:  # whatever it is, what was handed over is kept
                 pause = self._pause.next()
-                report.store_away(f"{self.pending} outcomes wait to be written", error, pause)
+                report.trouble(f"writing {self.pending} outcomes", error, pause)
                 await asyncio.sleep(pause)
 
     async def flushed(self) -> None:
@@ -102,7 +101,7 @@ class Finisher:
         notes = [ProgressNote(fence, told.done, told.total, told.note) for fence, told in taken.items()]
         try:
             gone = await self._store.progress(notes)
-        except StoreError:
+        except Exception:
             self._progress = taken | self._progress
             raise
         for fence in gone:

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 
-from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.worker import report
 from tidegate.worker.pause import Pause
@@ -49,9 +48,9 @@ class Heartbeat:
                 await self.beat()
                 self._pause.reset()
                 await asyncio.sleep(self._timings.beat)
-            except StoreError as error:
+            except Exception as error:  # whatever it is, leases must not run out for it
                 pause = self._pause.next()
-                report.store_away("renewing leases", error, pause)
+                report.trouble("renewing leases", error, pause)
                 await asyncio.sleep(pause)
 
     async def beat(self) -> None:

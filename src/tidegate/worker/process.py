@@ -24,11 +24,13 @@ from tidegate.worker.control import Line, Message
 from tidegate.worker.engine import Engine
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.spot import Spot
 
 log = logging.getLogger("tidegate.worker")
 
 EXIT_CONFIG = 78
-EXIT_LOST = 75
+EXIT_REPLACE = 75
+"""The process is to be replaced at once: lease lost, supervisor gone, or a coroutine that will not stop."""
 ORPHAN_SECONDS = 4.0
 """How long a process may take to give its tasks back after its supervisor died."""
 
@@ -40,6 +42,7 @@ class Orders:
     application: str
     worker_id: str
     control_fd: int
+    spot_fd: int
     pool: Pool
     timings: Timings
     database_url: str | None = None
@@ -50,6 +53,8 @@ class _State:
     """Shared by the control thread and the loop."""
 
     loop: asyncio.AbstractEventLoop
+    spoiled_grace: float
+    """Seconds the neighbours of a coroutine that will not stop have to end; later ones go back uncharged."""
     engine: Engine | None = None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
@@ -67,7 +72,8 @@ def main(argv: list[str]) -> int:
         if orders.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = orders.database_url
         app = load_application(orders.application)
-        return asyncio.run(_serve(app, orders, end))
+        # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
+        return asyncio.new_event_loop().run_until_complete(_serve(app, orders, end))
     except ConfigError as error:
         log.exception("%s", error)
         return EXIT_CONFIG
@@ -78,7 +84,7 @@ def main(argv: list[str]) -> int:
 
 async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
     await app.store.open()
-    state = _State(asyncio.get_running_loop())
+    state = _State(asyncio.get_running_loop(), spoiled_grace=10 * orders.timings.stop_grace)
     line = Line(end, lambda message: _heard(state, line, message), lambda: _orphaned(state))
     state.engine = Engine(
         app=app,
@@ -87,6 +93,7 @@ async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
         timings=orders.timings,
         scratch_root=scratch.scratch_root(orders.worker_id),
         slots_of=orders.application,
+        spot=Spot(orders.spot_fd),
     )
     state.engine.good_until(0.0)  # nothing starts before the first renewed lease
     line.start()
@@ -100,18 +107,22 @@ async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
 
 
 async def _until_end(state: _State) -> None:
-    """Wait for the word to end, then drain; a later word can only make it shorter."""
-    assert state.engine is not None
-    ending = asyncio.create_task(state.ending.wait())
-    retired = asyncio.create_task(state.engine.retired.wait())
-    await asyncio.wait({ending, retired}, return_when=asyncio.FIRST_COMPLETED)
-    ending.cancel()
-    retired.cancel()
-    if state.engine.retired.is_set():
-        state.exit_code = EXIT_LOST
-        await state.engine.stop(0.0)
-        return
-    await state.engine.stop(state.grace)
+    """Wait for a reason to end, then drain; a later word of the supervisor can only make it shorter."""
+    engine = state.engine
+    assert engine is not None
+    reasons = [asyncio.create_task(event.wait()) for event in (state.ending, engine.retired, engine.spoiled)]
+    await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+    for reason in reasons:
+        reason.cancel()
+    if engine.retired.is_set():
+        state.exit_code = EXIT_REPLACE
+        await engine.stop(0.0)
+    elif engine.spoiled.is_set() and not state.ending.is_set():
+        log.warning("a coroutine will not stop: this process ends and is replaced")
+        state.exit_code = EXIT_REPLACE
+        await engine.stop(state.spoiled_grace)
+    else:
+        await engine.stop(state.grace)
 
 
 def _heard(state: _State, line: Line, message: Message) -> None:
@@ -142,8 +153,8 @@ def _obey(state: _State, line: Line, message: Message) -> None:
 def _orphaned(state: _State) -> None:
     """Give everything back because the supervisor is gone; runs in the control thread."""
     if state.exit_code == 0:
-        state.exit_code = EXIT_LOST
-    threading.Timer(ORPHAN_SECONDS, os._exit, [EXIT_LOST]).start()
+        state.exit_code = EXIT_REPLACE
+    threading.Timer(ORPHAN_SECONDS, os._exit, [EXIT_REPLACE]).start()
     try:
         state.loop.call_soon_threadsafe(_release_all, state)
     except RuntimeError:
@@ -164,6 +175,7 @@ def orders_to_json(orders: Orders) -> str:
             "application": orders.application,
             "worker_id": orders.worker_id,
             "control_fd": orders.control_fd,
+            "spot_fd": orders.spot_fd,
             "database_url": orders.database_url,
             "pool": pool_to_plain(pool),
             "timings": {name: getattr(timings, name) for name in timings.__dataclass_fields__},
@@ -178,6 +190,7 @@ def orders_from_json(text: str) -> Orders:
         application=plain["application"],
         worker_id=plain["worker_id"],
         control_fd=plain["control_fd"],
+        spot_fd=plain["spot_fd"],
         database_url=plain["database_url"],
         pool=pool_from_plain(plain["pool"]),
         timings=Timings(**plain["timings"]),

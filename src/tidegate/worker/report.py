@@ -7,6 +7,7 @@ import logging
 from tidegate.context import Stop
 from tidegate.domain.failure import Verdict
 from tidegate.domain.outcome import Dead, Fence, Outcome, Retrying
+from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 
 log = logging.getLogger("tidegate.worker")
@@ -59,9 +60,12 @@ def body_will_not_stop(task: ClaimedTask, stop: Stop | None, *, thread: bool) ->
     )
 
 
-def store_away(what: str, error: BaseException, pause: float) -> None:
-    """Tell that the store did not answer."""
-    log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
+def trouble(what: str, error: Exception, pause: float) -> None:
+    """Tell that something failed and is tried again: the store did not answer, or nobody foresaw it."""
+    if isinstance(error, StoreError):
+        log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
+    else:
+        log.error("%s failed; again in %.1f s", what, pause, exc_info=error)
 
 
 def no_processes_here(function: str) -> None:

@@ -30,7 +30,7 @@ from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.manifest import Manifest, read_manifest
 from tidegate.worker.pause import Pause
-from tidegate.worker.process import EXIT_CONFIG
+from tidegate.worker.process import EXIT_CONFIG, EXIT_REPLACE
 from tidegate.worker.reload import changed_sources
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.steward.steward import Steward
@@ -156,7 +156,7 @@ class Supervisor:
                 lived = time.monotonic() - started_at
                 if lived > HEALTHY_SECONDS:
                     pause.reset()
-                wait = 0.0 if lived > HEALTHY_SECONDS else pause.next()
+                wait = 0.0 if lived > HEALTHY_SECONDS or code == EXIT_REPLACE else pause.next()
                 log.error(
                     "pool %s: process %d ended (%s); the next starts in %.1f s",
                     pool.name,
@@ -197,7 +197,9 @@ class Supervisor:
         """Retire a dead process's row; its pid is reaped and its group killed, so nothing of it runs on."""
         await self._until_stored(
             "retiring a process",
-            lambda: self._store.retire_worker(child.worker_id, why=why, loss=False, only_if_expired=False),
+            lambda: self._store.retire_worker(
+                child.worker_id, why=why, loss=False, only_if_expired=False, culprit=child.culprit
+            ),
         )
         await steward.take_up_orphans()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from conftest import Clients
+from store_back_ends import Clients
 from store_build import START, Build, SettableClock
 
 from tidegate.errors import TaskNotFoundError
@@ -77,7 +77,9 @@ async def test_a_waiter_hears_of_a_commit_of_its_own_client(store: Store, build:
     assert await asyncio.wait_for(waiting, SOON)
 
 
-async def test_a_waiter_hears_of_a_commit_of_another_client(store: Store, twin: Store, clock: SettableClock) -> None:
+async def test_a_waiter_hears_of_a_commit_of_another_client(
+    store: Store, twin: Store, clock: SettableClock
+) -> None:
     waiting = asyncio.create_task(_counted(store))
     await asyncio.sleep(0)
     await Build(twin, clock).one()

@@ -24,6 +24,9 @@ _CANCEL = load("cancel")
 _REPRIORITISE = load("reprioritise")
 _HURRY = load("hurry")
 
+_LEAVE = {"ready": _CANCEL["leave_ready"], "staged": _CANCEL["leave_stage"]}
+"""How a task leaves where it is; those of the waiting states leave alike."""
+
 _STANDING = frozenset({"ready", "staged", *(str(state) for state in WAITING)})
 """Where a task is that neither runs nor is final."""
 
@@ -110,9 +113,7 @@ def _cancel_one(db: apsw.Connection, now: float, task_id: str, why: str, totals:
     if where == "running":
         db.execute(_CANCEL["ask"], (task, now))
         return CancelAnswer.ASKED
-    leave = where if where in ("ready", "staged") else "waiting"
-    statement = _CANCEL["leave_stage" if leave == "staged" else f"leave_{leave}"]
-    run, ready_at = query.one(db, statement, (task,))
+    run, ready_at = query.one(db, _LEAVE.get(where, _CANCEL["leave_waiting"]), (task,))
     db.execute(_CANCEL["archive"], (task, run, ready_at, now))
     *channel, unique_name = query.one(db, _CANCEL["names"], (task,))
     queue, function, upstream, tenant = channel

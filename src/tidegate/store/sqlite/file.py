@@ -12,17 +12,28 @@ from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.wrap import vanished
 
 
+class Place:
+    """Where the store's file lies, and whether it was seen there; shared by all connections of a process.
+
+    Once seen, a file that has vanished is not made again: a new one would hide that tasks were lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.was_seen = False
+
+
 class DatabaseFile:
     """One connection to the store's file, for one thread at a time.
 
     Args:
-        path: The database file. Made, with its directory, when it was never there; once seen it is not
-            made again, since a new one would hide that tasks were lost.
+        place: Where the file is. It is made, with its directory, when it was never there.
         busy_seconds: How long SQLite waits for a writer that does not take our lock file.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float) -> None:
-        self.path = path
+    def __init__(self, place: Place, *, busy_seconds: float) -> None:
+        self.path = path = place.path
+        self._place = place
         self._busy_seconds = busy_seconds
         self.lock = FileLock(path.with_name(path.name + ".lock"))
         self.opened = 0
@@ -30,7 +41,6 @@ class DatabaseFile:
         self._db: apsw.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._is_checked = False
-        self._was_seen = False
 
     def connection(self, *, checked: bool = True) -> apsw.Connection:
         """Return the open connection, opening it first where needed; make the schema of a new file.
@@ -80,11 +90,11 @@ class DatabaseFile:
         return inherited
 
     def _open(self) -> apsw.Connection:
-        if not self._was_seen:
+        if not self._place.was_seen:
             connection.check_build()
             connection.check_place(self.path)
         if not self.path.exists():
-            if self._was_seen:
+            if self._place.was_seen:
                 raise vanished(str(self.path))
             connection.make_file(self.path)
         there = self.path.stat()
@@ -97,7 +107,7 @@ class DatabaseFile:
             self._make_schema(db)
         schema.check(db)
         self._is_checked = True
-        self._was_seen = True
+        self._place.was_seen = True
 
     def _make_schema(self, db: apsw.Connection) -> None:
         with self.lock.held():

@@ -7,18 +7,27 @@ answer, and no thread or real clock has a say: a run under a virtual clock repea
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import os
 import time
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tidegate.store.sqlite import forks
+from tidegate.store.sqlite.file import Place
 from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
 from tidegate.store.sqlite.session import Session
+from tidegate.store.sqlite.watch import NEWS_SECONDS
 from tidegate.store.sqlite.writer import BUSY_SECONDS
 
-_by_path: dict[Path, WeakSet[InlineRunner]] = {}
+_Listeners = WeakValueDictionary[int, "InlineRunner"]
+
+_by_path: WeakValueDictionary[Path, _Listeners] = WeakValueDictionary()
+"""The runners of each file in the order they were made, so that they hear of a commit in that order."""
+
+_numbers = itertools.count()
 
 
 class InlineRunner:
@@ -29,14 +38,15 @@ class InlineRunner:
     """
 
     def __init__(self, path: Path) -> None:
-        self._session = Session(path, busy_seconds=BUSY_SECONDS)
+        self._session = Session(Place(path), busy_seconds=BUSY_SECONDS)
         self._pid = os.getpid()
         self._changes = 0
+        self._changed_at = -math.inf
         self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._waiters: dict[asyncio.Future[None], None] = {}
         """In the order they came: a set would wake them in another order each run."""
-        self._others = _by_path.setdefault(path.absolute(), WeakSet())
-        self._others.add(self)
+        self._listeners = _by_path.setdefault(path.absolute(), WeakValueDictionary())
+        self._listeners[next(_numbers)] = self
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
         """Do `work` now; other coroutines get their turn before it returns."""
@@ -52,7 +62,7 @@ class InlineRunner:
         else:
             self._session.bare(job)
         if self._session.commits != before:
-            for runner in list(self._others):
+            for runner in list(self._listeners.values()):
                 runner.committed()
         await asyncio.sleep(0)
         if job.error is not None:
@@ -63,19 +73,24 @@ class InlineRunner:
         """Return when another commit may have been made since the calling asyncio task's last return."""
         caller = asyncio.current_task()
         assert caller is not None
-        if self._told.get(caller) == self._changes:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters[waiter] = None
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    await waiter
-            except TimeoutError:
-                pass
-            finally:
-                del self._waiters[waiter]
+        loop = asyncio.get_running_loop()
+        is_news = loop.time() - self._changed_at < NEWS_SECONDS
+        if self._told.get(caller, -1 if is_news else self._changes) == self._changes:
+            await self._next_commit(timeout_seconds)
         else:
             await asyncio.sleep(0)
         self._told[caller] = self._changes
+
+    async def _next_commit(self, timeout_seconds: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await waiter
+        except TimeoutError:
+            return
+        finally:
+            del self._waiters[waiter]
 
     async def close(self) -> None:
         """Let go of the file. Safe to repeat; a later `run` opens it again."""
@@ -84,6 +99,7 @@ class InlineRunner:
     def committed(self) -> None:
         """Wake whoever waits: this or another runner of the file has committed something."""
         self._changes += 1
+        self._changed_at = asyncio.get_running_loop().time()
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)

@@ -10,13 +10,12 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import apsw
 
 from tidegate.errors import TidegateError
-from tidegate.store.sqlite.file import DatabaseFile
+from tidegate.store.sqlite.file import DatabaseFile, Place
 from tidegate.store.sqlite.job import Job
 from tidegate.store.sqlite.wrap import BROKEN, busy, wrap
 
@@ -31,17 +30,17 @@ class Session:
     """Does jobs on the store's file.
 
     Args:
-        path: The database file.
+        place: Where the database file is.
         busy_seconds: How long a job may wait to begin.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float) -> None:
+    def __init__(self, place: Place, *, busy_seconds: float) -> None:
         self.quiet = threading.Lock()
         """Held while SQLite is at work. A fork waits for it: no SQLite mutex is copied in a locked state."""
         self.commits = 0
         """Transactions that changed something."""
         self._busy_seconds = busy_seconds
-        self._file = DatabaseFile(path, busy_seconds=busy_seconds)
+        self._file = DatabaseFile(place, busy_seconds=busy_seconds)
         self._is_doubtful = False
 
     def read(self, jobs: Sequence[AnyJob]) -> None:

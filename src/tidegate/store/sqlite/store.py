@@ -171,7 +171,8 @@ class SqliteStore:
     async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         """Return the runs this worker holds by the store's word that are not among `known`."""
         fences = frozenset(known)
-        return await self._read(lambda db: claim.lost_claims(db, worker_id, fences))
+        # As a write, so that it comes after a claim that is under way on the writing thread.
+        return await self._write(lambda db: claim.lost_claims(db, worker_id, fences))
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
         """Write how these runs ended, in one transaction; answer per outcome, in order."""
@@ -205,9 +206,19 @@ class SqliteStore:
         """Return all workers that are not retired, and retired ones that still hold runs."""
         return await self._read(workers.workers)
 
-    async def retire_worker(self, worker_id: str, *, why: str, loss: bool, only_if_expired: bool) -> bool:
+    async def retire_worker(
+        self,
+        worker_id: str,
+        *,
+        why: str,
+        loss: bool,
+        only_if_expired: bool,
+        culprit: Fence | None = None,
+    ) -> bool:
         """Retire a worker for good; return whether it is retired now."""
-        retire = functools.partial(workers.retire_worker, why=why, loss=loss, only_if_expired=only_if_expired)
+        retire = functools.partial(
+            workers.retire_worker, why=why, loss=loss, only_if_expired=only_if_expired, culprit=culprit
+        )
         return await self._write(lambda db: retire(db, self._now(), worker_id))
 
     async def orphans(self, limit: int = 500) -> list[Orphan]:

@@ -7,10 +7,11 @@ thread looks every 10 ms, only while somebody waits; a commit of this process ma
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ import apsw
 
 from tidegate.errors import TidegateError
 from tidegate.store.sqlite import forks, query
-from tidegate.store.sqlite.file import DatabaseFile
+from tidegate.store.sqlite.file import DatabaseFile, Place
 
 LOOK_SECONDS = 0.010
 _AWAY_SECONDS = 0.1
@@ -27,25 +28,29 @@ _STIRRING_LOOKS = 100
 _LOOKS_A_QUESTION = 10
 _FOR_EVER = -1.0
 _LONGEST_WAIT_SECONDS = 86_400.0
+NEWS_SECONDS = 0.05
+"""A change noticed so short a time ago is news to a task that calls for the first time."""
 
 
 class Watch:
     """Wakes whoever waits for a change.
 
     Level-triggered by asyncio task: each remembers which change it was last told of, so that one between
-    two calls ends the second at once. The first call of a task returns at once, since what it read
-    before may be old already.
+    two calls ends the second at once. A task that calls for the first time is told of what was noticed
+    in the last moments, since it may have read before; not of anything older, or a caller that makes a
+    task for each call would never wait.
 
     Args:
-        path: The database file.
+        place: Where the database file is.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._look = _Look(path)
+    def __init__(self, place: Place) -> None:
+        self._look = _Look(place)
         self._thread: threading.Thread | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._changes = 0
+        self._changed_at = -math.inf
         self._begin_anew()
 
     @property
@@ -101,7 +106,8 @@ class Watch:
     def _enlist(self, caller: asyncio.Task[Any], waiter: asyncio.Future[None]) -> bool:
         """Add a waiter; False if its task has not heard of the latest change."""
         with self._lock:
-            if self._told.get(caller) != self._changes:
+            is_news = time.monotonic() - self._changed_at < NEWS_SECONDS
+            if self._told.get(caller, -1 if is_news else self._changes) != self._changes:
                 self._told[caller] = self._changes
                 return False
             self._waiters.add(waiter)
@@ -133,6 +139,7 @@ class Watch:
     def _wake(self) -> None:
         with self._lock:
             self._changes += 1
+            self._changed_at = time.monotonic()
             waiters = list(self._waiters)
         by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         for waiter in waiters:
@@ -152,10 +159,11 @@ class _Look:
     else at every tenth in case the stamp tells nothing.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self.quiet = threading.Lock()
-        self._file = DatabaseFile(path, busy_seconds=1.0)
-        self._log = f"{path}-wal"
+        self._place = place
+        self._file = DatabaseFile(place, busy_seconds=1.0)
+        self._log = f"{place.path}-wal"
         self._stamp: tuple[int, ...] = ()
         self._version: tuple[int, int] | None = None
         self._looks = 0
@@ -168,6 +176,8 @@ class _Look:
             surely: Whether to ask SQLite in any case.
         """
         self._looks += 1
+        if not self._place.was_seen:
+            return None  # nothing to watch yet, and making the file is not this one's to do
         if not (surely or self._is_stirring() or self._looks % _LOOKS_A_QUESTION == 0):
             return False
         try:

@@ -57,10 +57,18 @@ def workers(db: apsw.Connection) -> list[WorkerRow]:
 
 
 def retire_worker(
-    db: apsw.Connection, now: float, worker_id: str, *, why: str, loss: bool, only_if_expired: bool
+    db: apsw.Connection,
+    now: float,
+    worker_id: str,
+    *,
+    why: str,
+    loss: bool,
+    only_if_expired: bool,
+    culprit: Fence | None,
 ) -> bool:
     """Retire a worker for good; return whether it is retired now. An unknown one is."""
-    db.execute(_RETIRE["retire"], (worker_id, now, storable(why), loss, only_if_expired))
+    task_id, run = (None, None) if culprit is None else (ids.blob(culprit.task_id), culprit.run)
+    db.execute(_RETIRE["retire"], (worker_id, now, storable(why), loss, only_if_expired, task_id, run))
     return query.value(db, _RETIRE["is_alive"], (worker_id,)) is None
 
 
@@ -99,7 +107,7 @@ def _worker(row: tuple[Any, ...]) -> WorkerRow:
 def _orphan(row: tuple[Any, ...]) -> Orphan:
     (
         task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
-        crashes, losses, releases, rules, lost, why, cancel_requested,
+        crashes, losses, releases, rules, lost, why, cancel_requested, culprit,
     ) = row  # fmt: skip
     return Orphan(
         fence=Fence(ids.text(task_id), run),
@@ -112,4 +120,5 @@ def _orphan(row: tuple[Any, ...]) -> Orphan:
         loss=bool(lost),
         why=why,
         cancel_requested=bool(cancel_requested),
+        culprit=None if culprit is None else bool(culprit),
     )

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from tidegate.store.sqlite import forks
+from tidegate.store.sqlite.file import Place
 from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
 from tidegate.store.sqlite.session import Session
 from tidegate.store.sqlite.watch import Watch
@@ -56,9 +57,10 @@ class WriterThread:
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._busy_seconds = busy_seconds
-        self._watch = Watch(path)
-        self._writer = _Lane("tidegate-sqlite-writer", Session(path, busy_seconds=busy_seconds), self._watch)
-        self._reader = _Lane("tidegate-sqlite-reader", Session(path, busy_seconds=busy_seconds), self._watch)
+        place = Place(path)
+        self._watch = Watch(place)
+        self._writer = _Lane("tidegate-sqlite-writer", Session(place, busy_seconds=busy_seconds), self._watch)
+        self._reader = _Lane("tidegate-sqlite-reader", Session(place, busy_seconds=busy_seconds), self._watch)
         self._pid = os.getpid()
         forks.enter(self)
 

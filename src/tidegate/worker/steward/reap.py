@@ -112,6 +112,7 @@ def _decide(orphan: Orphan) -> Outcome:
         base_seconds=orphan.terms.base_seconds,
         cap_seconds=orphan.terms.cap_seconds,
         counters=orphan.counters,
+        culprit=orphan.culprit,
     )
 
 

@@ -201,7 +201,9 @@ CREATE TABLE worker (
     expires_at    REAL NOT NULL,
     retired_at    REAL,
     retired_why   TEXT NOT NULL DEFAULT '',
-    lost          INTEGER NOT NULL DEFAULT 0
+    lost          INTEGER NOT NULL DEFAULT 0,
+    culprit_id    BLOB,                  -- the run that caused its end, where that is known
+    culprit_run   INTEGER
 ) WITHOUT ROWID;
 
 -- Counters a minute, so that status, drain, surge and spend never scan what is finished.

@@ -31,13 +31,15 @@ WHERE c.committed_at IS NOT NULL
 GROUP BY t.queue, s.due_at IS NULL
 
 -- name: done
+-- Grouped by `+queue`, which no index can serve: SQLite would else walk through all of `rollup_queue` instead
+-- of reading the few minutes from the primary key.
 -- 1 first minute of the window, 2 last full minute
 SELECT
     queue, sum(succeeded + dead + cancelled),
     coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute = ?2), 0), min(first_final_at)
 FROM rollup
 WHERE minute >= ?1
-GROUP BY queue
+GROUP BY +queue
 
 -- name: done_before
 -- Whether a queue had finished any before the window.

@@ -1,0 +1,105 @@
+"""Who has the event loop right now: a few bytes of memory that pool process and supervisor share.
+
+When the process dies or stalls, they name the task whose code was running. It alone is charged; its
+neighbours, which only waited, go back uncharged.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import tempfile
+import uuid
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from tidegate.domain.outcome import Fence
+
+_LAYOUT = struct.Struct("!B16sQ")
+_NOBODY = _LAYOUT.pack(0, b"", 0)
+
+
+class Spot:
+    """The shared bytes, seen from either side.
+
+    Args:
+        fd: A file of at least one page; None: make one, to be passed on to the child.
+    """
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = _fresh_file() if fd is None else fd
+        self._memory = mmap.mmap(self.fd, mmap.PAGESIZE)
+
+    def take(self, name: bytes) -> None:
+        """Write who has the loop now; `name` comes from `name_of`."""
+        self._memory[: _LAYOUT.size] = name
+
+    def leave(self) -> None:
+        """Write that nobody's task has the loop."""
+        self._memory[: _LAYOUT.size] = _NOBODY
+
+    def holder(self) -> Fence | None:
+        """Return the run that has the loop, or had it when the process died; None: nobody's task had."""
+        taken, task_id, run = _LAYOUT.unpack_from(self._memory)
+        return Fence(str(uuid.UUID(bytes=task_id)), run) if taken else None
+
+    def close(self) -> None:
+        """Let go of the memory and the file."""
+        self._memory.close()
+        os.close(self.fd)
+
+
+def name_of(fence: Fence) -> bytes:
+    """Return a run as the bytes that name it."""
+    return _LAYOUT.pack(1, uuid.UUID(fence.task_id).bytes, fence.run)
+
+
+class Tracked(Coroutine[Any, Any, None]):
+    """A coroutine that has the spot whenever it has the loop.
+
+    Args:
+        inner: The coroutine itself.
+        spot: Where to write.
+        name: Who it runs for.
+    """
+
+    __slots__ = ("_inner", "_name", "_spot")
+
+    def __init__(self, inner: Coroutine[Any, Any, None], spot: Spot, name: bytes) -> None:
+        self._inner = inner
+        self._spot = spot
+        self._name = name
+
+    def send(self, value: Any) -> Any:
+        """Go on until the next wait."""
+        self._spot.take(self._name)
+        try:
+            return self._inner.send(value)
+        finally:
+            self._spot.leave()
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an exception until the next wait."""
+        self._spot.take(self._name)
+        try:
+            return self._inner.throw(*error)
+        finally:
+            self._spot.leave()
+
+    def close(self) -> None:
+        """End without going on."""
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._inner.__await__()
+
+
+def _fresh_file() -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("tidegate-spot")
+    else:
+        fd, path = tempfile.mkstemp(prefix="tidegate-spot-")
+        os.unlink(path)  # noqa: PTH108 - the name is not needed once both have the file
+    os.ftruncate(fd, mmap.PAGESIZE)
+    return fd

@@ -1,0 +1,157 @@
+"""Workers: a lease is the worker's, and what it held when it ended is found again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from store_back_ends import Clients, opened
+from store_build import START, Build, SettableClock, retrying, succeeded
+
+from tidegate.domain.outcome import Charge, Counters
+from tidegate.store.protocol import Store
+from tidegate.store.rows import NewWorker, WorkerRow
+
+
+async def test_a_worker_is_listed_as_it_was_registered(build: Build) -> None:
+    worker = NewWorker(
+        "id-1", "näme\x00", "pool", "host", 42, ("a", "b\x00", ""), 7, lease_seconds=30.0, version="1.2"
+    )
+    await build.store.add_worker(worker)
+    assert await build.store.workers() == [
+        WorkerRow(
+            "id-1", "näme\x00", "pool", "host", 42, ("a", "b\x00", ""), 7, START, START, START + 30, None, 0, "1.2"
+        )
+    ]  # fmt: skip
+
+
+async def test_registering_twice_changes_nothing(build: Build, clock: SettableClock) -> None:
+    worker = await build.worker(id="w", lease=30.0)
+    clock.advance(10)
+    assert await build.worker(id="w", lease=99.0) == worker
+    assert [row.expires_at for row in await build.store.workers()] == [START + 30]
+
+
+async def test_a_beat_moves_the_lease_from_now(build: Build, clock: SettableClock) -> None:
+    one, other = await build.worker(), await build.worker()
+    clock.advance(20)
+    assert await build.store.beat([one], 30.0) == set()
+    leases = {row.id: (row.beat_at, row.expires_at) for row in await build.store.workers()}
+    assert leases == {one: (START + 20, START + 50), other: (START, START + 30)}
+
+
+async def test_a_beat_tells_which_workers_are_retired_or_unknown(build: Build) -> None:
+    alive, retired = await build.worker(), await build.worker()
+    await build.store.retire_worker(retired, why="gone", loss=False, only_if_expired=False)
+    assert await build.store.beat([alive, retired, "nobody"], 30.0) == {retired, "nobody"}
+    assert await build.store.beat([], 30.0) == set()
+
+
+async def test_a_late_beat_saves_a_lease_that_nobody_ended(build: Build, clock: SettableClock) -> None:
+    worker = await build.worker(lease=30.0)
+    clock.advance(100)
+    assert await build.store.beat([worker], 30.0) == set()
+    assert not await build.store.retire_worker(worker, why="late", loss=True, only_if_expired=True)
+
+
+async def test_a_lease_that_runs_is_not_ended_by_who_asks_for_expired_ones(
+    build: Build, clock: SettableClock
+) -> None:
+    worker = await build.worker(lease=30.0)
+    clock.advance(29.9)
+    assert not await build.store.retire_worker(worker, why="lease ran out", loss=True, only_if_expired=True)
+    clock.advance(0.1)
+    assert await build.store.retire_worker(worker, why="lease ran out", loss=True, only_if_expired=True)
+    assert await build.store.workers() == []
+
+
+async def test_retiring_twice_keeps_the_first_reason(build: Build) -> None:
+    [task] = await build.orphaned(loss=False)
+    [orphan] = await build.store.orphans()
+    assert await build.store.retire_worker(orphan.worker_id, why="again", loss=True, only_if_expired=False)
+    assert await build.store.retire_worker(orphan.worker_id, why="again", loss=True, only_if_expired=True)
+    assert await build.store.orphans() == [orphan]
+    assert orphan.fence == task.fence
+
+
+async def test_a_worker_nobody_knows_counts_as_retired(store: Store) -> None:
+    assert await store.retire_worker("nobody", why="", loss=True, only_if_expired=True)
+
+
+async def test_a_retired_worker_is_listed_while_it_holds_runs(build: Build) -> None:
+    [task] = await build.orphaned()
+    [row] = await build.store.workers()
+    assert (row.retired_at, row.running) == (START, 1)
+    await build.done(succeeded(task.fence))
+    assert await build.store.workers() == []
+
+
+async def test_two_workers_of_one_name_share_nothing(build: Build) -> None:
+    old, new = await build.worker(name="w1"), await build.worker(name="w1")
+    task = await build.run(worker=old)
+    await build.run(worker=new)
+    await build.store.retire_worker(old, why="killed by signal 9", loss=False, only_if_expired=False)
+    assert [orphan.fence for orphan in await build.store.orphans()] == [task.fence]
+    assert await build.store.beat([new], 30.0) == set()
+
+
+@pytest.mark.parametrize("loss", [True, False])
+async def test_an_orphan_brings_what_the_steward_must_know(
+    build: Build, clock: SettableClock, loss: bool
+) -> None:
+    worker = await build.worker()
+    task = await build.run(queue="q", worker=worker)
+    await build.done(retrying(task.fence, delay=0.0, charge=Charge.CRASH, rule="r"))
+    clock.advance(1)
+    await build.store.promote()
+    [task] = await build.claim(worker, queues=("q",))
+    await build.store.cancel([task.fence.task_id])
+    await build.store.retire_worker(worker, why="killed by \ud800", loss=loss, only_if_expired=False)
+    [orphan] = await build.store.orphans()
+    assert orphan.fence == task.fence
+    assert (orphan.worker_id, orphan.function, orphan.queue) == (worker, "app:work", "q")
+    assert (orphan.started_at, orphan.loss, orphan.why) == (START + 1, loss, "killed by \\ud800")
+    assert orphan.counters == Counters(crashes=1, by_rule=(("r", 1),))
+    assert orphan.cancel_requested
+
+
+async def test_orphans_come_oldest_first_and_no_more_than_asked_for(
+    build: Build, clock: SettableClock
+) -> None:
+    fences = []
+    for _ in range(5):
+        fences += [task.fence for task in await build.orphaned()]
+        clock.advance(1)
+    assert [orphan.fence for orphan in await build.store.orphans(limit=3)] == fences[:3]
+
+
+async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
+    build: Build, clock: SettableClock
+) -> None:
+    [task] = await build.orphaned()
+    empty = await build.worker()
+    await build.store.retire_worker(empty, why="done", loss=False, only_if_expired=False)
+    await build.worker()
+    assert await build.store.forget_workers(60.0) == 0
+    clock.advance(61)
+    assert await build.store.forget_workers(60.0) == 1
+    await build.done(succeeded(task.fence))
+    assert await build.store.forget_workers(60.0) == 1
+    assert len(await build.store.workers()) == 1
+
+
+async def test_no_claim_lands_on_a_worker_while_it_is_being_retired(
+    build: Build, clients: Clients, clock: SettableClock
+) -> None:
+    async with opened(clients) as reaper:
+        for _ in range(30):
+            worker = await build.worker()
+            await build.enqueue(3)
+            claim, _ = await asyncio.gather(
+                build.store.claim(build.ask(worker)),
+                reaper.retire_worker(worker, why="test", loss=True, only_if_expired=False),
+            )
+            held = {orphan.fence for orphan in await build.store.orphans()}
+            assert {task.fence for task in claim.tasks} == held
+            await build.done(*(succeeded(fence) for fence in held))
+            assert claim.alive or not claim.tasks

@@ -1,0 +1,189 @@
+"""The hot statements' plans with many rows: the index is used, nothing is sorted, nothing else is touched."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from sqlite_support import plan
+from store_build import START, Build, SettableClock
+
+from tidegate.store.sqlite import ids
+from tidegate.store.sqlite.job import Mode
+from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.store import SqliteStore
+
+READY = 100_000
+SCHEDULED = 100_000
+SOME = (ids.array((bytes(16), b"\x01" * 16)),)
+
+FILL = f"""
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {READY})
+INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+SELECT
+    unhex(format('%032x', n)), 'q' || (n % 3), n % 3, 'u' || (n % 2), 'f' || (n % 4), '', {START} + n, {START}, 0
+FROM numbers;
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {SCHEDULED})
+INSERT INTO waiting (task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run)
+SELECT
+    unhex(format('%032x', {READY} + n)), 'scheduled', {START} + 86400 + n, 'q', 1, '', 'f', '', 0, 0
+FROM numbers;
+"""
+
+
+@pytest.fixture(scope="module")
+async def full(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SqliteStore]:
+    """A store with 100,000 ready and as many scheduled rows."""
+    path: Path = tmp_path_factory.mktemp("plans") / "queue.db"
+    store = SqliteStore(path, clock=SettableClock())
+    await store.open()
+    await store._runner.run(lambda db: db.execute(FILL).fetchall(), Mode.WRITE)
+    yield store
+    await store.close()
+
+
+async def test_the_claim_peeks_into_a_lane_through_its_index_alone(full: SqliteStore) -> None:
+    steps = await plan(full, load("claim")["peek"], ("q1", 1, "u1", "f1", 100))
+    assert steps == [
+        "SEARCH ready USING COVERING INDEX ready_lane (queue=? AND priority=? AND upstream=? AND function=?)"
+    ]
+
+
+async def test_the_claim_finds_the_next_lane_through_the_index_alone(full: SqliteStore) -> None:
+    [step] = await plan(full, load("claim")["next_lane"], ("q1", 1, "u1", "f1"))
+    assert step.startswith("SEARCH ready USING COVERING INDEX ready_lane (")
+
+
+async def test_stepping_over_lanes_does_not_walk_through_them(full: SqliteStore) -> None:
+    """Each of the twelve lanes holds thousands of tasks; a step over one takes a handful of instructions."""
+    sql = load("claim")["next_lane"]
+
+    def walk(db: apsw.Connection) -> list[int]:
+        at: tuple[Any, ...] = ("", -1, "", "")
+        costs = []
+        while found := db.execute(sql, at).fetchall():
+            costs.append(instructions(db, sql, at))
+            [at] = found
+        return costs
+
+    costs = await full._runner.run(walk, Mode.READ)
+    assert len(costs) == 12
+    assert max(costs) < 100
+
+
+async def test_the_promotion_looks_only_at_what_is_due(full: SqliteStore) -> None:
+    [step] = await plan(full, load("promote")["due"], (START, 500))
+    assert step == "SEARCH waiting USING INDEX waiting_due (due_at<?)"
+
+
+@pytest.mark.parametrize(
+    ("operation", "statement", "more"),
+    [
+        ("claim", "load", ()),
+        ("claim", "start", ("w", 0.0, 3, 1.0, 2.0)),
+        ("claim", "remove", ()),
+        ("claim", "resume", (0.0,)),
+        ("finish", "current", ()),
+        ("finish", "succeed", (0.0,)),
+        ("finish", "count_succeeded", (0.0, 1)),
+        ("finish", "unique_names", ()),
+        ("finish", "end_all", ()),
+        ("promote", "ready", ()),
+        ("promote", "leave", ()),
+        ("read", "read", ()),
+        ("unstage", "ready", ()),
+        ("unstage", "remove", ()),
+        *(("purge", statement, ()) for statement in load("purge")),
+    ],
+)
+async def test_batches_by_id_search_and_never_scan(
+    full: SqliteStore, operation: str, statement: str, more: tuple[object, ...]
+) -> None:
+    steps = await plan(full, load(operation)[statement], (*SOME, *more))
+    scans = [step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step]
+    assert scans == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "statement", "bindings"),
+    [
+        ("claim", "retired", ("w",)),
+        ("finish", "end", (b"", 1)),
+        ("finish", "spend", (b"", 0.0, 1, 0, 0, 0, 0, None, None, None)),
+        ("finish", "was_success", (b"", 1)),
+        ("finish", "was_attempt", (b"", 1)),
+        ("progress", "keep", (b"", 1, 0.0, 1.0, None, "")),
+        ("act", "where", (b"",)),
+        ("keys", "holder", ("key", "", "k")),
+        ("beat", "beat", ("w", 0.0, 1.0)),
+        ("cancel_requests", "asked", ("w",)),
+        ("lost_claims", "held", ("w",)),
+        ("result", "result", (b"",)),
+        ("history", "attempts", (b"",)),
+        ("sweep", "finished", (0.0, 10)),
+        ("sweep", "dead", (0.0, 10)),
+        ("sweep", "has_expired_keys", (0.0,)),
+        ("queue_stats", "done", (1, 2)),
+        ("queue_stats", "done_before", ("q", 1)),
+        ("commit_stage", "keyed", ("s", 0, 10)),
+        ("commit_stage", "losers", ("s",)),
+        ("stage", "last_place", ("s",)),
+    ],
+)
+async def test_single_looks_search_and_never_scan(
+    full: SqliteStore, operation: str, statement: str, bindings: tuple[object, ...]
+) -> None:
+    steps = await plan(full, load(operation)[statement], bindings)
+    assert [step for step in steps if step.startswith("SCAN") and "CONSTANT ROW" not in step] == []
+
+
+async def test_orphans_are_found_from_the_few_retired_workers(full: SqliteStore) -> None:
+    steps = await plan(full, load("orphans")["orphans"], (10,))
+    assert steps[:2] == ["SCAN w", "SEARCH r USING INDEX running_worker (worker_id=?)"]
+
+
+async def test_counting_finished_tasks_reads_no_finished_task(full: SqliteStore) -> None:
+    for name, sql in load("queue_stats").items():
+        assert "archive" not in sql, name
+
+
+async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStore) -> None:
+    for table, sql in load("list_tasks").items():
+        bindings = ("ready", None, None, None, None, None, None, None, b"\xff" * 17, 10)
+        steps = await plan(full, sql, bindings)
+        assert "USE TEMP B-TREE FOR ORDER BY" not in steps or table == "staged"
+        assert any(step.startswith("SEARCH x USING") for step in steps), table
+
+
+async def test_a_claim_and_a_finish_are_not_slowed_by_rows_that_wait(full: SqliteStore) -> None:
+    """A bound against a collapse: a scan of the 200,000 rows would take far longer."""
+    build = Build(full, SettableClock())
+    worker = await build.worker()
+    await build.enqueue(50, queue="fresh")
+    began = time.monotonic()
+    for _ in range(50):
+        [task] = await build.claim(worker, 1, queues=("fresh",))
+        assert uuid.UUID(task.fence.task_id)
+    assert time.monotonic() - began < 5.0
+
+
+def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> int:
+    """Return how many instructions of its machine SQLite needs for a statement prepared before."""
+    counted = 0
+
+    def tick() -> bool:
+        nonlocal counted
+        counted += 1
+        return False
+
+    db.set_progress_handler(tick, 1)
+    try:
+        db.execute(sql, bindings).fetchall()
+    finally:
+        db.set_progress_handler(None)
+    return counted

@@ -1,0 +1,70 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import ConfigError
+from tidegate.store.connect import open_store, sqlite_path
+from tidegate.store.sqlite.store import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///queue.db", "queue.db"),
+        ("sqlite:///.tidegate/queue.db", ".tidegate/queue.db"),
+        ("sqlite:////var/lib/queue.sqlite", "/var/lib/queue.sqlite"),
+        ("queue.db", "queue.db"),
+        ("/var/lib/queue.db", "/var/lib/queue.db"),
+        ("sqlite:///with space & ünicode.db", "with space & ünicode.db"),
+    ],
+)
+def test_a_url_names_its_file(url: str, path: str) -> None:
+    assert sqlite_path(url) == Path(path)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite://:memory:", "in-memory"),
+        ("sqlite:///:memory:", "in-memory"),
+        ("postgresql://localhost/queue", "SQLite only"),
+        ("postgres://localhost/queue", "SQLite only"),
+        ("postgresql+psycopg://localhost/queue", "SQLite only"),
+        ("redis://localhost", "redis"),
+        ("sqlite://", "no file"),
+        ("sqlite:///", "no file"),
+        ("sqlite://host/queue.db", "no file"),
+        ("queue.txt", "no database"),
+        ("", "no database"),
+        (".db", "no database"),
+    ],
+)
+def test_a_url_that_names_no_store_is_refused_with_the_reason(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        open_store(url)
+    assert caught.value.fix
+
+
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_store("postgresql://user:secret@localhost/queue")
+    assert "secret" not in str(caught.value)
+    assert "secret" not in str(caught.value.facts)
+
+
+def test_opening_a_url_touches_nothing(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/sub/queue.db", busy_seconds=1.0)
+    assert isinstance(store, SqliteStore)
+    assert store.path == tmp_path / "sub" / "queue.db"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_the_module_loads_no_driver() -> None:
+    code = "import sys, tidegate.store.connect; sys.exit('apsw' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
