@@ -315,9 +315,9 @@ class Tidegate:
         """As `Handle.result`, by id."""
         return await self.handle(task_id).result(timeout)
 
-    async def cancel(self, task_id: str, why: str = "") -> CancelAnswer:
+    async def cancel(self, task_id: str, why: str = "", *, force: bool = False) -> CancelAnswer:
         """As `Handle.cancel`, by id."""
-        return await self.handle(task_id).cancel(why)
+        return await self.handle(task_id).cancel(why, force=force)
 
     async def history(self, task_id: str) -> list[HistoryEntry]:
         """As `Handle.history`, by id."""
@@ -331,9 +331,9 @@ class Tidegate:
         """As `result`, from sync code; the timeout must be given."""
         return self.handle(task_id).result_sync(timeout)
 
-    def cancel_sync(self, task_id: str, why: str = "") -> CancelAnswer:
+    def cancel_sync(self, task_id: str, why: str = "", *, force: bool = False) -> CancelAnswer:
         """As `cancel`, from sync code."""
-        return self.handle(task_id).cancel_sync(why)
+        return self.handle(task_id).cancel_sync(why, force=force)
 
     def history_sync(self, task_id: str) -> list[HistoryEntry]:
         """As `history`, from sync code."""

@@ -97,13 +97,18 @@ class Handle(Generic[R_co]):
             error_message=stored.message,
         )
 
-    async def cancel(self, why: str = "") -> CancelAnswer:
+    async def cancel(self, why: str = "", *, force: bool = False) -> CancelAnswer:
         """Cancel the task wherever it is.
 
         A waiting one is cancelled at once. A running one is asked to stop and never runs again; if its
         body finishes first, it stays succeeded.
+
+        Args:
+            why: Kept in the history.
+            force: Do not wait for a body that does not listen: a child process is killed, a coroutine or
+                thread is left behind.
         """
-        answers = await (await self._source.opened_store()).cancel([self.id], why=why)
+        answers = await (await self._source.opened_store()).cancel([self.id], why=why, force=force)
         return answers[self.id]
 
     async def history(self) -> list[HistoryEntry]:
@@ -124,9 +129,9 @@ class Handle(Generic[R_co]):
             raise UsageError("result_sync() needs a timeout", fix="write result_sync(timeout=30)")
         return run_sync(self.result(timeout))
 
-    def cancel_sync(self, why: str = "") -> CancelAnswer:
+    def cancel_sync(self, why: str = "", *, force: bool = False) -> CancelAnswer:
         """As `cancel`, from sync code."""
-        return run_sync(self.cancel(why))
+        return run_sync(self.cancel(why, force=force))
 
     def history_sync(self) -> list[HistoryEntry]:
         """As `history`, from sync code."""

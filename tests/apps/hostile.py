@@ -208,6 +208,12 @@ def deaf_to_cancel() -> None:
     time.sleep(3600)
 
 
+@app.task
+def deaf_forever() -> None:
+    note("listening", os.getpid())
+    time.sleep(3600)
+
+
 @app.task(max_attempts=3, backoff=QUICK)
 async def async_poison(ctx: Context) -> None:
     note("poison", [ctx.run, os.getpid()])

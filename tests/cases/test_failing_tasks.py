@@ -77,7 +77,7 @@ async def test_a_message_that_no_database_likes_is_recorded_and_the_task_goes_on
     async def body() -> None:
         raise error
 
-    row, runs, handle = await run_one(app, body, max_attempts=2)
+    row, runs, _ = await run_one(app, body, max_attempts=2)
 
     assert row.state is State.DEAD
     assert [run.outcome for run in runs] == ["retrying", "dead"]
@@ -183,7 +183,7 @@ async def test_a_rate_limit_charges_no_attempt_and_its_wait_is_kept(app: Tidegat
             raise StatusError(429, {"retry-after-ms": "300"}, {"error": {"code": "rate_limit_exceeded"}})
         return "done"
 
-    row, runs, handle = await run_one(app, body, max_attempts=1)
+    row, runs, _ = await run_one(app, body, max_attempts=1)
 
     assert row.state is State.SUCCEEDED
     assert (row.counters.attempts, row.counters.parks) == (0, 1)
@@ -240,7 +240,7 @@ async def test_rules_count_their_own_attempts_and_discard_keeps_a_dead_letter(ap
     async def body() -> None:
         raise raised.pop(0)
 
-    row, runs, _ = await run_one(
+    _, runs, _ = await run_one(
         app, body, max_attempts=10, retry=[on(KeyError, wait=0.01, attempts=2), on(OSError, wait=0.01)]
     )
     assert [run.outcome for run in runs] == ["retrying", "retrying", "dead"]
@@ -334,7 +334,7 @@ async def test_a_type_error_from_inside_the_body_is_an_ordinary_failure(app: Tid
     async def body(a: int) -> None:
         len(a)  # type: ignore[arg-type]
 
-    row, runs, _ = await run_one(app, body, 1, max_attempts=2)
+    _, runs, _ = await run_one(app, body, 1, max_attempts=2)
 
     assert len(runs) == 2
     assert runs[0].error_class == "TypeError"
@@ -344,7 +344,7 @@ async def test_a_result_that_cannot_be_stored_does_not_repeat_the_work(app: Tide
     import os
 
     calls: list[str] = []
-    open_file = open(os.devnull)
+    open_file = open(os.devnull)  # noqa: SIM115 - closed below, after the tasks returned it
 
     async def coroutine_left_alone() -> None: ...
 

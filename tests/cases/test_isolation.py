@@ -196,6 +196,24 @@ async def test_a_cancel_reaches_a_child_and_its_grace_ends_a_deaf_one(
     await client.app.aclose()
 
 
+async def test_a_cancel_by_force_ends_what_does_not_listen(client: Any, worker: Any, tmp_path: Path) -> None:
+    handle = await client.deaf_forever.enqueue()
+
+    async def listening() -> bool:
+        return bool(noted(tmp_path, "listening"))
+
+    await until(listening)
+    assert await handle.cancel() is CancelAnswer.ASKED
+    polite = await client.pause.enqueue(0.6)
+    await polite.result(10)
+    assert (await handle.status()).state is State.RUNNING
+    assert await handle.cancel(force=True) is CancelAnswer.ASKED
+    rows = await all_final(client.app, [handle.id], within=5)
+    assert rows[handle.id].state is State.CANCELLED
+    assert not any(alive(pid) for pid in noted(tmp_path, "listening"))
+    await client.app.aclose()
+
+
 async def test_a_task_that_kills_the_pool_process_is_dead_after_its_crash_limit_and_alone_at_the_last(
     client: Any, worker: Any, tmp_path: Path
 ) -> None:

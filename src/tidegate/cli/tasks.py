@@ -102,19 +102,24 @@ async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> N
 @command.command("cancel")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
 @click.option("--why", default="", metavar="TEXT", help="Kept in the task's history.")
+@click.option("--force", is_flag=True, help="Do not wait for a body that does not listen.")
 @dry_run_option
 @where_options
 @json_option
-def cancel_command(task_ids: Sequence[str], why: str, dry_run: bool, where: Where, as_json: bool) -> int:
+def cancel_command(
+    task_ids: Sequence[str], why: str, force: bool, dry_run: bool, where: Where, as_json: bool
+) -> int:
     """Cancel tasks wherever they are. A running one is asked to stop and never runs again."""
-    return run(_cancel(where, task_ids, why, dry_run, as_json))
+    return run(_cancel(where, task_ids, why, force, dry_run, as_json))
 
 
-async def _cancel(where: Where, task_ids: Sequence[str], why: str, dry_run: bool, as_json: bool) -> int:
+async def _cancel(
+    where: Where, task_ids: Sequence[str], why: str, force: bool, dry_run: bool, as_json: bool
+) -> int:
     async with opened_store(where) as store:
         if dry_run:
             return _preview(await store.read(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
-        return _tell(task_ids, await store.cancel(task_ids, why=why), as_json)
+        return _tell(task_ids, await store.cancel(task_ids, why=why, force=force), as_json)
 
 
 @command.command("retry")

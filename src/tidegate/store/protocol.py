@@ -16,6 +16,7 @@ from tidegate.domain.spec import Priority
 from tidegate.store.rows import (
     ActAnswer,
     CancelAnswer,
+    CancelRequest,
     Claim,
     ClaimAsk,
     DeadLetter,
@@ -118,8 +119,13 @@ class Tasks(Protocol):
         Paged by key, never by offset.
         """
 
-    async def cancel(self, task_ids: Sequence[str], *, why: str = "") -> dict[str, CancelAnswer]:
-        """Cancel tasks wherever they are; answer per id. A running one is asked, and never runs again."""
+    async def cancel(
+        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
+    ) -> dict[str, CancelAnswer]:
+        """Cancel tasks wherever they are; answer per id. A running one is asked, and never runs again.
+
+        With `force` its worker does not wait for the body to listen. Asking again may add force.
+        """
 
     async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
         """Give waiting or ready tasks another priority; their rank stays."""
@@ -158,7 +164,7 @@ class Work(Protocol):
     async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
         """Keep the last progress of these runs; return the fences that are no longer current."""
 
-    async def cancel_requests(self, worker_id: str) -> list[Fence]:
+    async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
 
 

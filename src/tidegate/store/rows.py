@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
@@ -123,6 +124,14 @@ class Claim:
     tasks: tuple[ClaimedTask, ...]
     alive: bool = True
     """False: the worker's row is retired. It must stop; its runs may have been taken up by others."""
+
+
+class CancelRequest(NamedTuple):
+    """A person's wish that a running task stops."""
+
+    fence: Fence
+    force: bool = False
+    """Do not wait for the body to listen."""
 
 
 @dataclass(frozen=True, slots=True)

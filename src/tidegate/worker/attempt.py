@@ -22,6 +22,7 @@ class Attempt:
         "deadline_seconds",
         "function",
         "is_entered",
+        "is_forced",
         "is_time_up",
         "job",
         "runs_in",
@@ -45,6 +46,7 @@ class Attempt:
         """The thread's answer, where the body is a plain function."""
         self.is_entered = False
         """Whether its job has taken its first step. A job cancelled before that would never settle it."""
+        self.is_forced = False
         self.is_time_up = False
         self.settled = False
         self.timeout_seconds = claimed.timeout_seconds or function.spec.timeout

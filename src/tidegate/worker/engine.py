@@ -216,9 +216,11 @@ class Engine:
                 asked = await self._store.cancel_requests(self._worker_id)
             except Exception:  # noqa: S112 - the claimer and the finisher tell of it
                 continue
-            for fence in asked:
-                attempt = self.executor.running.get(fence)
-                if attempt is not None:
+            for request in asked:
+                attempt = self.executor.running.get(request.fence)
+                if attempt is not None and request.force:
+                    self.executor.force(attempt)
+                elif attempt is not None:
                     self.executor.stop(attempt, Stop.CANCEL)
 
     def _stop_all(self, why: Stop) -> None:

@@ -113,9 +113,11 @@ class Executor:
             self._loop.call_later(grace, self._close, attempt)
 
     def force(self, attempt: Attempt) -> None:
-        """Close a body that was asked to stop, without waiting for it."""
+        """Cancel a body without waiting for it to listen: after the grace time its run is closed."""
         self.stop(attempt, Stop.CANCEL)
-        self._loop.call_later(self._stop_grace, self._close, attempt)
+        if not attempt.is_forced:
+            attempt.is_forced = True
+            self._loop.call_later(self._stop_grace, self._close, attempt)
 
     def close(self) -> None:
         """Let idle threads go."""

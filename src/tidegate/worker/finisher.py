@@ -86,6 +86,7 @@ class Finisher:
         await self._write_progress()
         while self._outcomes:
             batch = [self._outcomes[place] for place in range(min(BATCH, len(self._outcomes)))]
+            await self._write_progress()  # the last word of these runs, which the fence would refuse later
             answers = await self._store.finish(batch)
             for outcome, answer in zip(batch, answers, strict=True):
                 self._outcomes.popleft()

@@ -12,7 +12,7 @@ from store_build import START, Build, SettableClock, ids_of, retrying, succeeded
 from tidegate.domain.outcome import Answer, Cancelled, Fence
 from tidegate.domain.states import FINAL, State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import CancelAnswer
+from tidegate.store.rows import CancelAnswer, CancelRequest
 
 CANCELLED, ASKED, FINISHED, UNKNOWN = CancelAnswer
 
@@ -49,10 +49,13 @@ async def test_a_running_task_is_asked_and_its_worker_hears_of_it(build: Build) 
     assert await build.store.cancel_requests(worker) == []
     assert await build.store.cancel([task_id]) == {task_id: ASKED}
     assert await build.store.cancel([task_id]) == {task_id: ASKED}
-    assert await build.store.cancel_requests(worker) == [mine.fence]
+    assert await build.store.cancel_requests(worker) == [CancelRequest(mine.fence, force=False)]
     assert await build.store.cancel_requests(other) == []
     row = await build.row(task_id)
     assert (row.state, row.cancel_requested) == (State.RUNNING, True)
+    assert await build.store.cancel([task_id], force=True) == {task_id: ASKED}
+    assert await build.store.cancel([task_id]) == {task_id: ASKED}
+    assert await build.store.cancel_requests(worker) == [CancelRequest(mine.fence, force=True)]
     await build.done(Cancelled(mine.fence))
     assert await build.store.cancel_requests(worker) == []
     assert await build.store.cancel([task_id]) == {task_id: FINISHED}

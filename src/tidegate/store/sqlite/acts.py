@@ -31,10 +31,14 @@ _STANDING = frozenset({"ready", "staged", *(str(state) for state in WAITING)})
 """Where a task is that neither runs nor is final."""
 
 
-def cancel(db: apsw.Connection, now: float, task_ids: Sequence[str], why: str) -> dict[str, CancelAnswer]:
+def cancel(
+    db: apsw.Connection, now: float, task_ids: Sequence[str], why: str, *, force: bool
+) -> dict[str, CancelAnswer]:
     """Cancel tasks wherever they are; ask running ones; answer per id."""
     totals = Totals()
-    answers = {task_id: _cancel_one(db, now, task_id, why, totals) for task_id in _sorted(task_ids)}
+    answers = {
+        task_id: _cancel_one(db, now, task_id, why, totals, force=force) for task_id in _sorted(task_ids)
+    }
     totals.write(db, now)
     return {task_id: answers[task_id] for task_id in task_ids}
 
@@ -102,7 +106,9 @@ def _sorted(task_ids: Sequence[str]) -> list[str]:
     return sorted(set(task_ids))
 
 
-def _cancel_one(db: apsw.Connection, now: float, task_id: str, why: str, totals: Totals) -> CancelAnswer:
+def _cancel_one(
+    db: apsw.Connection, now: float, task_id: str, why: str, totals: Totals, *, force: bool
+) -> CancelAnswer:
     task = ids.known_blob(task_id)
     where = whereabouts(db, task)
     if task is None or where is None:
@@ -111,7 +117,7 @@ def _cancel_one(db: apsw.Connection, now: float, task_id: str, why: str, totals:
         return CancelAnswer.FINISHED
     keep_act(db, now, task, "cancel requested", why)
     if where == "running":
-        db.execute(_CANCEL["ask"], (task, now))
+        db.execute(_CANCEL["ask"], (task, now, force))
         return CancelAnswer.ASKED
     run, ready_at = query.one(db, _LEAVE.get(where, _CANCEL["leave_waiting"]), (task,))
     db.execute(_CANCEL["archive"], (task, run, ready_at, now))

@@ -8,7 +8,7 @@ import apsw
 
 from tidegate.domain.failure import MESSAGE_LIMIT
 from tidegate.domain.outcome import Fence
-from tidegate.store.rows import ProgressNote
+from tidegate.store.rows import CancelRequest, ProgressNote
 from tidegate.store.sqlite import ids, query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.text import finite, storable
@@ -22,9 +22,12 @@ def progress(db: apsw.Connection, now: float, notes: Sequence[ProgressNote]) -> 
     return [note.fence for note in notes if not _keep(db, now, note)]
 
 
-def cancel_requests(db: apsw.Connection, worker_id: str) -> list[Fence]:
+def cancel_requests(db: apsw.Connection, worker_id: str) -> list[CancelRequest]:
     """Return this worker's runs whose cancel was requested."""
-    return [Fence(ids.text(task_id), run) for task_id, run in query.rows(db, _ASKED, (worker_id,))]
+    return [
+        CancelRequest(Fence(ids.text(task_id), run), bool(force))
+        for task_id, run, force in query.rows(db, _ASKED, (worker_id,))
+    ]
 
 
 def _keep(db: apsw.Connection, now: float, note: ProgressNote) -> bool:

@@ -12,6 +12,7 @@ from tidegate.domain.spec import Priority
 from tidegate.store.rows import (
     ActAnswer,
     CancelAnswer,
+    CancelRequest,
     Claim,
     ClaimAsk,
     DeadLetter,
@@ -148,9 +149,11 @@ class SqliteStore:
         """Return tasks newest first, continuing after the id `after`."""
         return await self._read(lambda db: listing.list_tasks(db, which, after, limit))
 
-    async def cancel(self, task_ids: Sequence[str], *, why: str = "") -> dict[str, CancelAnswer]:
+    async def cancel(
+        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
+    ) -> dict[str, CancelAnswer]:
         """Cancel tasks wherever they are; answer per id."""
-        return await self._write(lambda db: acts.cancel(db, self._now(), task_ids, why))
+        return await self._write(lambda db: acts.cancel(db, self._now(), task_ids, why, force=force))
 
     async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
         """Give waiting or ready tasks another priority; their rank stays."""
@@ -186,7 +189,7 @@ class SqliteStore:
             return []
         return await self._write(lambda db: runs.progress(db, self._now(), notes))
 
-    async def cancel_requests(self, worker_id: str) -> list[Fence]:
+    async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
         return await self._read(lambda db: runs.cancel_requests(db, worker_id))
 

@@ -76,7 +76,8 @@ CREATE TABLE running (
     crash_base_seconds  REAL NOT NULL,
     crash_cap_seconds   REAL NOT NULL,
     unique_name         TEXT,            -- only where it is free again at the final state
-    cancel_requested_at REAL
+    cancel_requested_at REAL,
+    cancel_forced       INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX running_worker ON running (worker_id);
 CREATE INDEX running_cancel ON running (worker_id) WHERE cancel_requested_at IS NOT NULL;

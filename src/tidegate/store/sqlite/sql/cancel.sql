@@ -2,9 +2,11 @@
 -- moves: scheduled -> cancelled, held -> cancelled, suspended -> cancelled, ready -> cancelled, retrying -> cancelled
 
 -- name: ask
--- 1 task id, 2 now
+-- 1 task id, 2 now, 3 whether by force
 UPDATE running
-SET cancel_requested_at = coalesce(cancel_requested_at, ?2)
+SET
+    cancel_requested_at = coalesce(cancel_requested_at, ?2),
+    cancel_forced = cancel_forced OR ?3
 WHERE task_id = ?1
 
 -- name: leave_ready

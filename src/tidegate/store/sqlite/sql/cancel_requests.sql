@@ -2,7 +2,7 @@
 
 -- name: asked
 -- 1 worker id
-SELECT task_id, run
+SELECT task_id, run, cancel_forced
 FROM running
 WHERE worker_id = ?1
     AND cancel_requested_at IS NOT NULL
