@@ -1,1 +1,0 @@
-"""What happened, told to whoever listens: logs, drain estimates."""

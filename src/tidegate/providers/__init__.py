@@ -1,1 +1,0 @@
-"""What each AI provider's errors, headers and usage mean, as domain values."""
