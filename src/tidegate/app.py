@@ -29,6 +29,7 @@ from tidegate.options import (
     seconds_option,
     size_option,
 )
+from tidegate.policy.classify import Classifier
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
@@ -83,6 +84,7 @@ class Tidegate:
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
         self.child_start_hooks: list[Hook] = []
+        self.classifiers: list[Classifier] = []
         self.store: Store = store if store is not None else open_store(self.url)
         self._opened_in = 0
         self._lock = threading.Lock()
@@ -205,6 +207,16 @@ class Tidegate:
         """Register what runs in the same loop after the last task, in reverse order."""
         self.stop_hooks.append(hook)
         return hook
+
+    def classifier(self, judge: Classifier) -> Classifier:
+        """Register a judgement of exceptions, asked after the rules of `retry=` and before Tidegate's own.
+
+        Args:
+            judge: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
+                One that raises is passed over.
+        """
+        self.classifiers.append(judge)
+        return judge
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
         """Return the task function of that name; its part after the colon will do if it is the only one.

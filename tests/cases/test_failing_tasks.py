@@ -12,14 +12,17 @@ import pytest
 from support import all_final
 from tidegate import (
     Context,
+    Failure,
     Fixed,
     Permanent,
+    Reason,
     ResultTimeoutError,
     RetryAfter,
     State,
     TaskFailedError,
     Tidegate,
     Transient,
+    Verdict,
     discard,
     on,
 )
@@ -261,6 +264,25 @@ def _every() -> Any:
     from tidegate.store.rows import TaskFilter
 
     return TaskFilter()
+
+
+async def test_a_users_classifier_is_asked_before_ours_and_a_broken_one_is_passed_over(app: Tidegate) -> None:
+    @app.classifier
+    def broken(error: BaseException) -> Failure | None:
+        raise RuntimeError("not me")
+
+    @app.classifier
+    def ours(error: BaseException) -> Failure | None:
+        if "house rule" in str(error):
+            return Failure(Verdict.PERMANENT, Reason.CONTENT_POLICY, message=str(error))
+        return None
+
+    async def body() -> None:
+        raise OSError("against a house rule")
+
+    row, runs, _ = await run_one(app, body)
+
+    assert (row.state, row.reason, len(runs)) == (State.DEAD, "content_policy", 1)
 
 
 @pytest.mark.parametrize(("on_unknown", "runs_expected"), [("retry", 3), ("dead", 1)])

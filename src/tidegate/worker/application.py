@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
+from tidegate.policy.classify import Classifier
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CrashTerms
 from tidegate.worker.settings import Pool, Timings
@@ -58,6 +59,11 @@ class Application(Protocol):
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Awaitable[None] | None]]:
         """Run in the loop after the last task, last one first."""
+        ...
+
+    @property
+    def classifiers(self) -> Sequence[Classifier]:
+        """The user's own judgements of exceptions, asked before ours."""
         ...
 
     def manifest(self) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class Slot:
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
         rules = function.spec.rules
-        judged = classify(error, rules=rules, now=time.time())
+        judged = classify(error, rules=rules, now=time.time(), classifiers=self._app.classifiers)
         place = -1 if judged.rule is None else rules.index(judged.rule)
         return Failed(failure=judged.failure, rule=place)
 
