@@ -29,6 +29,15 @@ def open_store(url: str, **options: Any) -> Store:
     return SqliteStore(path, **options)
 
 
+def absolute_url(url: str) -> str:
+    """Return the URL of the same store for a process in another working directory.
+
+    Raises:
+        ConfigError: It names none.
+    """
+    return f"sqlite:///{sqlite_path(url).absolute()}"
+
+
 def sqlite_path(url: str) -> Path:
     """Return the file a URL names.
 

@@ -218,8 +218,9 @@ class Stewardship(Protocol):
     async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
         """Delete what has served its time; return how many rows went, `limit` a kind at most.
 
-        Expired keys, uncommitted stages older than a day, final tasks older than `finished_seconds`
-        and dead letters older than `dead_seconds`, each with all that belongs to it.
+        Expired keys, counters older than 90 days, uncommitted stages older than a day, final tasks
+        older than `finished_seconds` and dead letters older than `dead_seconds`, each with all that
+        belongs to it.
         """
 
     async def checkpoint(self) -> None:

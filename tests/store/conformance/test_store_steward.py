@@ -128,6 +128,18 @@ async def test_a_sweep_that_keeps_all_takes_expired_keys_only(build: Build, cloc
     assert await build.store.sweep(**KEEP_ALL) == 0
 
 
+async def test_old_counters_are_swept_and_a_queue_of_long_ago_is_forgotten(
+    build: Build, clock: SettableClock
+) -> None:
+    await build.in_state(State.SUCCEEDED, queue="long ago")
+    clock.advance(100 * 86_400)
+    year = 365 * 86_400.0
+    assert await build.store.sweep(finished_seconds=year, dead_seconds=year) >= 1
+    await build.in_state(State.READY, queue="now")
+    assert [one.queue for one in await build.store.queue_stats()] == ["now"]
+    assert await build.store.sweep(finished_seconds=year, dead_seconds=year) == 0
+
+
 async def test_upkeep_is_harmless_at_any_time(store: Store, build: Build) -> None:
     await store.checkpoint()
     await build.enqueue(100)

@@ -8,7 +8,7 @@ import pytest
 from store_back_ends import Clients, opened
 from store_build import START, Build, SettableClock, retrying, succeeded
 
-from tidegate.domain.outcome import Charge, Counters
+from tidegate.domain.outcome import Charge, Counters, Released
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewWorker, WorkerRow
 
@@ -113,6 +113,32 @@ async def test_an_orphan_brings_what_the_steward_must_know(
     assert (orphan.started_at, orphan.loss, orphan.why) == (START + 1, loss, "killed by \\ud800")
     assert orphan.counters == Counters(crashes=1, by_rule=(("r", 1),))
     assert orphan.cancel_requested
+
+
+async def test_the_run_that_caused_a_workers_end_is_told_from_its_neighbours(build: Build) -> None:
+    worker = await build.worker()
+    culprit, *neighbours = await build.running(3, worker=worker)
+    await build.store.retire_worker(
+        worker, why="killed by signal 11", loss=False, only_if_expired=False, culprit=culprit.fence
+    )
+    told = {orphan.fence: orphan.culprit for orphan in await build.store.orphans()}
+    assert told == {culprit.fence: True, **{task.fence: False for task in neighbours}}
+
+
+async def test_an_earlier_run_of_a_task_is_not_blamed_for_a_later_one(build: Build) -> None:
+    worker = await build.worker()
+    task = await build.run(queue="q", worker=worker)
+    await build.done(Released(task.fence, "shutdown"))
+    [again] = await build.claim(worker, queues=("q",))
+    await build.store.retire_worker(
+        worker, why="killed", loss=False, only_if_expired=False, culprit=task.fence
+    )
+    assert {orphan.fence: orphan.culprit for orphan in await build.store.orphans()} == {again.fence: False}
+
+
+async def test_nobody_is_blamed_where_the_culprit_is_not_known(build: Build) -> None:
+    await build.orphaned(2)
+    assert {orphan.culprit for orphan in await build.store.orphans()} == {None}
 
 
 async def test_orphans_come_oldest_first_and_no_more_than_asked_for(

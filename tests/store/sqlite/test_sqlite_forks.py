@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import apsw
 from sqlite_support import integrity, python
+
+from tidegate.store.sqlite import forks
 
 FORKING = """
 import asyncio, os, sys, threading, uuid, time
@@ -114,3 +118,54 @@ asyncio.run(main())
 
 def test_a_child_keeps_no_lock_of_its_parent(tmp_path: Path) -> None:
     python(LOCKED, tmp_path / "queue.db")
+
+
+STANDING_STILL = """
+import os, threading, time
+from tidegate.store.sqlite import forks
+
+class Runner:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.forgotten = False
+    def quiet_locks(self):
+        return [self.lock]
+    def forget(self):
+        self.lock = threading.Lock()
+        self.forgotten = True
+
+runner = Runner()
+forks.enter(runner)
+at_work, let_go = threading.Event(), threading.Event()
+
+def work():
+    with runner.lock:
+        at_work.set()
+        let_go.wait(10)
+        time.sleep(0.05)
+        runner.done = True
+
+runner.done = False
+thread = threading.Thread(target=work)
+thread.start()
+at_work.wait(10)
+threading.Timer(0.1, let_go.set).start()
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if runner.done and runner.forgotten and runner.lock.acquire(timeout=1) else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+thread.join()
+print(code, runner.done, runner.forgotten, runner.lock.acquire(timeout=1))
+"""
+
+
+def test_a_fork_waits_for_work_under_way_and_the_child_forgets_it() -> None:
+    assert python(STANDING_STILL) == "0 True False True\n"
+
+
+def test_an_inherited_connection_outlives_every_reference_to_it() -> None:
+    db = apsw.Connection(":memory:")
+    before = sys.getrefcount(db)
+    forks.never_close(db)
+    assert sys.getrefcount(db) == before + 1
+    forks.never_close(None)

@@ -36,13 +36,15 @@ FROM numbers;
 """
 
 
-@pytest.fixture(scope="module")
-async def full(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SqliteStore]:
-    """A store with 100,000 ready and as many scheduled rows."""
+@pytest.fixture(scope="module", params=["", "ANALYZE"], ids=["no statistics", "statistics"])
+async def full(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SqliteStore]:
+    """A store with 100,000 ready and as many scheduled rows, and what a person may have gathered on them."""
     path: Path = tmp_path_factory.mktemp("plans") / "queue.db"
     store = SqliteStore(path, clock=SettableClock())
     await store.open()
-    await store._runner.run(lambda db: db.execute(FILL).fetchall(), Mode.WRITE)
+    await store._runner.run(lambda db: db.execute(FILL + request.param).fetchall(), Mode.WRITE)
     yield store
     await store.close()
 
@@ -158,6 +160,8 @@ async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStor
         steps = await plan(full, sql, bindings)
         assert "USE TEMP B-TREE FOR ORDER BY" not in steps or table == "staged"
         assert any(step.startswith("SEARCH x USING") for step in steps), table
+        index = {"cancelled": "archive_cancelled", "waiting": "waiting_state"}.get(table, "")
+        assert index in steps[0]
 
 
 async def test_a_claim_and_a_finish_are_not_slowed_by_rows_that_wait(full: SqliteStore) -> None:

@@ -35,10 +35,12 @@ class InlineRunner:
 
     Args:
         path: The database file.
+        busy_seconds: How long a call waits for a writer of another process, by the real clock.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._session = Session(Place(path), busy_seconds=BUSY_SECONDS)
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._busy_seconds = busy_seconds
+        self._session = Session(Place(path), busy_seconds=busy_seconds)
         self._pid = os.getpid()
         self._changes = 0
         self._changed_at = -math.inf
@@ -53,7 +55,7 @@ class InlineRunner:
         if os.getpid() != self._pid:
             forks.never_close(self._session.forget())
             self._pid = os.getpid()
-        job = Job(work, mode, look=look, expires_at=time.monotonic() + BUSY_SECONDS)
+        job = Job(work, mode, look=look, expires_at=time.monotonic() + self._busy_seconds)
         before = self._session.commits
         if mode is Mode.READ:
             self._session.read([job])

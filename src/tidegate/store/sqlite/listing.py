@@ -6,7 +6,7 @@ import heapq
 
 import apsw
 
-from tidegate.domain.states import FINAL, WAITING, State
+from tidegate.domain.states import WAITING, State
 from tidegate.store.rows import TaskFilter, TaskRow
 from tidegate.store.sqlite import ids
 from tidegate.store.sqlite.reads import rows_of
@@ -23,9 +23,9 @@ def list_tasks(db: apsw.Connection, which: TaskFilter, after: str | None, limit:
     """Return tasks newest first (by id), `limit` at most, continuing after the id `after`."""
     start = _AFTER_ALL if after is None else (ids.known_blob(after) or _AFTER_ALL)
     pages = [
-        _page(db, table, state, which, start, limit)
+        _page(db, statement, state, which, start, limit)
         for state in which.states or tuple(State)
-        for table in _tables_of(state)
+        for statement in _statements_of(state)
     ]
     newest = list(dict.fromkeys(heapq.merge(*pages, reverse=True)))[:limit]
     return rows_of(db, newest)
@@ -39,16 +39,14 @@ def filter_parameters(which: TaskFilter) -> tuple[str | float | None, ...]:
 
 
 def _page(
-    db: apsw.Connection, table: str, state: State, which: TaskFilter, start: bytes, limit: int
+    db: apsw.Connection, statement: str, state: State, which: TaskFilter, start: bytes, limit: int
 ) -> list[bytes]:
-    found = db.execute(_SQL[table], (str(state), *filter_parameters(which), start, limit))
+    found = db.execute(_SQL[statement], (str(state), *filter_parameters(which), start, limit))
     return [task_id for (task_id,) in found]
 
 
-def _tables_of(state: State) -> tuple[str, ...]:
-    """Return where tasks of a state are kept."""
+def _statements_of(state: State) -> tuple[str, ...]:
+    """Return the statements that list tasks of a state."""
     if state in WAITING:
         return ("waiting", "staged") if state is State.SCHEDULED else ("waiting",)
-    if state in FINAL:
-        return ("dead",) if state is State.DEAD else ("archive",)
-    return ("ready", "staged") if state is State.READY else ("running",)
+    return ("ready", "staged") if state is State.READY else (str(state),)

@@ -64,17 +64,18 @@ class Session:
         An error in one undoes that one alone. A job whose time to begin has passed is left undone.
         Returns all jobs, each with its value or error.
         """
-        group = list(jobs)
+        group = undone = list(jobs)
         try:
-            waiting = self._after_looks(group)
-            if waiting:
+            undone = self._after_looks(group)
+            if undone:
                 with self._file.lock.held():
                     joined = list(late())
-                    group += joined
+                    group = group + joined
+                    undone = undone + joined
                     with self.quiet:
-                        self._commit(waiting + joined)
+                        self._commit(undone)
         except Exception as error:
-            self._fail(group, error)
+            self._fail(undone, error)
         return group
 
     def bare(self, job: AnyJob) -> None:
@@ -214,11 +215,13 @@ class Session:
     def _note(self, job: AnyJob, error: Exception) -> None:
         if isinstance(error, BROKEN):
             self._is_doubtful = True
+        job.value = None
         if isinstance(error, TidegateError):
             # Several callers may get it, each with a traceback of its own.
-            error = copy.copy(error)
-        job.value = None
-        job.error = wrap(error, str(self._file.path), self._busy_seconds)
+            job.error = copy.copy(error)
+            job.error.__cause__ = error.__cause__
+        else:
+            job.error = wrap(error, str(self._file.path), self._busy_seconds)
 
 
 def _roll_back(db: apsw.Connection) -> None:

@@ -15,6 +15,8 @@ _FORGET_STAGE = load("drop_stage")["forget_stage"]
 
 STAGE_KEPT_SECONDS = 86_400.0
 """An uncommitted stage older than this has lost its client; a committed one is resent no more."""
+ROLLUP_KEPT_SECONDS = 90 * 86_400.0
+"""Counters a minute are for charts and estimates; nobody charts minutes of the last quarter."""
 
 
 def look_promote(db: apsw.Connection, now: float) -> int | None:
@@ -41,6 +43,7 @@ def look_sweep(
         or query.value(db, _SWEEP["finished"], (now - finished_seconds, 1))
         or query.value(db, _SWEEP["dead"], (now - dead_seconds, 1))
         or query.value(db, _SWEEP["stale_stages"], (now - STAGE_KEPT_SECONDS,))
+        or query.value(db, _SWEEP["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
     )
     return None if something else 0
 
@@ -49,16 +52,22 @@ def sweep(
     db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float, limit: int
 ) -> int:
     """Delete what has served its time; return how many rows went, `limit` a kind at most."""
-    gone = _sweep_keys(db, now, limit)
+    gone = _deleted(db, "expired_keys", now, limit)
+    gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _sweep_tasks(db, _SWEEP["finished"], now - finished_seconds, limit)
     gone += _sweep_tasks(db, _SWEEP["dead"], now - dead_seconds, limit)
     return gone + _sweep_stages(db, now - STAGE_KEPT_SECONDS, limit)
 
 
-def _sweep_keys(db: apsw.Connection, now: float, limit: int) -> int:
-    before = db.total_changes()
-    db.execute(_SWEEP["expired_keys"], (now, limit))
-    return db.total_changes() - before
+def _minute(moment: float) -> int:
+    return int(moment // 60)
+
+
+def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
+    """Delete up to `limit` rows by one statement; return how many went."""
+    changes = db.total_changes()
+    db.execute(_SWEEP[statement], (before, limit))
+    return db.total_changes() - changes
 
 
 def _sweep_tasks(db: apsw.Connection, statement: str, before: float, limit: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -27,7 +28,8 @@ _FAULTS = {
 
 def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
     """Fold the write-ahead log back as far as readers allow; empty a large one if nobody writes."""
-    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    with suppress(apsw.BusyError):  # another process is at it
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     if _size(path.with_name(path.name + "-wal")) <= WAL_TRUNCATE_BYTES:
         return
     lock = FileLock(path.with_name(path.name + ".lock"))

@@ -98,6 +98,7 @@ CREATE TABLE waiting (
 ) WITHOUT ROWID;
 CREATE INDEX waiting_due ON waiting (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX waiting_queue ON waiting (queue, state);
+CREATE INDEX waiting_state ON waiting (state, task_id);
 
 -- Succeeded and cancelled. The history of a first-run success is this row alone.
 CREATE TABLE archive (
@@ -110,6 +111,7 @@ CREATE TABLE archive (
     finished_at REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX archive_finished ON archive (finished_at);
+CREATE INDEX archive_cancelled ON archive (task_id) WHERE state = 'cancelled';
 
 -- Results other than null; a task without a row here returned None.
 CREATE TABLE result (

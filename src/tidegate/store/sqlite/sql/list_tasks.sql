@@ -100,11 +100,46 @@ WHERE x.state = ?1
 ORDER BY x.task_id DESC
 LIMIT ?10
 
--- name: archive
+-- name: succeeded
 SELECT x.task_id
 FROM archive AS x
 CROSS JOIN task AS t ON t.id = x.task_id
-WHERE x.state = ?1
+WHERE x.state = 'succeeded'
+    AND ?1 = 'succeeded'
+    AND x.task_id < ?9
+    AND (?2 IS NULL OR t.queue = ?2)
+    AND (?3 IS NULL OR t.function = ?3)
+    AND (?4 IS NULL OR t.tenant = ?4)
+    AND (?5 IS NULL OR t.last_reason = ?5)
+    AND (
+        ?6 IS NULL
+        OR ?6 = (
+            SELECT p.error_class FROM attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND (?7 IS NULL OR t.enqueued_at < ?7)
+    AND (
+        ?8 IS NULL
+        OR NOT EXISTS (
+            SELECT 1
+            FROM json_each(?8) AS want
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(t.labels) AS have
+                WHERE have.key = want.key AND have.value = want.value
+            )
+        )
+    )
+ORDER BY x.task_id DESC
+LIMIT ?10
+
+-- name: cancelled
+-- The state is written out, so that the small index `archive_cancelled` serves: few in a million are cancelled.
+SELECT x.task_id
+FROM archive AS x
+CROSS JOIN task AS t ON t.id = x.task_id
+WHERE x.state = 'cancelled'
+    AND ?1 = 'cancelled'
     AND x.task_id < ?9
     AND (?2 IS NULL OR t.queue = ?2)
     AND (?3 IS NULL OR t.function = ?3)

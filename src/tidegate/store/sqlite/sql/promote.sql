@@ -3,12 +3,13 @@
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: due
--- Read from the index `waiting_due`; what is not due is never looked at.
+-- Read from the index `waiting_due`; what is not due is never looked at. The sign keeps SQLite from taking the
+-- index by state instead, which would sort everything that waits.
 -- 1 now, 2 how many at most
 SELECT task_id
 FROM waiting
 WHERE due_at <= ?1
-    AND state IN ('scheduled', 'retrying')
+    AND +state IN ('scheduled', 'retrying')
 ORDER BY due_at
 LIMIT ?2
 

@@ -45,3 +45,20 @@ SELECT 1
 FROM key
 WHERE expires_at <= ?1
 LIMIT 1
+
+-- name: old_rollups
+-- 1 minute before which they count, 2 how many at most
+DELETE FROM rollup
+WHERE (minute, queue, function, upstream, tenant) IN (
+    SELECT minute, queue, function, upstream, tenant
+    FROM rollup
+    WHERE minute < ?1
+    LIMIT ?2
+)
+
+-- name: has_old_rollups
+-- 1 minute before which they count
+SELECT 1
+FROM rollup
+WHERE minute < ?1
+LIMIT 1
