@@ -80,6 +80,7 @@ class WorkerProcess:
             | {
                 "TIDEGATE_DATABASE_URL": f"sqlite:///{directory}/queue.db",
                 "TIDEGATE_SCRATCH": str(directory / "scratch"),
+                "TIDEGATE_RUN": str(directory / "run"),
                 "LEDGER": str(directory / "ledger.ndjson"),
             }
             | env,

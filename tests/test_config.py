@@ -52,6 +52,11 @@ def test_a_whole_file_is_read(load, tmp_path):
         poll_interval = 0.1
         processes = 2
         memory_limit = "2GiB"
+        memory_soft_limit = "1.5GiB"
+        gpus = [0, "GPU-8a3f"]
+        vram_limit = "20GiB"
+        child_runs = 50
+        fatal_errors = ["CUDA error", "NCCL"]
         strict = true
         shares = { bulk = 0.2 }
         [pools.rest]
@@ -69,6 +74,11 @@ def test_a_whole_file_is_read(load, tmp_path):
             poll_interval=0.1,
             processes=2,
             memory_limit=2 * 2**30,
+            memory_soft_limit=3 * 2**29,
+            gpus=(0, "GPU-8a3f"),
+            vram_limit=20 * 2**30,
+            child_runs=50,
+            fatal_errors=("CUDA error", "NCCL"),
             strict=True,
             shares={Priority.NORMAL: 0.1, Priority.BULK: 0.2},
         ),
@@ -202,7 +212,7 @@ MISTAKES = {
     "[worker]\npromote_batch = 2.5": r"promote_batch = 2.5.*whole number",
     "[pools]\nrealtime = 3": r"tidegate.toml \[pools\]: realtime = 3.*make it a table: \[pools.realtime\]",
     "[pools.a]\nconcurency = 3": r"\[pools.a\]: concurency = 3.*did you mean concurrency\?",
-    "[pools.a]\nwombat = {}": r"\[pools.a\]: wombat = a table.*known here: concurrency, memory_limit",
+    "[pools.a]\nwombat = {}": r"\[pools.a\]: wombat = a table.*known here: child_runs, concurrency",
     "[pools.a]\nqueues = 'x'": r"\[pools.a\]: queues = 'x'.*write a list",
     "[pools.a]\nqueues = []": r"\[pools.a\]: queues = \[\].*write a list",
     "[pools.a]\nqueues = [1]": r"\[pools.a\]: queues = \[1\].*printable",
@@ -212,8 +222,16 @@ MISTAKES = {
     "[pools.a]\nconcurrency = 2.5": r"\[pools.a\]: concurrency = 2.5.*whole number",
     "[pools.a]\npoll_interval = 0": r"\[pools.a\]: .*poll_interval is 0.*0.005",
     "[pools.a]\nstrict = 1": r"\[pools.a\]: strict = 1.*true or false",
-    "[pools.a]\nmemory_limit = 'lots'": r"\[pools.a\]: memory_limit = 'lots'.*2GiB",
-    "[pools.a]\nmemory_limit = 0": r"\[pools.a\]: .*memory_limit is 0.*2GiB",
+    "[pools.a]\nmemory_limit = 'lots'": r"\[pools.a\]: memory_limit = 'lots'.*300MiB",
+    "[pools.a]\nmemory_limit = 0": r"\[pools.a\]: memory_limit = 0.*300MiB",
+    "[pools.a]\nmemory_limit = '1GB'\nmemory_soft_limit = '1GB'": r"memory_soft_limit is .*less than memory_limit",
+    "[pools.a]\nvram_limit = '0GiB'": r"\[pools.a\]: .*vram_limit is 0.*2GiB",
+    "[pools.a]\ngpus = 2": r"\[pools.a\]: gpus = 2.*\[0, 1\]",
+    "[pools.a]\ngpus = [-1]": r"\[pools.a\]: gpus = \[-1\].*\[0, 1\]",
+    "[pools.a]\ngpus = [true]": r"\[pools.a\]: gpus = \[True\].*\[0, 1\]",
+    "[pools.a]\nchild_runs = 0": r"\[pools.a\]: .*child_runs is 0.*1 or more",
+    "[pools.a]\nfatal_errors = 'CUDA'": r"\[pools.a\]: fatal_errors = 'CUDA'.*list of texts",
+    "[pools.a]\nfatal_errors = ['']": r"\[pools.a\]: fatal_errors = \[''\].*list of texts",
     "[pools.a]\nshares = {bulk = 2}": r"\[pools.a\]: .*shares.*0.9",
     "[pools.a]\nshares = {bulc = 0.1}": r"\[pools.a.shares\]: bulc.*did you mean bulk\?",
     "[pools.a]\nshares = {interactive = 0.1}": r"\[pools.a.shares\]: interactive: only the lower priorities",

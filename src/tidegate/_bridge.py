@@ -14,7 +14,6 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_pid = 0
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
@@ -26,16 +25,30 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run_coroutine_threadsafe(work, _bridge_loop()).result()
+        waiting = asyncio.run_coroutine_threadsafe(work, _bridge_loop())
+        try:
+            return waiting.result()
+        except BaseException:
+            waiting.cancel()  # interrupted, by Ctrl-C for one: what nobody waits for must not go on
+            raise
     work.close()
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
 
 
 def _bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the bridge's loop; a forked child gets its own."""
-    global _loop, _pid
+    global _loop
     with _lock:
-        if _loop is None or _pid != os.getpid():
-            _loop, _pid = asyncio.new_event_loop(), os.getpid()
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="tidegate-bridge", daemon=True).start()
         return _loop
+
+
+def _begin_anew() -> None:
+    """Forget in a forked child what the parent's threads hold and run."""
+    global _loop, _lock
+    _lock, _loop = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import random
@@ -18,7 +19,7 @@ from tidegate.config import Config, load_config
 from tidegate.context import Context
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec
-from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
+from tidegate.errors import ConfigError, OptionError, StoreError, UnknownFunctionError
 from tidegate.handle import Handle
 from tidegate.options import (
     Seconds,
@@ -87,7 +88,7 @@ class Tidegate:
         self.classifiers: list[Classifier] = []
         self.store: Store = store if store is not None else open_store(self.url)
         self._opened_in = 0
-        self._lock = threading.Lock()
+        self._lock, self._lock_of = threading.Lock(), os.getpid()
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, FinalWatch] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
 
@@ -237,7 +238,7 @@ class Tidegate:
     def _declare(self, body: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
         name_option("name", spec.name)
         known = self.functions.get(spec.name)
-        if known is not None and known.body.__code__.co_filename != body.__code__.co_filename:
+        if known is not None and _origin(known.body) != _origin(body):  # the same one again is a reload
             raise ConfigError(
                 f"two task functions are named {spec.name}", fix="give one of them another name="
             )
@@ -249,8 +250,14 @@ class Tidegate:
 
     def next_id(self) -> str:
         """Return a fresh task id; ids of one process rise."""
-        with self._lock:
+        with self._own_lock():
             return self._make_id()
+
+    def _own_lock(self) -> threading.Lock:
+        """Return the lock of this process: in a forked child the parent's may be held for ever."""
+        if self._lock_of != os.getpid():
+            self._lock, self._lock_of = threading.Lock(), os.getpid()
+        return self._lock
 
     async def opened_store(self) -> Store:
         """Return the store, opened in this process."""
@@ -262,7 +269,7 @@ class Tidegate:
     def final_watch(self, store: Store) -> FinalWatch:
         """Return the running loop's watcher of final states."""
         loop = asyncio.get_running_loop()
-        with self._lock:
+        with self._own_lock():
             if loop not in self._watches:
                 self._watches[loop] = FinalWatch(store)
             return self._watches[loop]
@@ -284,32 +291,32 @@ class Tidegate:
         Raises:
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
         """
-        store = await self.opened_store()
-        ids: list[str] = []
-        part: list[NewTask] = []
-        stage_id = self.next_id()
+        many = await self._begin_many()
         try:
             async for task in _each(tasks):
-                if len(part) == STAGE_TASKS:
-                    await store.stage(stage_id, part)
-                    part = []
-                part.append(task)
-                ids.append(task.id)
-            if len(ids) <= STAGE_TASKS:
-                return [enqueued.task_id for enqueued in await store.enqueue(part)] if part else []
-            await store.stage(stage_id, part)
-            held = await store.commit_stage(stage_id)
+                if many.is_full:
+                    await many.stage()
+                many.add(task)
+            return await many.commit()
         except BaseException:
-            if len(ids) > STAGE_TASKS:
-                await asyncio.shield(store.drop_stage(stage_id))
+            await many.drop()
             raise
-        while await store.unstage():
-            pass
-        return [held.get(task_id, task_id) for task_id in ids] if held else ids
 
     def enqueue_many_sync(self, tasks: Iterable[NewTask]) -> list[str]:
-        """As `enqueue_many`, from sync code."""
-        return run_sync(self.enqueue_many(tasks))
+        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        many = run_sync(self._begin_many())
+        try:
+            for task in tasks:
+                if many.is_full:
+                    run_sync(many.stage())
+                many.add(task)
+            return run_sync(many.commit())
+        except BaseException:
+            run_sync(many.drop())
+            raise
+
+    async def _begin_many(self) -> _Many:
+        return _Many(await self.opened_store(), self.next_id())
 
     # --- asking by id ------------------------------------------------------------------------------------
 
@@ -357,7 +364,8 @@ class Tidegate:
         """Return a worker for this process, to be entered with `async with`.
 
         For web processes, tests and notebooks. It beats from a thread of its own, so a blocked loop does
-        not lose the lease, but it cannot kill a body that will not stop: `tidegate worker` can.
+        not lose the lease, but it cannot kill a body that will not stop: `tidegate worker` can. Where the
+        lease is lost all the same, it stops its bodies, writes nothing of them, and begins anew.
 
         Args:
             pool: What it serves; None: the first pool of this application.
@@ -365,7 +373,7 @@ class Tidegate:
         """
         from tidegate.worker.embedded import EmbeddedWorker
 
-        return EmbeddedWorker(self, pool or self.pools[0], timings or self.timings)
+        return EmbeddedWorker(self, pool or self.pools[0], timings or self.timings, begins_anew=True)
 
     def manifest(self) -> dict[str, Any]:
         """Return what this application declares, for those who cannot import it."""
@@ -393,6 +401,52 @@ class Tidegate:
         run_sync(self.aclose())
 
 
+class _Many:
+    """An enqueue of many under way: one transaction if one part is all, else staged part by part."""
+
+    def __init__(self, store: Store, stage_id: str) -> None:
+        self._store = store
+        self._stage_id = stage_id
+        self._ids: list[str] = []
+        self._part: list[NewTask] = []
+        self._is_staged = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the present part must be staged before another task is added."""
+        return len(self._part) == STAGE_TASKS
+
+    def add(self, task: NewTask) -> None:
+        """Take one more task."""
+        self._part.append(task)
+        self._ids.append(task.id)
+
+    async def stage(self) -> None:
+        """Store the present part where nothing can see it yet, and begin another."""
+        self._is_staged = True
+        await self._store.stage(self._stage_id, self._part)
+        self._part = []
+
+    async def commit(self) -> list[str]:
+        """Make everything visible at once; return the ids in order."""
+        if not self._is_staged:
+            answers = await self._store.enqueue(self._part) if self._part else []
+            return [answer.task_id for answer in answers]
+        await self.stage()
+        held = await self._store.commit_stage(self._stage_id)
+        self._is_staged = False
+        with contextlib.suppress(StoreError):  # they are stored and visible; a steward moves what is left
+            while await self._store.unstage():
+                pass
+        return [held.get(task_id, task_id) for task_id in self._ids] if held else self._ids
+
+    async def drop(self) -> None:
+        """Forget what was staged; while the store is away, it is swept after a day."""
+        if self._is_staged:
+            with contextlib.suppress(StoreError):
+                await asyncio.shield(self._store.drop_stage(self._stage_id))
+
+
 class TaskDecorator:
     """The type of `@app.task(…)` with settings; never made."""
 
@@ -409,6 +463,10 @@ class TaskDecorator:
     def __call__(self, body: Any, /) -> Any:
         """Declare the function."""
         raise TypeError("TaskDecorator describes a type; use @app.task")
+
+
+def _origin(body: Callable[..., Any]) -> tuple[str, str]:
+    return body.__code__.co_filename, body.__qualname__
 
 
 async def _each(tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> Any:

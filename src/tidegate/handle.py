@@ -147,17 +147,17 @@ async def wait_final(store: Store, watch: FinalWatch, task_id: str, timeout: flo
     """
     import asyncio
 
-    stored = await store.result(task_id)
-    if stored is None:
+    ends_at = None if timeout is None else asyncio.get_running_loop().time() + timeout
+    while (stored := await store.result(task_id)) is None:
         try:
-            async with asyncio.timeout(timeout):
-                await watch.final(task_id)
+            async with asyncio.timeout_at(ends_at):
+                await watch.final(task_id)  # and yet it need not be: a dead one may have been redriven
         except TimeoutError:
-            pass
-        stored = await store.result(task_id)
+            stored = await store.result(task_id)
+            break
     if stored is None:
         raise ResultTimeoutError(
-            f"task {task_id} is not final after {timeout:g} s",
+            f"task {task_id} is not final after {timeout or 0:g} s",
             fix="it goes on; ask again later",
             task_id=task_id,
         )

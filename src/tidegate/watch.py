@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from tidegate.domain.states import FINAL
-from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 
 GAP_SECONDS = 0.02
@@ -32,7 +31,7 @@ class FinalWatch:
         """Return once the task is final, or gone."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(task_id, set()).add(future)
-        if self._job is None or self._job.done():
+        if self._job is None:
             self._job = asyncio.create_task(self._follow(), name="tidegate result watch")
         try:
             await future
@@ -41,15 +40,16 @@ class FinalWatch:
 
     async def _follow(self) -> None:
         """Read and tell until nobody waits any more."""
-        while self._waiting:
-            try:
+        try:
+            while self._waiting:
                 await self._look()
-            except StoreError as error:
-                self._fail(error)
-                return
-            if self._waiting:
-                await self._store.changed(LONGEST_SECONDS)
-                await asyncio.sleep(GAP_SECONDS)
+                if self._waiting:
+                    await self._store.changed(LONGEST_SECONDS)
+                    await asyncio.sleep(GAP_SECONDS)
+        except Exception as error:  # else they would wait for ever
+            self._fail(error)
+        finally:
+            self._job = None  # a task keeps its loop, which would keep us in turn
 
     async def _look(self) -> None:
         ids = list(self._waiting)
@@ -65,7 +65,7 @@ class FinalWatch:
             if not future.done():
                 future.set_result(None)
 
-    def _fail(self, error: StoreError) -> None:
+    def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, {}
         for futures in waiting.values():
             for future in futures:

@@ -76,7 +76,7 @@ async def test_after_a_kill_of_everything_another_worker_takes_up_what_was_runni
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path) as worker:
-        handle = await client.nap.enqueue(1.0)
+        handle = await client.nap.enqueue(5.0)
         first = (await started(tmp_path, handle.id))[0]
         with worker_process("bodies:app", tmp_path):
 
@@ -174,9 +174,14 @@ async def test_sigterm_lets_short_tasks_end_and_gives_long_ones_back_uncharged(
         short, long = await client.nap.enqueue(0.5), await client.nap.enqueue(60.0)
         await started(tmp_path, short.id)
         await started(tmp_path, long.id)
-        worker.signal(signal.SIGTERM)
-        queued = await client.nap.enqueue(0.0)
         asked_at = time.monotonic()
+        worker.signal(signal.SIGTERM)
+
+        async def told() -> bool:
+            return "takes no more tasks" in worker.log()
+
+        await until(told)
+        queued = await client.nap.enqueue(0.0)
         assert worker.wait() == 0
         assert 1.0 < time.monotonic() - asked_at < 6.0
     rows = await client.app.store.read([short.id, long.id, queued.id])

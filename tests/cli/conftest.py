@@ -18,6 +18,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         # Set, then removed: what a command sets itself is undone after the test.
         monkeypatch.setenv(f"TIDEGATE_{name}", "x")
         monkeypatch.delenv(f"TIDEGATE_{name}")
+    monkeypatch.setenv("TIDEGATE_RUN", str(tmp_path / "run"))
     return Place(tmp_path)
 
 

@@ -83,7 +83,33 @@ def test_worker_leaves_everything_to_the_application_unless_told(empty, calls):
 
     ((application, options, _),) = calls
     assert application == "shop:app"
-    assert options == {"pools": None, "timings": None, "database_url": None, "name": None}
+    assert options == {"pools": None, "timings": None, "database_url": None, "name": None, "steward": True}
+
+
+def test_worker_can_leave_the_housekeeping_to_others(empty, calls):
+    empty.run("worker", "shop:app", "--no-steward", code=7)
+
+    assert calls[0][1]["steward"] is False
+
+
+def test_a_scheduler_needs_a_database_and_no_application(empty, monkeypatch):
+    from tidegate.worker import scheduler
+
+    calls = []
+
+    def run_scheduler(database_url, **options):
+        calls.append((database_url, options))
+        return 7
+
+    monkeypatch.setattr(scheduler, "run_scheduler", run_scheduler)
+    (empty.directory / "tidegate.toml").write_text('database = "sqlite:///shop.db"\n[worker]\nreap = 2')
+    empty.run("scheduler", code=7)
+    empty.run("scheduler", "--database", "sqlite:///other.db", "--name", "s1", code=7)
+
+    assert calls == [
+        ("sqlite:///shop.db", {"timings": Timings(reap=2), "name": None}),
+        ("sqlite:///other.db", {"timings": Timings(reap=2), "name": "s1"}),
+    ]
 
 
 def test_worker_takes_the_configured_application(empty, calls):

@@ -21,6 +21,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "init": "Write a tidegate.toml and a small application.",
     "dev": "Run one worker for everything, restarted when code changes.",
     "worker": "Run the worker pools of an application.",
+    "scheduler": "Keep house without an application: due tasks, lost workers, retention.",
     "enqueue": "Store one task.",
     "status": "Show each queue at a glance, and the live workers.",
     "tasks": "List, show, cancel, retry and re-rank tasks.",

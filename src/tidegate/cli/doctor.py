@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -28,6 +29,7 @@ from tidegate.store.rows import NewTask
 _SLOW_COMMIT_SECONDS = 0.05
 _COMMITS = 5
 _SKEW_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
 
 
 class Level(StrEnum):
@@ -56,7 +58,7 @@ class Finding:
 @click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
 @json_option
 def command(app: str | None, database: str | None, as_json: bool) -> int:
-    """Check Python, SQLite, configuration, application, database, clock, workers and disk.
+    """Check Python, SQLite, configuration, application, database, clock, workers, disk, and what runs here.
 
     Ends with exit code 1 if a check fails; warnings do not count.
     """
@@ -100,6 +102,7 @@ def examine(app: str | None, database: str | None) -> Iterator[Finding]:
             yield Finding(Level.OK, "app", f"{reference}, task functions: {len(application.functions)}")
             url = database or application.url
     yield from _check_database(url)
+    yield from _check_services(url)
 
 
 def check_sqlite(version: str | None = None) -> Finding:
@@ -136,6 +139,38 @@ def _check_pools(config: Config) -> Iterator[Finding]:
         )
     else:
         yield Finding(Level.OK, "memory", "every pool has a limit")
+    if any(pool.vram_limit is not None for pool in config.pools) and find_spec("pynvml") is None:
+        yield Finding(
+            Level.WARN, "gpu memory", "vram_limit is not kept: no nvidia-ml-py", "pip install 'tidegate[gpu]'"
+        )
+
+
+def _check_services(url: str) -> Iterator[Finding]:
+    """Ask the workers and schedulers that run here, as this user and on this database, how they are."""
+    from tidegate.store.connect import absolute_url
+    from tidegate.worker.health import ask
+
+    try:
+        database_url = absolute_url(url)
+    except TidegateError:
+        return
+    for kind in ("worker", "scheduler"):
+        for answer in ask(kind, None, _ANSWER_SECONDS):
+            if answer is not None and answer.database_url != database_url:
+                continue
+            if answer is None:
+                yield Finding(Level.WARN, kind, "one that runs here does not answer: it hangs", "restart it")
+            elif answer.problems:
+                yield Finding(
+                    Level.WARN,
+                    kind,
+                    f"{answer.name} (process {answer.pid}): {'; '.join(answer.problems)}",
+                    "see its log" if answer.crash_loops else "",
+                )
+            else:
+                yield Finding(
+                    Level.OK, kind, f"{answer.name} (process {answer.pid}) runs here: {answer.status}"
+                )
 
 
 def _check_database(url: str) -> Sequence[Finding]:

@@ -8,13 +8,14 @@ from dataclasses import replace
 import click
 
 from tidegate.cli.common import app_reference
+from tidegate.cli.health import WithHealth
 from tidegate.cli.values import as_seconds
 from tidegate.config import Config, load_config
 from tidegate.config.table import did_you_mean
 from tidegate.worker.settings import Pool, Timings
 
 
-@click.command()
+@click.command("worker", cls=WithHealth)
 @click.argument("app", metavar="[APP]", required=False)
 @click.option(
     "--pool", "names", multiple=True, metavar="NAME", help="Only this pool of tidegate.toml. Repeatable."
@@ -27,6 +28,7 @@ from tidegate.worker.settings import Pool, Timings
 )
 @click.option("--name", metavar="NAME", help="Name of this worker in lists and logs.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
+@click.option("--no-steward", is_flag=True, help="Leave the housekeeping to others, as `tidegate scheduler`.")
 def command(
     app: str | None,
     names: Sequence[str],
@@ -36,11 +38,15 @@ def command(
     grace: float | None,
     name: str | None,
     database: str | None,
+    no_steward: bool,
 ) -> int:
     """Run the worker pools of APP (MODULE:NAME), as configured unless options say otherwise.
 
     SIGTERM or Ctrl-C stops claiming, lets running tasks finish and gives back what is left after the
-    grace time, uncharged; a second one gives back at once.
+    grace time, uncharged; a second one gives back at once. SIGHUP starts the pool processes anew, one after
+    the other, with the present code.
+
+    `tidegate worker health` tells whether it lives and is ready.
     """
     from tidegate.worker.supervisor import run_worker
 
@@ -51,6 +57,7 @@ def command(
         timings=chosen_timings(config, grace),
         database_url=database,
         name=name,
+        steward=not no_steward,
     )
 
 

@@ -20,7 +20,7 @@ DEFAULT_DATABASE_URL = "sqlite:///.tidegate/tidegate.db"
 _FILE = "tidegate.toml"
 _SECTION_KEYS = ("app", "database", "worker", "pools")
 _APP = re.compile(r"[\w.]+(?::\w+)?")
-_OTHERS = ("ALLOW_NETWORK_FS", "LOG", "SCRATCH")  # read where they are needed
+_OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "RUN", "SCRATCH")  # read where they are needed
 _VARIABLES = (
     "DATABASE_URL",
     "DATABASE_URL_FILE",

@@ -18,7 +18,9 @@ database = "sqlite:///.tidegate/tidegate.db"
 #   concurrency    tasks at once in each process
 #   processes      how many processes
 #   poll_interval  how often it looks for work, in seconds
-#   memory_limit   such as "2GiB": what one process may use
+#   memory_limit   such as "2GiB": a process that holds more is killed, its task recorded as a crash
+#   memory_soft_limit  less than that: a process that holds more is replaced after its present tasks
+#   gpus           such as [0, 1]: each child process sees one of them
 #   strict         true: queues strictly in listed order; false: the longest waiting task first
 
 # Somebody waits for these: looked for ten times a second.

@@ -16,7 +16,7 @@ from tidegate.worker.settings import Pool, Timings
 TIMING_NAMES = tuple(field.name for field in fields(Timings))
 """Keys of `[worker]`; in capitals after `TIDEGATE_`, also variables of the environment."""
 
-_POOL_KEYS = ("queues", "concurrency", "processes", "poll_interval", "memory_limit", "strict", "shares")
+_POOL_KEYS = tuple(field.name for field in fields(Pool) if field.name != "name")
 _SHARING = (Priority.NORMAL, Priority.BULK)
 
 
@@ -71,6 +71,11 @@ def _read_pool(name: str, table: Table) -> Pool:
         "processes": table.whole,
         "poll_interval": table.seconds,
         "memory_limit": table.size,
+        "memory_soft_limit": table.size,
+        "gpus": table.devices,
+        "vram_limit": table.size,
+        "child_runs": table.whole,
+        "fatal_errors": table.texts,
         "strict": table.flag,
     }
     values: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in table}

@@ -113,6 +113,20 @@ class Table:
             raise self.wrong(key, "name each of them once")
         return names
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, empty perhaps."""
+        value = self.values[key]
+        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+            raise self.wrong(key, f'write a list of texts: {key} = ["CUDA error"], or [] for none')
+        return tuple(value)
+
+    def devices(self, key: str) -> tuple[int | str, ...]:
+        """Return a list of devices by number or name, empty perhaps."""
+        value = self.values[key]
+        if not isinstance(value, list) or not all(_is_device(device) for device in value):
+            raise self.wrong(key, f'write a list of numbers or UUIDs: {key} = [0, 1], or ["GPU-8a3f…"]')
+        return tuple(value)
+
     def wrong(self, key: str, fix: str) -> ConfigError:
         """Return the error about the value of `key`."""
         return ConfigError(f"{self._at(key, self.values[key])}: this value cannot work", fix=fix)
@@ -123,6 +137,12 @@ class Table:
 
     def _inner(self, key: str) -> str:
         return f"{self.section}.{key}" if self.section else key
+
+
+def _is_device(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return False
+    return value >= 0 if isinstance(value, int) else bool(value)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

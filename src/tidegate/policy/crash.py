@@ -8,6 +8,15 @@ from tidegate.policy.order import LIFT_SECONDS
 
 LOSS_LIMIT = 10
 """Lost machines or supervisors one task may survive: it is hardly to blame, but not for ever."""
+MEMORY_CRASH_LIMIT = 2
+"""Runs over the memory limit after which a task is dead: it will hardly need less the third time."""
+MEMORY = "memory limit"
+"""What the words of such an end begin with."""
+
+
+def limit_after(why: str, crash_limit: int) -> int:
+    """Return the crash limit that holds for the task that caused this end."""
+    return min(crash_limit, MEMORY_CRASH_LIMIT) if why.startswith(MEMORY) else crash_limit
 
 
 def decide_orphan(
@@ -37,12 +46,12 @@ def decide_orphan(
         cap_seconds: The longest wait.
         counters: What it had spent before this run.
         culprit: Whether this run is known to have caused the end; None: nobody knows which did. A run that
-            another one took down is released uncharged.
+            another one took down, or that an end in good order left behind, is released uncharged.
     """
     if cancel_requested:
         return Cancelled(fence, f"cancelled on request; {why}")
     if culprit is False and crash_limit > 0:
-        return Released(fence, f"another task ended its process: {why}", rank_offset=-LIFT_SECONDS)
+        return Released(fence, f"its process ended, not through this task: {why}", rank_offset=-LIFT_SECONDS)
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
     count = (counters.losses if loss else counters.crashes) + 1
     limit = LOSS_LIMIT if loss and crash_limit > 0 else max(1, crash_limit)

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import uuid
+from collections.abc import Callable
 
 from tidegate.domain.outcome import Fence
 from tidegate.worker import scratch
@@ -21,6 +22,10 @@ from tidegate.worker.slots import tree
 from tidegate.worker.spot import Spot
 
 log = logging.getLogger("tidegate.supervisor")
+
+NOBODY = Fence("00000000-0000-0000-0000-000000000000", 0)
+"""The culprit of an end that was asked for. Runs it left behind could not be given back in time; no task is
+to blame."""
 
 
 class Child:
@@ -41,14 +46,27 @@ class Child:
         self._database_url = database_url
         self._process: asyncio.subprocess.Process | None = None
         self._line: Line | None = None
+        self._loop = asyncio.get_running_loop()
         self._ready_at: float | None = None
         self._answered_at = time.monotonic()
         self._asked_at: float | None = None
         self._spot = Spot()
+        self.is_registered = False
+        """Whether the store has its row; before that it has no lease to keep."""
+        self.good_until = 0.0
+        """Until when its lease holds, by the monotonic clock."""
+        self.busy = 0
+        """Tasks it runs, as it said last."""
+        self.on_ready: Callable[[Child], None] = lambda child: None
+        """Called in the loop when it is ready."""
+        self.leaving_for = ""
+        """Why it takes no more tasks; empty if it does."""
+        self.is_too_large = False
+        """Whether that is because of its memory."""
         self.killed_for = ""
         """Why the supervisor killed it, if it did."""
         self.culprit: Fence | None = None
-        """Once it has ended: whose task had the loop then."""
+        """Once it has ended: whose task had the loop then; `NOBODY` if it ended as it was told."""
 
     @property
     def pid(self) -> int:
@@ -65,6 +83,11 @@ class Child:
         if self._ready_at is None or self._asked_at is None or self._answered_at >= self._asked_at:
             return 0.0
         return time.monotonic() - self._asked_at
+
+    def excuse(self, seconds: float) -> None:
+        """Do not count so many seconds against an answer it owes."""
+        if self._asked_at is not None and self._answered_at < self._asked_at:
+            self._asked_at = min(time.monotonic(), self._asked_at + seconds)
 
     async def start(self) -> None:
         """Start the interpreter, in a session of its own, with a socket pair for control."""
@@ -94,19 +117,30 @@ class Child:
 
     def renewed(self, good_until: float) -> None:
         """Tell it until when its lease is good, by the monotonic clock; it must answer."""
+        self.good_until = good_until
         self._ask(beat=good_until)
 
     def ping(self) -> None:
         """Ask whether it still answers."""
         self._ask(ping=True)
 
-    def drain(self, grace: float) -> None:
-        """Tell it to claim no more and end within `grace` seconds."""
+    def leave(self, grace: float, why: str) -> None:
+        """Tell it to claim no more and end within `grace` seconds. The first reason counts."""
         self._send(drain=grace)
+        if not self.leaving_for:
+            self.leaving_for = why
+            log.info("pool %s: process %d takes no more tasks: %s", self.pool.name, self.pid, why)
 
     def release(self) -> None:
         """Tell it to give everything back and end now."""
+        self.leaving_for = self.leaving_for or "told to give its tasks back"
         self._send(release=True)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                self._process.send_signal(number)
 
     def lost(self) -> None:
         """Tell it that its lease is lost."""
@@ -123,13 +157,13 @@ class Child:
         """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
         assert self._process is not None
         code = await self._process.wait()
-        self.culprit = self._spot.holder()
+        self.culprit = self._spot.holder() or (NOBODY if code == 0 and self.leaving_for else None)
         self._spot.close()
-        if code != 0:
+        if code != 0 or not self.leaving_for:
             tree.kill_tree(self._process.pid, self.worker_id)
         if self._line is not None:
             self._line.close()
-        scratch.remove(self.worker_id)
+        await asyncio.to_thread(scratch.remove, self.worker_id)  # it may be large, and others need the loop
         return code
 
     def how_it_ended(self, code: int) -> str:
@@ -153,5 +187,11 @@ class Child:
     def _heard(self, message: Message) -> None:
         """Note one message; runs in the control thread."""
         self._answered_at = time.monotonic()
+        self.busy = message.get("busy", self.busy)
         if "ready" in message:
             self._ready_at = self._answered_at
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the worker
+                self._loop.call_soon_threadsafe(self._tell_ready)
+
+    def _tell_ready(self) -> None:
+        self.on_ready(self)

@@ -2,7 +2,7 @@
 
 To the process: `{"beat": moment}` (the lease is good until then, by the monotonic clock) and
 `{"ping": true}`, both answered by `pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
-To the supervisor: `{"ready": pid}`, `{"pong": true}`, `{"done": true}`.
+To the supervisor: `{"ready": pid}`, `{"pong": true}` (with `{"busy": tasks}` after a ping), `{"done": true}`.
 The end of the stream means that the other side is dead.
 """
 
@@ -40,14 +40,16 @@ class Line:
         self._thread.start()
 
     def send(self, **message: object) -> bool:
-        """Send one message; return False if the other side is gone or does not read."""
+        """Send one message; return False if the other side is gone or does not read.
+
+        Never waits: one process that does not read must not hold up who keeps the leases of the others.
+        """
         data = json.dumps(message).encode() + b"\n"
         with self._sending:
             try:
-                self._end.sendall(data)
+                return self._end.send(data, socket.MSG_DONTWAIT) == len(data)
             except OSError:
                 return False
-        return True
 
     def close(self) -> None:
         """Hang up. Safe to repeat."""

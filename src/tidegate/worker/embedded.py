@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from tidegate._version import __version__
 from tidegate.errors import StoreError
 from tidegate.store.rows import NewWorker
-from tidegate.worker import scratch
+from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
 from tidegate.worker.engine import Engine
 from tidegate.worker.heartbeat import Heartbeat
+from tidegate.worker.pause import Pause
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.steward.steward import Steward
 
@@ -37,6 +40,7 @@ class EmbeddedWorker:
         timings: Clocks and grace times.
         rng: For jitter.
         threaded: False: beat and keep house in the same loop, as simulated time needs it.
+        begins_anew: Whether it goes on as a new worker after its lease was lost.
     """
 
     def __init__(
@@ -47,18 +51,87 @@ class EmbeddedWorker:
         *,
         rng: random.Random | None = None,
         threaded: bool = True,
+        begins_anew: bool = False,
+    ) -> None:
+        self._rng = rng or random.Random()
+        self._make_life: Callable[[], _Life] = functools.partial(
+            _Life, app, pool, timings, self._rng, threaded=threaded
+        )
+        self._begins_anew = begins_anew
+        self._life = self._make_life()
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        """The worker's id; another one after its lease was lost."""
+        return self._life.id
+
+    async def __aenter__(self) -> Self:
+        """Register, begin to beat, begin to claim."""
+        await self._life.begin()
+        if self._begins_anew:
+            self._renewing = asyncio.create_task(self._renew(), name="tidegate renewal")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain: running tasks end or are given back; then the worker is retired.
+
+        When an error passes through, running tasks are given back at once.
+        """
+        await self.stop(grace=0.0 if kind is not None else None)
+
+    async def stop(self, grace: float | None = None) -> None:
+        """End now, letting running tasks go on for `grace` seconds at most. Safe to call twice.
+
+        Cancelled meanwhile, it gives running tasks back at once, and passes the cancellation on afterwards.
+        """
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+        stopping = asyncio.create_task(self._life.end(grace), name="tidegate stop")
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            self._life.shorten()
+            await stopping
+            raise
+
+    async def _renew(self) -> None:
+        """Begin a new life whenever the lease of the present one is lost."""
+        pause = Pause(self._rng, first=1.0, cap=30.0)
+        while True:
+            await self._life.lost()
+            await self._life.end(0.0)
+            try:
+                self._life = self._make_life()
+                await self._life.begin()
+                pause.reset()
+            except Exception as error:  # a start hook may raise anything
+                wait = pause.next()
+                report.trouble("beginning anew after a lost lease", error, wait)
+                await asyncio.sleep(wait)
+
+
+class _Life:
+    """One incarnation of an embedded worker: a row, an engine, a keeper. Begun once, ended once."""
+
+    def __init__(
+        self, app: Application, pool: Pool, timings: Timings, rng: random.Random, *, threaded: bool
     ) -> None:
         self._app = app
         self._pool = pool
         self._timings = timings
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._threaded = threaded
-        self.id = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        self.id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
         self._engine: Engine | None = None
         self._keeper: _Keeper | None = None
 
-    async def __aenter__(self) -> Self:
-        """Register, begin to beat, begin to claim."""
+    async def begin(self) -> None:
+        """Register, begin to beat, begin to claim. Where that fails, nothing is left of it."""
         await self._app.store.open()
         await self._app.store.add_worker(
             NewWorker(
@@ -82,29 +155,42 @@ class EmbeddedWorker:
             rng=self._rng,
         )
         self._keeper = _Keeper(self._app, self.id, self._timings, self._engine, self._rng)
-        await self._keeper.start(threaded=self._threaded)
-        await self._engine.start()
-        return self
+        try:
+            await self._keeper.start(threaded=self._threaded)
+            await self._engine.start()
+        except BaseException:
+            keeper, self._engine, self._keeper = self._keeper, None, None
+            await self._let_go(keeper)
+            raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Drain: running tasks end or are given back; then the worker is retired.
+    async def lost(self) -> None:
+        """Return once the lease is lost, or where there is none."""
+        if self._engine is not None:
+            await self._engine.retired.wait()
 
-        When an error passes through, running tasks are given back at once.
-        """
-        await self.stop(grace=0.0 if kind is not None else None)
-
-    async def stop(self, grace: float | None = None) -> None:
-        """End now, letting running tasks go on for `grace` seconds at most. Safe to call twice."""
-        engine, self._engine = self._engine, None
-        keeper, self._keeper = self._keeper, None
+    async def end(self, grace: float | None) -> None:
+        """Drain, then retire."""
+        engine, keeper = self._engine, self._keeper
+        self._keeper = None
         if engine is None or keeper is None:
             return
-        await engine.stop(grace)
+        try:
+            await engine.stop(grace)
+        finally:
+            self._engine = None
+            await self._let_go(keeper)
+
+    def shorten(self) -> None:
+        """Give running tasks back now, if an end is under way."""
+        if self._engine is not None:
+            self._engine.shorten()
+
+    async def _let_go(self, keeper: _Keeper) -> None:
+        """Beat no more, and retire; while the store is away, the lease runs out instead."""
         await keeper.stop()
-        with contextlib.suppress(StoreError):
-            await self._app.store.retire_worker(self.id, why="stopped", loss=False, only_if_expired=False)
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(self._timings.stop_grace):
+                await self._app.store.retire_worker(self.id, why="stopped", loss=False, only_if_expired=False)
         scratch.remove(self.id)
 
 
@@ -124,7 +210,8 @@ class _Keeper:
         self._thread: threading.Thread | None = None
         self._beating: asyncio.Task[None] | None = None
         self._steward: Steward | None = None
-        self._answered_at = time.monotonic()
+        self._asked_at: float | None = None
+        """When the engine's loop was asked whether it runs; None: it has answered."""
 
     async def start(self, *, threaded: bool) -> None:
         if threaded:
@@ -152,7 +239,7 @@ class _Keeper:
             store=self._app.store,
             timings=self._timings,
             alive=self._living,
-            renewed=lambda _, good_until: self._tell(self._renewed, good_until),
+            renewed=lambda _, good_until: self._tell(self._engine.good_until, good_until),
             retired=lambda _: self._tell(self._engine.lose),
             rng=self._rng,
         )
@@ -169,13 +256,17 @@ class _Keeper:
 
     def _living(self) -> list[str]:
         """Return our id, unless the engine's loop has been blocked for longer than a stall may last."""
-        if self._thread is not None and time.monotonic() - self._answered_at > self._timings.stall_limit:
-            return []
-        return [self._worker_id]
+        if self._thread is None:
+            return [self._worker_id]
+        now = time.monotonic()
+        stalled = 0.0 if self._asked_at is None else now - self._asked_at
+        if self._asked_at is None:
+            self._asked_at = now
+            self._tell(self._answer)
+        return [self._worker_id] if stalled <= self._timings.stall_limit else []
 
-    def _renewed(self, good_until: float) -> None:
-        self._answered_at = time.monotonic()
-        self._engine.good_until(good_until)
+    def _answer(self) -> None:
+        self._asked_at = None
 
     def _tell(self, what: object, *args: float) -> None:
         with contextlib.suppress(RuntimeError):  # the engine's loop has ended

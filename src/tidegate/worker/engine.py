@@ -30,6 +30,7 @@ from tidegate.worker.judge import Judge
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.slots.pool import SlotPool, SlotRules
 from tidegate.worker.slots.runner import SlotRunner
+from tidegate.worker.slots.vram import VramWatch, vram_reader
 from tidegate.worker.spot import Spot
 
 UNCONFIRMED_LIMIT = 2_000
@@ -81,7 +82,7 @@ class Engine:
         """Set when the store says that this worker is believed dead."""
         self.spoiled = asyncio.Event()
         """Set when a coroutine would not stop: this process should be replaced, if it can be."""
-        judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng)
+        judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers)
         self._slots = SlotPool(slots_of, _slot_rules(pool)) if slots_of is not None else None
         self.executor = Executor(
             functions=app.functions,
@@ -135,13 +136,14 @@ class Engine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 await self.finisher.flushed()
-        await self._end()
+        await self.end()
 
     def shorten(self) -> None:
         """End the grace of a stop, under way or to come: give everything back now."""
         self._grace_over.set()
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End every loop and run the stop hooks; one that raises keeps no other from its turn."""
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -150,9 +152,12 @@ class Engine:
         if self._slots is not None:
             await self._slots.close()
         for hook in reversed(self._app.stop_hooks):
-            done = hook()
-            if inspect.isawaitable(done):
-                await done
+            try:
+                done = hook()
+                if inspect.isawaitable(done):
+                    await done
+            except Exception as error:
+                report.stop_hook_failed(hook, error)
 
     def good_until(self, moment: float) -> None:
         """Tell until when the lease holds, by the loop's clock; nothing new starts after it."""
@@ -253,4 +258,5 @@ def _slot_rules(pool: Pool) -> SlotRules:
         soft_bytes=pool.memory_soft_limit,
         hard_bytes=pool.memory_limit,
         gpus=pool.gpus,
+        vram=VramWatch(pool.vram_limit, vram_reader()) if pool.vram_limit is not None else None,
     )

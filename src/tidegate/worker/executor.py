@@ -101,6 +101,8 @@ class Executor:
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Ask a body to stop. The first reason counts; a lost lease overrides every other."""
         control = attempt.control
+        if control.stop is Stop.CANCEL and why is Stop.RELEASE:
+            self.force(attempt)  # a cancel may wait for the time limit, a shutdown may not
         if attempt.settled or (control.stop is not None and why is not Stop.LOST):
             return
         control.stop = why

@@ -40,15 +40,23 @@ class Heartbeat:
         self._renewed = renewed
         self._retired = retired
         self._pause = Pause(rng, first=timings.beat / 20, cap=timings.beat / 2)
+        self._loop = asyncio.get_running_loop()
+        self._ended_at = self._loop.time()
+
+    def silent_seconds(self) -> float:
+        """Return how long ago a round ended last, whether it was answered or not."""
+        return self._loop.time() - self._ended_at
 
     async def run(self) -> None:
         """Beat until cancelled; while the store is away, try again sooner."""
         while True:
             try:
                 await self.beat()
+                self._ended_at = self._loop.time()
                 self._pause.reset()
                 await asyncio.sleep(self._timings.beat)
             except Exception as error:  # whatever it is, leases must not run out for it
+                self._ended_at = self._loop.time()
                 pause = self._pause.next()
                 report.trouble("renewing leases", error, pause)
                 await asyncio.sleep(pause)

@@ -12,14 +12,11 @@ from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, 
 from tidegate.domain.spec import Rule
 from tidegate.policy import retry
 from tidegate.policy.classify import Classifier, classify
-from tidegate.policy.crash import decide_orphan
+from tidegate.policy.crash import decide_orphan, limit_after
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.policy.words import duration
 from tidegate.worker.application import crash_terms
 from tidegate.worker.attempt import Attempt
-
-MEMORY_CRASH_LIMIT = 2
-"""Runs over the memory limit after which a task is dead: it will hardly need less the third time."""
 
 
 class Judge:
@@ -107,18 +104,23 @@ class Judge:
             return None
         return Succeeded(attempt.claimed.fence, result, CODEC)
 
+    def released(self, attempt: Attempt, why: str) -> Outcome | None:
+        """Return the outcome of a run that could not begin, through no fault of the task."""
+        if attempt.control.stop is Stop.LOST:
+            return None
+        return Released(attempt.claimed.fence, why)
+
     def crashed(self, attempt: Attempt, how: str) -> Outcome | None:
         """Return the outcome of a body whose own process died under it."""
         if attempt.control.stop is Stop.LOST:
             return None
         terms = crash_terms(attempt.function.spec)
-        limit = min(terms.crash_limit, MEMORY_CRASH_LIMIT) if "memory limit" in how else terms.crash_limit
         return decide_orphan(
             attempt.claimed.fence,
             why=how,
             loss=False,
             cancel_requested=False,
-            crash_limit=limit,
+            crash_limit=limit_after(how, terms.crash_limit),
             base_seconds=terms.base_seconds,
             cap_seconds=terms.cap_seconds,
             counters=attempt.claimed.counters,

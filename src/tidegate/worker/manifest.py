@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
-import subprocess
+import signal
 import sys
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,36 +31,51 @@ class Manifest:
     """To be kept in the store."""
 
 
-def read_manifest(application: str, database_url: str | None = None) -> Manifest:
+async def read_manifest(application: str, database_url: str | None = None) -> Manifest:
     """Import the application in a child process and return what it declares.
+
+    Cancelled meanwhile, it kills the child with all it started.
 
     Args:
         application: `module:attribute`.
         database_url: Overrides the application's own, as `TIDEGATE_DATABASE_URL` does.
 
     Raises:
-        ConfigError: It cannot be imported; the child's traceback went to standard error.
+        ConfigError: It cannot be imported (the child's traceback went to standard error), or it names a
+            database of its own, which cannot be overridden.
     """
     env = os.environ | ({"TIDEGATE_DATABASE_URL": database_url} if database_url else {})
-    reading, writing = os.pipe()
-    try:
-        child = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
-            [sys.executable, "-m", "tidegate.worker.manifest", application, str(writing)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[writing],
+    # A file, not a pipe: what the application starts while it is imported would hold a pipe open.
+    with tempfile.TemporaryFile() as answer:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tidegate.worker.manifest",
+            application,
+            str(answer.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[answer.fileno()],
             env=env,
+            start_new_session=True,  # a Ctrl-C is for us alone
         )
-    finally:
-        os.close(writing)
-    with os.fdopen(reading) as answer:
+        try:
+            await child.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+        answer.seek(0)
         text = answer.read()
-    child.wait()
     if child.returncode != 0 or not text:
         raise ConfigError(f"the application {application} cannot be loaded", fix="see its traceback above")
     plain = json.loads(text)
+    if database_url is not None and plain["database_url"] != database_url:
+        raise ConfigError(
+            f"{application} names its own database ({plain['database_url']}), not {database_url}",
+            fix="leave the URL out of Tidegate(…), so that options and TIDEGATE_DATABASE_URL can set it",
+        )
     return Manifest(
         application=application,
-        database_url=database_url or plain["database_url"],
+        database_url=plain["database_url"],
         pools=tuple(pool_from_plain(pool) for pool in plain["pools"]),
         timings=Timings(**plain["timings"]),
         functions=plain["body"]["functions"],
@@ -88,4 +106,14 @@ def _write(application: str, fd: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_write(sys.argv[1], int(sys.argv[2])))
+    code = 1
+    try:
+        code = _write(sys.argv[1], int(sys.argv[2]))
+    except SystemExit as left:
+        print(f"{sys.argv[1]} called sys.exit({left.code!r})", file=sys.stderr)  # noqa: T201
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)  # threads that the application started must not hold us up

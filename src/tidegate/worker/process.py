@@ -1,16 +1,16 @@
 """A pool process: a fresh interpreter that imports the application and runs one engine.
 
-It never beats: the supervisor does, as long as this process answers. Signals meant for the group are
-ignored; when the supervisor dies, it gives its tasks back and ends within seconds.
+It never beats: the supervisor does, as long as this process answers. Signals meant for the group do
+nothing; when the supervisor dies, it gives its tasks back and ends within seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -24,7 +24,9 @@ from tidegate.worker.control import Line, Message
 from tidegate.worker.engine import Engine
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.spot import Spot
+from tidegate.worker.title import set_title
 
 log = logging.getLogger("tidegate.worker")
 
@@ -52,10 +54,16 @@ class Orders:
 class _State:
     """Shared by the control thread and the loop."""
 
-    loop: asyncio.AbstractEventLoop
+    pool: Pool
     spoiled_grace: float
     """Seconds the neighbours of a coroutine that will not stop have to end; later ones go back uncharged."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """None while the application is imported: there is nothing to give back yet, and no loop to tell."""
     engine: Engine | None = None
+    good_until: float = 0.0
+    """Told before there was a loop."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held to look at `loop` and act on it."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
     exit_code: int = 0
@@ -63,17 +71,21 @@ class _State:
 
 def main(argv: list[str]) -> int:
     """Run until told to end; return the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    outlive_the_group()
     set_up_logging()
     orders = orders_from_json(argv[0])
+    set_title(f"pool {orders.pool.name}: importing")
     end = socket.socket(fileno=orders.control_fd)
+    end.set_inheritable(False)
+    state = _State(orders.pool, spoiled_grace=10 * orders.timings.stop_grace)
+    line = Line(end, lambda message: _heard(state, line, message), lambda: _orphaned(state))
+    line.start()
     try:
         if orders.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = orders.database_url
         app = load_application(orders.application)
         # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
-        return asyncio.new_event_loop().run_until_complete(_serve(app, orders, end))
+        return asyncio.new_event_loop().run_until_complete(_serve(app, orders, state, line))
     except ConfigError as error:
         log.exception("%s", error)
         return EXIT_CONFIG
@@ -82,11 +94,9 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
+async def _serve(app: Application, orders: Orders, state: _State, line: Line) -> int:
     await app.store.open()
-    state = _State(asyncio.get_running_loop(), spoiled_grace=10 * orders.timings.stop_grace)
-    line = Line(end, lambda message: _heard(state, line, message), lambda: _orphaned(state))
-    state.engine = Engine(
+    engine = Engine(
         app=app,
         pool=orders.pool,
         worker_id=orders.worker_id,
@@ -95,15 +105,34 @@ async def _serve(app: Application, orders: Orders, end: socket.socket) -> int:
         slots_of=orders.application,
         spot=Spot(orders.spot_fd),
     )
-    state.engine.good_until(0.0)  # nothing starts before the first renewed lease
-    line.start()
-    await state.engine.start()
-    line.send(ready=os.getpid())
-    await _until_end(state)
-    await app.store.close()
+    with state.lock:
+        state.engine, state.loop = engine, asyncio.get_running_loop()
+    engine.good_until(state.good_until)  # nothing starts before the first renewed lease
+    if await _started(engine, state):
+        line.send(ready=os.getpid())
+        await _until_end(state)
+    with contextlib.suppress(TimeoutError):  # a store that hangs must not hold the process
+        async with asyncio.timeout(orders.timings.stop_grace):
+            await app.store.close()
     scratch.remove(orders.worker_id)
     line.send(done=True)
     return state.exit_code
+
+
+async def _started(engine: Engine, state: _State) -> bool:
+    """Run the start hooks; return False if a reason to end came first."""
+    starting = asyncio.create_task(engine.start())
+    reasons = [asyncio.create_task(event.wait()) for event in (state.ending, engine.retired)]
+    await asyncio.wait([starting, *reasons], return_when=asyncio.FIRST_COMPLETED)
+    for reason in reasons:
+        reason.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    if engine.retired.is_set():
+        state.exit_code = EXIT_REPLACE
+    return False
 
 
 async def _until_end(state: _State) -> None:
@@ -127,10 +156,22 @@ async def _until_end(state: _State) -> None:
 
 def _heard(state: _State, line: Line, message: Message) -> None:
     """Obey one message; runs in the control thread."""
+    with state.lock:
+        if state.loop is None:
+            _obey_early(state, message)
+            return
     try:
         state.loop.call_soon_threadsafe(_obey, state, line, message)
     except RuntimeError:
         return  # the loop has ended; so will the process
+
+
+def _obey_early(state: _State, message: Message) -> None:
+    """Obey one message while the application is imported; runs in the control thread."""
+    if "beat" in message:
+        state.good_until = message["beat"]
+    elif "ping" not in message:
+        os._exit(0)  # drain, release or lost: nothing was claimed yet
 
 
 def _obey(state: _State, line: Line, message: Message) -> None:
@@ -140,7 +181,9 @@ def _obey(state: _State, line: Line, message: Message) -> None:
         engine.good_until(message["beat"])  # the monotonic clock is one for all processes of a machine
         line.send(pong=True)
     elif "ping" in message:
-        line.send(pong=True)
+        busy = engine.executor.busy
+        line.send(pong=True, busy=busy)
+        set_title(f"pool {state.pool.name}: {busy} of {state.pool.concurrency} busy")
     elif "drain" in message:
         state.grace = message["drain"]
         state.ending.set()
@@ -152,6 +195,9 @@ def _obey(state: _State, line: Line, message: Message) -> None:
 
 def _orphaned(state: _State) -> None:
     """Give everything back because the supervisor is gone; runs in the control thread."""
+    with state.lock:
+        if state.loop is None:
+            os._exit(EXIT_REPLACE)
     if state.exit_code == 0:
         state.exit_code = EXIT_REPLACE
     threading.Timer(ORPHAN_SECONDS, os._exit, [EXIT_REPLACE]).start()
@@ -213,6 +259,10 @@ def pool_from_plain(plain: dict[str, Any]) -> Pool:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    code = 1
+    try:
+        code = main(sys.argv[1:])
+    except BaseException:
+        log.exception("the pool process cannot go on")
     logging.shutdown()
     os._exit(code)  # threads that never return must not hold the process

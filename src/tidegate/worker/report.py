@@ -79,6 +79,11 @@ def no_processes_here(function: str) -> None:
         )
 
 
+def stop_hook_failed(hook: object, error: Exception) -> None:
+    """Tell that a stop hook raised."""
+    log.error("the stop hook %s failed", getattr(hook, "__qualname__", hook), exc_info=error)
+
+
 def lease_lost(worker_id: str) -> None:
     """Tell that this process is believed dead."""
     log.error(

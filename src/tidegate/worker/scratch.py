@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
 import tempfile
 from pathlib import Path
+
+from tidegate.store.rows import WorkerRow
 
 
 def scratch_base() -> Path:
@@ -22,6 +26,12 @@ def scratch_root(worker_id: str) -> Path:
 def remove(worker_id: str) -> None:
     """Delete all that a worker left behind."""
     shutil.rmtree(scratch_root(worker_id), ignore_errors=True)
+
+
+async def remove_of_lost(worker: WorkerRow) -> None:
+    """Delete what a worker whose lease ran out left behind, if it lived on this machine."""
+    if worker.host == socket.gethostname():
+        await asyncio.to_thread(remove, worker.id)
 
 
 def remove_all_but(living: set[str], min_age_seconds: float, now: float) -> int:

@@ -24,11 +24,15 @@ class Pool:
     poll_interval: float = 0.5
     """Seconds between looks for work when no hint comes."""
     memory_limit: int | None = None
-    """Bytes a process and what it started may hold; beyond that it is killed and the crash recorded."""
+    """Bytes each process may hold with what it started: the pool process with its `async def` tasks, and each
+    of its child processes for itself. Beyond that it is killed and the crash recorded with the figure."""
     memory_soft_limit: int | None = None
-    """Bytes beyond which a process is replaced after its present tasks."""
+    """Bytes beyond which such a process is replaced after its present tasks."""
     gpus: tuple[int | str, ...] = ()
     """Devices given out in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
+    vram_limit: int | None = None
+    """Bytes of GPU memory beyond which a child process is replaced after its present task; needs
+    `tidegate[gpu]`."""
     child_runs: int = 1_000
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
     fatal_errors: tuple[str, ...] = ("CUDA error", "CUDA out of memory", "cudaError")
@@ -48,11 +52,33 @@ class Pool:
             self.poll_interval,
             "use 0.005 to 3600 seconds",
         )
+        for name in ("memory_limit", "memory_soft_limit", "vram_limit"):
+            size = getattr(self, name)
+            _require(
+                size is None or size > 0,
+                f"pool {self.name}: {name}",
+                size,
+                'use a size such as "2GiB", or leave it out',
+            )
         _require(
-            self.memory_limit is None or self.memory_limit > 0,
-            f"pool {self.name}: memory_limit",
-            self.memory_limit,
-            'use a size such as "2GiB", or leave it out',
+            None in (self.memory_limit, self.memory_soft_limit)
+            or (self.memory_soft_limit or 0) < (self.memory_limit or 0),
+            f"pool {self.name}: memory_soft_limit",
+            self.memory_soft_limit,
+            "use less than memory_limit, which kills",
+        )
+        _require(self.child_runs >= 1, f"pool {self.name}: child_runs", self.child_runs, "use 1 or more")
+        _require(
+            all(gpu >= 0 if isinstance(gpu, int) else bool(gpu) for gpu in self.gpus),
+            f"pool {self.name}: gpus",
+            self.gpus,
+            "name each by its number or UUID",
+        )
+        _require(
+            all(self.fatal_errors),
+            f"pool {self.name}: fatal_errors",
+            self.fatal_errors,
+            "leave empty words out: they are in every error",
         )
         total = sum(self.shares.values())
         _require(

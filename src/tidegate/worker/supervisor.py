@@ -1,45 +1,53 @@
 """The supervisor: starts pool processes, keeps their leases, sees to their ends. Runs no user code.
 
 run_worker
-  read_manifest          a short-lived child imports the application
   Supervisor.run         until a signal
-    _keep                one for each pool process: start, wait for its end, start the next
-    Heartbeat            beats for those that live and answer
-    _watch_stalls        kills those that do not
-    Steward              promotes, reaps, sweeps
+    read_manifest          a short-lived child imports the application
+    Pools                  a Keeper for each process: start, wait for its end, start the next
+    Heartbeat              beats for those that live and answer
+    StallWatch             kills those that do not
+    MemoryWatch            replaces or kills those that hold too much
+    Steward                promotes, reaps, sweeps
+    Zombies                reaps orphans that became ours
+    Presence               health, systemd, title
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tidegate._version import __version__
-from tidegate.errors import StoreError, TidegateError
-from tidegate.store.connect import open_store
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewWorker
-from tidegate.worker import scratch
-from tidegate.worker.child import Child
+from tidegate.worker import scratch, signals
+from tidegate.worker.closing import close_or_leave
+from tidegate.worker.health import Health
 from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.manifest import Manifest, read_manifest
-from tidegate.worker.pause import Pause
-from tidegate.worker.process import EXIT_CONFIG, EXIT_REPLACE
+from tidegate.worker.memory import MemoryWatch
+from tidegate.worker.pools import Pools, Terms
+from tidegate.worker.presence import Presence
+from tidegate.worker.process import EXIT_CONFIG
 from tidegate.worker.reload import changed_sources
 from tidegate.worker.settings import Pool, Timings, drain_grace
+from tidegate.worker.stalls import StallWatch
 from tidegate.worker.steward.steward import Steward
+from tidegate.worker.stopping import Stopping
+from tidegate.worker.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
 
-HEALTHY_SECONDS = 30.0
-"""A process that lived so long is restarted at once when it ends."""
-PING_SECONDS = 1.0
+EXIT_KILLED = 1
+"""A process had to be killed because it did not end in time."""
 
 
 def run_worker(
@@ -50,6 +58,7 @@ def run_worker(
     database_url: str | None = None,
     name: str | None = None,
     reload: bool = False,
+    steward: bool = True,
 ) -> int:
     """Run the workers of an application until SIGTERM or SIGINT; return the exit code.
 
@@ -60,235 +69,306 @@ def run_worker(
         database_url: None: the application's own.
         name: Shown to people; the host's name unless given. Never an identity.
         reload: Start the pool processes anew when a source file under the present directory changes.
+        steward: False: leave the housekeeping to others.
 
     Raises:
         ConfigError: The application cannot be loaded.
         StoreError: The store cannot be opened.
     """
     set_up_logging()
-    manifest = read_manifest(application, database_url)
-    supervisor = Supervisor(
-        manifest,
-        store=open_store(manifest.database_url),
-        pools=tuple(pools) if pools is not None else manifest.pools,
-        timings=timings or manifest.timings,
-        database_url=database_url,
-        name=name or socket.gethostname(),
-        reload=reload,
-    )
-    return asyncio.run(supervisor.run())
+
+    async def supervise() -> int:
+        supervisor = Supervisor(
+            application,
+            pools=pools,
+            timings=timings,
+            database_url=database_url,
+            name=name or socket.gethostname(),
+            reload=reload,
+            steward=steward,
+        )
+        return await supervisor.run()
+
+    return asyncio.run(supervise())
 
 
 class Supervisor:
-    """Keeps the pool processes of one worker command alive."""
+    """Keeps the pool processes of one worker command alive. The arguments are those of `run_worker`."""
+
+    _store: Store
+    _pools: Pools
+    _heartbeat: Heartbeat
+    _steward: Steward
+    _manifest: Manifest
+    _timings: Timings
 
     def __init__(
         self,
-        manifest: Manifest,
+        application: str,
         *,
-        store: Store,
-        pools: tuple[Pool, ...],
-        timings: Timings,
+        pools: Sequence[Pool] | None,
+        timings: Timings | None,
         database_url: str | None,
         name: str,
-        reload: bool = False,
+        reload: bool,
+        steward: bool,
     ) -> None:
-        self._manifest = manifest
-        self._store = store
-        self._pools = pools
-        self._timings = timings
-        self._database_url = database_url
+        self._application = application
+        self._given_pools = pools
+        self._given_timings = timings
+        self._given_url = database_url
         self._name = name
         self._reload = reload
+        self._with_steward = steward
         self._rng = random.Random()
-        self._children: dict[str, Child] = {}
-        self._signals = 0
-        self._stopping = asyncio.Event()
+        self._zombies = Zombies(self._own_pids)
+        self._stopping = Stopping(self._rng)
+        self._presence = Presence("worker", name, look=self._look, moving=self._is_moving)
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_serving = False
+        self._was_ready = False
         self._exit_code = 0
 
     async def run(self) -> int:
         """Run until a signal has stopped everything; return the exit code."""
-        await self._store.open()
-        await self._store.save_manifest(self._manifest.application, self._manifest.body)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
-        steward = Steward(self._store, self._timings, rng=self._rng, clock=time.monotonic)
-        steward.start()
-        background = [
-            asyncio.create_task(self._heartbeat().run(), name="tidegate heartbeat"),
-            asyncio.create_task(self._watch_stalls(), name="tidegate stall watch"),
-        ]
-        if self._reload:
-            background.append(asyncio.create_task(self._watch_sources(), name="tidegate reload"))
-        self._clear_scratch()
-        log.info(
-            "worker %s: %s",
-            self._name,
-            ", ".join(f"{p.name} ({p.processes}×{p.concurrency})" for p in self._pools),
+        self._zombies.watch()
+        signals.end_with_the_shell(self._shell_ended)
+        signals.listen(
+            stop=self._asked_to_stop,
+            give_back=self._asked_to_give_back,
+            renew=self._asked_to_renew,
+            passed_on=self._asked_to_pass_on,
         )
-        keepers = [self._keep(pool, steward) for pool in self._pools for _ in range(pool.processes)]
-        await asyncio.gather(*keepers)
-        for job in background:
-            job.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
-        await steward.stop()
-        await self._store.close()
+        manifest = await self._stopping.unless_said(self._read_manifest())
+        if manifest is None:
+            log.info("stopped before anything was started")
+            return 0
+        self._manifest = manifest
+        self._timings = self._given_timings or manifest.timings
+        self._store = open_store(manifest.database_url)
+        if await self._stopping.unless_said(self._open_store()):
+            await self._serve()
+        await close_or_leave(self._store, within=self._timings.stop_grace, code=self._exit_code)
         log.info("worker %s has stopped", self._name)
         return self._exit_code
 
-    # --- one pool process after the other ----------------------------------------------------------------
-
-    async def _keep(self, pool: Pool, steward: Steward) -> None:
-        pause = Pause(self._rng, first=0.5, cap=30.0)
-        while not self._stopping.is_set():
-            started_at = time.monotonic()
-            child = await self._start(pool)
-            code = await child.ended()
-            del self._children[child.worker_id]
-            why = child.how_it_ended(code)
-            await self._retire(child, why, steward)
-            if code == EXIT_CONFIG and not self._reload:
-                log.error("pool %s cannot run: its process says that the set-up is wrong", pool.name)
-                self._exit_code = EXIT_CONFIG
-                self._stop_all()
-            elif not self._stopping.is_set() and code != 0:
-                lived = time.monotonic() - started_at
-                if lived > HEALTHY_SECONDS:
-                    pause.reset()
-                wait = 0.0 if lived > HEALTHY_SECONDS or code == EXIT_REPLACE else pause.next()
-                log.error(
-                    "pool %s: process %d ended (%s); the next starts in %.1f s",
-                    pool.name,
-                    child.pid,
-                    why,
-                    wait,
-                )
-                await self._sleep_unless_stopped(wait)
-
-    async def _start(self, pool: Pool) -> Child:
-        child = Child(
-            application=self._manifest.application,
-            pool=pool,
-            timings=self._timings,
-            database_url=self._database_url,
+    async def _serve(self) -> None:
+        """Start everything, and end it when no process is left."""
+        self._steward = Steward(
+            self._store, self._timings, rng=self._rng, clock=time.monotonic, lost=scratch.remove_of_lost
         )
-        await child.start()
-        self._children[child.worker_id] = child
-        row = NewWorker(
-            id=child.worker_id,
-            name=self._name,
-            pool=pool.name,
-            host=socket.gethostname(),
-            pid=child.pid,
-            queues=pool.queues,
-            slots=pool.concurrency,
-            lease_seconds=self._timings.lease,
-            version=__version__,
-        )
-        asked_at = time.monotonic()
-        await self._until_stored("registering a process", lambda: self._store.add_worker(row))
-        child.renewed(asked_at + self._timings.lease)
-        if self._stopping.is_set():
-            child.release()
-        return child
+        self._heartbeat = self._make_heartbeat()
+        self._pools = self._make_pools()
+        self._is_serving = True
+        if self._with_steward:
+            self._steward.start()
+        watches = self._start_watches()
+        await self._presence.start()
+        await self._clear_scratch()
+        wanted = self._wanted()
+        pools = ", ".join(f"{pool.name} ({pool.processes}×{pool.concurrency})" for pool in wanted)
+        log.info("worker %s: %s", self._name, pools)
+        try:
+            if not self._stopping.is_said:
+                self._pools.fit(wanted, 0.0)
+            await self._pools.until_all_ended(watches)
+        finally:
+            jobs = [*watches, *([self._renewing] if self._renewing is not None else [])]
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+            await self._steward.stop()
+            await self._presence.stop()
+        if self._with_steward:
+            await self._steward.take_up_the_last(self._timings.stop_grace)
 
-    async def _retire(self, child: Child, why: str, steward: Steward) -> None:
-        """Retire a dead process's row; its pid is reaped and its group killed, so nothing of it runs on."""
-        await self._until_stored(
-            "retiring a process",
-            lambda: self._store.retire_worker(
-                child.worker_id, why=why, loss=False, only_if_expired=False, culprit=child.culprit
-            ),
-        )
-        await steward.take_up_orphans()
+    def _start_watches(self) -> list[asyncio.Task[None]]:
+        works = {
+            "heartbeat": self._heartbeat.run(),
+            "stall watch": StallWatch(self._pools.children, limit=self._timings.stall_limit).run(),
+            "memory watch": MemoryWatch(self._pools.children, grace=self._grace).run(),
+        }
+        if self._reload:
+            works["reload"] = self._watch_sources()
+        return [asyncio.create_task(work, name=f"tidegate {name}") for name, work in works.items()]
 
-    async def _until_stored(self, what: str, act: Callable[[], object]) -> None:
-        """Do it, again and again while the store is away; a second stop signal ends the trying."""
-        pause = Pause(self._rng)
-        while True:
-            try:
-                await act()  # type: ignore[misc]
-                return
-            except StoreError as error:
-                if self._signals:
-                    log.warning("%s: given up while stopping (%s); its lease will run out", what, error)
-                    return
-                log.warning("%s: the store is away (%s)", what, error)
-                await self._sleep_unless_stopped(pause.next())
+    # --- what the application declares -------------------------------------------------------------------
+
+    async def _read_manifest(self) -> Manifest:
+        with self._zombies.left_alone():
+            return await read_manifest(self._application, self._given_url)
+
+    async def _open_store(self) -> bool:
+        await self._store.open()
+        await self._store.save_manifest(self._manifest.application, self._manifest.body)
+        return True
+
+    def _wanted(self) -> tuple[Pool, ...]:
+        return self._manifest.pools if self._given_pools is None else tuple(self._given_pools)
+
+    async def _renew(self, why: str, grace: float) -> None:
+        """Start every process anew, one after the other, if the present code can be loaded."""
+        self._presence.reloading()
+        try:
+            manifest = await self._read_manifest()
+        except (ConfigError, OSError) as error:
+            log.error("%s: the new code cannot be loaded, the old one goes on: %s", why, error)
+            return
+        if manifest.database_url != self._manifest.database_url:
+            log.error("%s: the application names another database now, which needs a restart", why)
+            return
+        self._manifest = manifest
+        await self._stopping.until_stored(
+            "saving the manifest",
+            lambda: self._store.save_manifest(manifest.application, manifest.body),
+            last_seconds=self._timings.stop_grace,
+        )
+        for keeper in self._pools.fit(self._wanted(), grace):
+            await keeper.renew(grace, why)
+        log.info("%s: everything has started anew", why)
 
     # --- watching ----------------------------------------------------------------------------------------
 
-    def _heartbeat(self) -> Heartbeat:
+    def _make_pools(self) -> Pools:
+        return Pools(
+            Terms(self._application, self._name, self._timings, self._given_url),
+            store=self._store,
+            stopping=self._stopping,
+            zombies=self._zombies,
+            rng=self._rng,
+            retired=self._take_up_orphans,
+            refused=self._set_up_is_wrong,
+        )
+
+    def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
             store=self._store,
             timings=self._timings,
-            alive=lambda: list(self._children),
+            alive=lambda: [child.worker_id for child in self._pools.children() if child.is_registered],
             renewed=self._renewed,
             retired=self._retired,
             rng=self._rng,
         )
 
     def _renewed(self, worker_id: str, good_until: float) -> None:
-        if worker_id in self._children:
-            self._children[worker_id].renewed(good_until)
+        if child := self._pools.child(worker_id):
+            child.renewed(good_until)
 
     def _retired(self, worker_id: str) -> None:
-        if worker_id in self._children:
-            self._children[worker_id].lost()
+        if child := self._pools.child(worker_id):
+            child.lost()
 
-    async def _watch_stalls(self) -> None:
-        while True:
-            await asyncio.sleep(min(PING_SECONDS, self._timings.stall_limit / 4))
-            for child in list(self._children.values()):
-                child.ping()
-                stalled = child.stalled_seconds()
-                if stalled > self._timings.stall_limit:
-                    log.error("process %d has not answered for %.0f s; it is killed", child.pid, stalled)
-                    child.kill(f"did not answer for {stalled:.0f} s (stall limit)")
+    async def _take_up_orphans(self) -> None:
+        if self._with_steward:
+            await self._steward.take_up_orphans()
+
+    def _own_pids(self) -> set[int]:
+        return {child.pid for child in self._pools.children()} if self._is_serving else set()
 
     async def _watch_sources(self) -> None:
         async for path in changed_sources():
-            log.info("%s changed: starting anew", path)
-            for child in list(self._children.values()):
-                child.drain(self._timings.stop_grace)
+            self._begin_renewal(f"{path} changed", self._timings.stop_grace)
 
-    # --- stopping ----------------------------------------------------------------------------------------
-
-    def _signalled(self, number: int) -> None:
-        self._signals += 1
-        if self._signals == 1:
-            log.info("%s: draining; once more to give running tasks back now", signal.Signals(number).name)
-            self._stop_all()
-        else:
-            for child in self._children.values():
-                child.release()
-
-    def _stop_all(self) -> None:
-        self._stopping.set()
-        grace = drain_grace(self._timings, self._timeouts())
-        for child in self._children.values():
-            child.drain(grace)
-        asyncio.get_running_loop().call_later(grace + 3 * self._timings.stop_grace, self._kill_all)
-
-    def _kill_all(self) -> None:
-        for child in self._children.values():
-            child.kill("did not end within its grace time")
-
-    def _timeouts(self) -> list[float]:
-        limits = [function["timeout"] for function in self._manifest.functions.values()]
-        return [300.0 if limit is None else limit for limit in limits]
-
-    async def _sleep_unless_stopped(self, seconds: float) -> None:
+    async def _clear_scratch(self) -> None:
+        """Remove what workers that are no more left behind, a day old at least."""
         try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
-
-    def _clear_scratch(self) -> None:
-        """Remove what workers of earlier boots left behind, a day old at least."""
-        try:
-            scratch.remove_all_but(set(self._children), 86_400.0, time.time())
+            living = {worker.id for worker in await self._store.workers()}
+            await asyncio.to_thread(scratch.remove_all_but, living, 86_400.0, time.time())
         except (OSError, TidegateError) as error:
             log.warning("scratch directories could not be cleared: %s", error)
+
+    # --- what others see ---------------------------------------------------------------------------------
+
+    def _look(self) -> Health:
+        """Return what there is to say of this worker now."""
+        ready, wanted, children = self._pools.ready(), len(self._pools), self._pools.children()
+        self._was_ready = self._was_ready or ready > 0
+        busy, slots = sum(c.busy for c in children), sum(c.pool.concurrency for c in children)
+        problems = loops = self._pools.crash_loops()
+        if not wanted or ready < wanted:
+            problems = [*problems, f"{ready} of {wanted} pool processes are ready"]
+        if self._renewing is not None and not self._renewing.done():
+            problems = [*problems, "it starts anew"]
+        if self._stopping.is_said:
+            problems = [*problems, "it stops"]
+        figures = f"{ready} of {wanted} processes ready, {busy} of {slots} slots busy"
+        return Health(
+            kind="worker",
+            name=self._name,
+            pid=os.getpid(),
+            database_url=absolute_url(self._manifest.database_url),
+            version=__version__,
+            status="; ".join(["stopping"] * self._stopping.is_said + [figures, *loops]),
+            problems=problems,
+            crash_loops=loops,
+        )
+
+    def _is_moving(self) -> bool:
+        """Whether beats go on: sent or refused, but none that never ends."""
+        return self._heartbeat.silent_seconds() < max(60.0, 2 * self._timings.lease)
+
+    # --- signals and stopping ----------------------------------------------------------------------------
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if self._stopping.is_said:
+            if self._is_serving:
+                self._pools.give_back()
+            return
+        log.info("%s: draining; once more to give running tasks back now", number.name)
+        self._stop()
+
+    def _shell_ended(self) -> None:
+        if not self._stopping.is_said:
+            log.info("the shell that started this worker has ended: draining")
+            self._stop()
+
+    def _asked_to_give_back(self) -> None:
+        log.info("SIGQUIT: giving running tasks back now")
+        self._stop()
+        if self._is_serving:
+            self._pools.give_back()
+
+    def _asked_to_renew(self) -> None:
+        if self._is_serving:
+            self._begin_renewal("SIGHUP", self._grace())
+
+    def _asked_to_pass_on(self, number: signal.Signals) -> None:
+        if self._is_serving:
+            self._pools.pass_on(number)
+
+    def _begin_renewal(self, why: str, grace: float) -> None:
+        if self._stopping.is_said:
+            return
+        log.info("%s: starting anew, one process after the other", why)
+        if self._renewing is not None:
+            self._renewing.cancel()
+        self._renewing = asyncio.create_task(self._renew(why, grace), name="tidegate renewal")
+
+    def _set_up_is_wrong(self, pool: Pool) -> bool:
+        """Stop everything, unless it has worked before: then others go on, and this one is tried again."""
+        if self._reload or self._was_ready:
+            return False
+        log.error("pool %s cannot run: its process says that the set-up is wrong", pool.name)
+        self._exit_code = EXIT_CONFIG
+        self._stop()
+        return True
+
+    def _stop(self) -> None:
+        if self._stopping.is_said:
+            return
+        self._stopping.say()
+        if self._is_serving:
+            grace = self._grace()
+            self._pools.stop(grace)
+            asyncio.get_running_loop().call_later(grace + 3 * self._timings.stop_grace, self._kill_all)
+            self._presence.stopping()
+
+    def _kill_all(self) -> None:
+        for child in self._pools.children():
+            self._exit_code = self._exit_code or EXIT_KILLED
+            child.kill("did not end within its grace time")
+
+    def _grace(self) -> float:
+        """Return how long running tasks may go on in a process that ends."""
+        limits = [function["timeout"] for function in self._manifest.functions.values()]
+        return drain_grace(self._timings, [300.0 if limit is None else limit for limit in limits])

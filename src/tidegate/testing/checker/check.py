@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tidegate.domain.outcome import Charge
+from tidegate.domain.outcome import Charge, Fence
 from tidegate.domain.states import FINAL, State
 from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
 from tidegate.testing.checker import life
@@ -53,6 +53,7 @@ def check(
     limits: Mapping[str, Limits] | None = None,
     at_rest: bool = True,
     watched: bool = True,
+    zombies: Collection[Fence] = (),
 ) -> list[Violation]:
     """Return every broken invariant, those of one task together.
 
@@ -64,6 +65,8 @@ def check(
         at_rest: Whether faults are over and all work should be done: nothing moves any more, so every
             task must be final and the queue figures must be exact.
         watched: Whether every body left notes. Without, what only they can tell is not looked at.
+        zombies: Runs whose bodies began after their run was closed, each for a reason the caller knows: their
+            process stood still meanwhile, say. They may begin after a cancel; the fence refuses their end.
     """
     by_task: defaultdict[str, list[Note]] = defaultdict(list)
     for note in notes:
@@ -77,7 +80,7 @@ def check(
             found += life.result_is_the_last_runs(row, entries, by_task[task_id], stored)
         if at_rest and row.state not in FINAL:
             found.append(Violation("I13", task_id, f"still {row.state} at run {row.run}: {row.message}"))
-    found += _cancels_hold(told, record, by_task)
+    found += _cancels_hold(told, record, by_task, zombies)
     if at_rest:
         found += _figures(record)
     return found
@@ -119,7 +122,8 @@ def _keys(told: Told, record: Record) -> Iterator[Violation]:
         if row.key is not None:
             holders[row.tenant, row.key].add(row.id)
     for submitted in told.submitted:
-        if submitted.key is not None and submitted.ok:
+        # A purge frees the key with all that belonged to its task.
+        if submitted.key is not None and submitted.ok and submitted.task_id not in told.purged:
             holders[submitted.tenant, submitted.key].add(submitted.task_id)
     for (_, key), ids in sorted(holders.items()):
         if len(ids) > 1:
@@ -154,16 +158,20 @@ def _counters(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violati
         yield Violation("I20", row.id, f"counts {row.redrives} redrives, its history shows {redrives}")
 
 
-def _cancels_hold(told: Told, record: Record, notes: Mapping[str, Sequence[Note]]) -> Iterator[Violation]:
+def _cancels_hold(
+    told: Told, record: Record, notes: Mapping[str, Sequence[Note]], zombies: Collection[Fence]
+) -> Iterator[Violation]:
     for cancel in told.cancels:
         if cancel.answer not in (CancelAnswer.CANCELLED, CancelAnswer.ASKED):
             continue
-        for entry in life.runs_of(record.histories.get(cancel.task_id, ())):
-            if entry.at > cancel.at:
+        for entry in life.until_redriven(record.histories.get(cancel.task_id, ()), cancel.at):
+            if entry.kind == "run" and entry.at > cancel.at:
                 late = entry.at - cancel.at
                 yield Violation("I19", cancel.task_id, f"run {entry.run} was claimed {late:.3f} s later")
         for note in notes.get(cancel.task_id, ()):
-            if note.event == "start" and note.at > cancel.at and cancel.answer is CancelAnswer.CANCELLED:
+            if note.event != "start" or Fence(note.task_id, note.run) in zombies:
+                continue
+            if note.at > cancel.at and cancel.answer is CancelAnswer.CANCELLED:
                 yield Violation(
                     "I19", cancel.task_id, f"a body started {note.at - cancel.at:.3f} s later, run {note.run}"
                 )

@@ -86,7 +86,12 @@ class Limits:
     @classmethod
     def of(cls, spec: TaskSpec) -> Limits:
         """Return the limits a task function declares."""
-        return cls(max_attempts=spec.max_attempts, crashes=spec.crash_limit)
+        once = spec.crash_limit == 0
+        return cls(
+            max_attempts=spec.max_attempts,
+            crashes=max(1, spec.crash_limit),
+            losses=1 if once else LOSS_LIMIT,
+        )
 
 
 @dataclass(frozen=True, slots=True)

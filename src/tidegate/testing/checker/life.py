@@ -40,6 +40,14 @@ def present_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
     return runs_of(entries[redrives[-1] + 1 :] if redrives else entries)
 
 
+def until_redriven(entries: Sequence[HistoryEntry], after: float) -> Iterator[HistoryEntry]:
+    """Yield the entries before the first redrive that is later than a moment: what came of an act then."""
+    for entry in entries:
+        if entry.kind == "redriven" and entry.at > after:
+            return
+        yield entry
+
+
 def moves_are_allowed(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
     """I5: every move that the history shows is in the table of allowed moves, and ends where the row is."""
     state: State | None = None

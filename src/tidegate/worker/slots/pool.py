@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tidegate.worker.slots.process import SlotDied, SlotProcess
+from tidegate.worker.slots.process import NoSlot, SlotDied, SlotProcess
+from tidegate.worker.slots.vram import VramWatch
 
 log = logging.getLogger("tidegate.worker")
 
 MEMORY_LOOK_SECONDS = 0.2
+CONFIRM_SECONDS = 0.03
 START_PAUSE_SECONDS = 1.0
 
 
@@ -28,6 +31,8 @@ class SlotRules:
     """Killed when it and what it started hold more."""
     gpus: tuple[int | str, ...] = ()
     """Devices, given out in turn; each process sees one."""
+    vram: VramWatch | None = None
+    """Replaced after its present body when it and what it started hold more GPU memory."""
 
 
 class SlotPool:
@@ -46,6 +51,8 @@ class SlotPool:
         """Every living slot, with the memory limit of the task it runs."""
         self._ending: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
+        # An import keeps a core busy: a pool whose children keep dying must not take all cores from the rest.
+        self._starting = asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2))
 
     @property
     def processes(self) -> Sequence[SlotProcess]:
@@ -63,7 +70,7 @@ class SlotPool:
             memory_limit: Bytes for this body, if it has a limit of its own.
 
         Raises:
-            SlotDied: No slot can be started.
+            NoSlot: None can be started.
         """
         slot = await self._fresh() if alone else await self._any()
         self._all[slot] = memory_limit
@@ -106,7 +113,11 @@ class SlotPool:
         if self._watch is None:
             self._watch = asyncio.create_task(self._watch_memory(), name="tidegate slot memory")
         try:
-            await slot.start()
+            async with self._starting:
+                await slot.start()
+        except (SlotDied, OSError) as error:
+            self._end(slot)
+            raise NoSlot(f"no child process can be started: {error}") from error
         except BaseException:
             self._end(slot)
             raise
@@ -132,8 +143,11 @@ class SlotPool:
         if slot.runs >= self._rules.runs:
             return f"it has run {slot.runs} bodies"
         soft = self._rules.soft_bytes
-        if soft is not None and (held := slot.resident_bytes()) > soft:
+        if soft is not None and (held := slot.excess(soft)) is not None:
             return f"it holds {held >> 20} MiB, more than {soft >> 20}"
+        vram = self._rules.vram
+        if vram is not None and (held := vram.excess(slot.pid)) is not None:
+            return f"it holds {held >> 20} MiB of GPU memory"
         return ""
 
     def _end(self, slot: SlotProcess) -> None:
@@ -151,8 +165,15 @@ class SlotPool:
             await asyncio.sleep(MEMORY_LOOK_SECONDS)
             for slot, own_limit in list(self._all.items()):
                 limits = [limit for limit in (own_limit, self._rules.hard_bytes) if limit is not None]
-                if limits and slot.is_alive and (held := slot.resident_bytes()) > min(limits):
-                    slot.kill(f"memory limit {min(limits) >> 20} MiB passed: {held >> 20} MiB in use")
+                if limits and slot.is_alive and slot.excess(min(limits)) is not None:
+                    await self._kill_if_still_over(slot, min(limits))
+
+    async def _kill_if_still_over(self, slot: SlotProcess, limit: int) -> None:
+        """Look again before a kill: what a body started this very moment counts twice."""
+        runs = slot.runs
+        await asyncio.sleep(CONFIRM_SECONDS)
+        if slot.is_alive and slot.runs == runs and (held := slot.excess(limit)) is not None:
+            slot.kill(f"memory limit {limit >> 20} MiB passed: {held >> 20} MiB in use")
 
 
-__all__ = ["SlotDied", "SlotPool", "SlotProcess", "SlotRules"]
+__all__ = ["NoSlot", "SlotDied", "SlotPool", "SlotProcess", "SlotRules"]

@@ -37,6 +37,10 @@ class SlotDied(Exception):  # noqa: N818 - a fact about the slot, told to whoeve
         self.how = how
 
 
+class NoSlot(Exception):  # noqa: N818 - as above
+    """No process could be made ready, which is no fault of the task that was to run there."""
+
+
 class SlotProcess:
     """One warm child process, one body at a time.
 
@@ -71,9 +75,9 @@ class SlotProcess:
         """Whether it can take a body."""
         return self._process is not None and self._process.returncode is None and not self._killed_for
 
-    def resident_bytes(self) -> int:
-        """Return the resident memory of the process and its descendants."""
-        return tree.resident_bytes(self.pid)
+    def excess(self, limit: int) -> int | None:
+        """Return the bytes the process and its descendants hold if they are more than `limit`, else None."""
+        return tree.excess(self.pid, limit)
 
     async def start(self) -> None:
         """Start the interpreter and wait until the application is imported.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Sequence
 
 from tidegate.context import RetryRequest
 from tidegate.domain.failure import Failure
 from tidegate.domain.outcome import Outcome
+from tidegate.worker import report
 from tidegate.worker.attempt import Attempt
 from tidegate.worker.judge import Judge
+from tidegate.worker.pause import Pause
 from tidegate.worker.slots.frames import Answer, AskedAgain, Failed, Returned, Run
-from tidegate.worker.slots.pool import SlotDied, SlotPool
+from tidegate.worker.slots.pool import NoSlot, SlotDied, SlotPool
 from tidegate.worker.slots.process import SlotProcess
 
 
@@ -27,6 +31,7 @@ class SlotRunner:
         self._slots = slots
         self._judge = judge
         self._fatal_errors = fatal_errors
+        self._pause = Pause(random.Random(), first=1.0, cap=30.0)
 
     async def perform(self, attempt: Attempt, begin: Callable[[Attempt], None]) -> Outcome | None:
         """Run one attempt to its outcome.
@@ -44,8 +49,14 @@ class SlotRunner:
                 attempt.slot = slot
                 answer = await slot.run(_frame(attempt), attempt.control.on_progress)
                 self._condemn_after(slot, answer)
+                self._pause.reset()
         except SlotDied as died:
             return self._judge.stopped(attempt) or self._judge.crashed(attempt, died.how)
+        except NoSlot as error:
+            pause = self._pause.next()
+            report.trouble("starting a child process", error, pause)
+            await asyncio.sleep(pause)
+            return self._judge.stopped(attempt) or self._judge.released(attempt, str(error))
         finally:
             attempt.slot = None
             attempt.control.remove_scratch()

@@ -27,6 +27,7 @@ from tidegate.errors import ArgumentsError
 from tidegate.policy.classify import classify
 from tidegate.worker.application import Application, Runnable, load_application
 from tidegate.worker.logs import set_up_logging
+from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.slots.frames import (
     HEADER_BYTES,
     Answer,
@@ -41,7 +42,7 @@ from tidegate.worker.slots.frames import (
     decode_to_slot,
     packed,
 )
-from tidegate.worker.slots.title import set_title
+from tidegate.worker.title import set_title
 
 _PR_SET_PDEATHSIG = 1
 PROGRESS_SECONDS = 0.25
@@ -173,8 +174,7 @@ class Slot:
 
 def main(application: str, fd: int, parent: int) -> None:
     """Serve until the pool process hangs up."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    outlive_the_group()
     _die_with(parent)
     set_up_logging()
     set_title("slot: importing")

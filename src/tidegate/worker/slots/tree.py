@@ -42,8 +42,13 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the living descendants of a process, itself left out."""
+def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:
+    """Return the living descendants of a process, itself left out.
+
+    Args:
+        pid: Whose.
+        other_sessions: False: a child in another session is left out, with all it started.
+    """
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -55,14 +60,39 @@ def descendants(pid: int) -> list[int]:
         for thread in threads:
             with contextlib.suppress(OSError, ValueError):
                 children = [int(child) for child in (thread / "children").read_text().split()]
+                if not other_sessions:
+                    children = [child for child in children if _session(child) == _session(pid)]
                 found += children
                 waiting += children
     return found
 
 
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process and its descendants; shared pages count once each."""
-    return sum(_resident(one) for one in (pid, *descendants(pid)))
+def excess(pid: int, limit: int, *, other_sessions: bool = True) -> int | None:
+    """Return the bytes a process and its descendants hold if they are more than `limit`, else None.
+
+    Pages they share, as forked children do, count once. That takes a walk over their page tables, so
+    resident memory is looked at first. What was started this very moment may count twice: until it runs its
+    own program it is all of its parent. Look again before acting on it.
+
+    Args:
+        pid: Whose.
+        limit: Bytes.
+        other_sessions: False: children in other sessions do not count. Child slots are such children of
+            their pool process, and have limits of their own.
+    """
+    pids = (pid, *descendants(pid, other_sessions=other_sessions))
+    if sum(map(_resident, pids)) <= limit:
+        return None
+    held = sum(map(_proportional, pids))
+    return held if held > limit else None
+
+
+def _session(pid: int) -> int:
+    """Return the id of a process's session; 0 if it is gone."""
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[3])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _resident(pid: int) -> int:
@@ -70,6 +100,15 @@ def _resident(pid: int) -> int:
         return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def _proportional(pid: int) -> int:
+    """Return the memory of a process, a page that n processes share counted as its nth part."""
+    try:
+        text = (_PROC / str(pid) / "smaps_rollup").read_text()
+        return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    except (OSError, StopIteration, IndexError, ValueError):
+        return _resident(pid)
 
 
 def _carries(environment: bytes, name: bytes, wanted: bytes) -> bool:

@@ -42,6 +42,14 @@ class Duty:
         self._pause = Pause(rng, first=min(0.2, interval), cap=max(5.0, interval))
         self._hurry = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
+        self._began_at: float | None = None
+        """When the round under way began, by the loop's clock; None: it waits for its next."""
+
+    def busy_seconds(self) -> float:
+        """Return for how long its present round has been going on; 0 between two."""
+        if self._began_at is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._began_at
 
     def start(self) -> None:
         """Begin; nothing happens if it runs already."""
@@ -62,6 +70,7 @@ class Duty:
     async def _run(self) -> None:
         while True:
             pause = self._interval * (0.9 + 0.2 * self._rng.random())
+            self._began_at = asyncio.get_running_loop().time()
             try:
                 if await self._act():
                     pause = 0.0
@@ -71,6 +80,7 @@ class Duty:
             except Exception as error:  # one broken round must not end the duty for good
                 log.exception("duty %s failed", self.name)
                 pause = self._failed(str(error))
+            self._began_at = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._hurry.wait()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from tidegate.domain.outcome import Dead, Outcome
-from tidegate.policy.crash import decide_orphan
+from tidegate.policy.crash import decide_orphan, limit_after
 from tidegate.store.protocol import Store
 from tidegate.store.rows import Orphan, WorkerRow
 
 log = logging.getLogger("tidegate.steward")
 PAGE = 500
+_NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 class Reaper:
@@ -21,6 +22,8 @@ class Reaper:
     although most workers live. So everyone gets the time to beat first: a lease is judged only by a reaper
     that has itself been passing without a gap for as long as that lease, and has seen no beat for nearly
     as long. Both are measured by its own monotonic clock, so no jump of the store's can retire the living.
+    Each pass begins with a write, which waits as long as beats must wait: a store that only answers readers
+    makes everyone look silent, and a pass that waited is a gap.
     Silence alone is enough after some time: a clock set back leaves dead workers a lease that ends in a far
     future.
 
@@ -28,12 +31,21 @@ class Reaper:
         store: Whose workers.
         interval: Seconds between passes.
         clock: Monotonic seconds.
+        lost: Told of each worker that it has retired.
     """
 
-    def __init__(self, store: Store, *, interval: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        interval: float,
+        clock: Callable[[], float],
+        lost: Callable[[WorkerRow], Awaitable[None]] | None = None,
+    ) -> None:
         self._store = store
         self._interval = interval
         self._clock = clock
+        self._lost = lost
         self._passing_since: float | None = None
         self._last_pass = 0.0
         self._heard: dict[str, tuple[float, float]] = {}
@@ -49,6 +61,7 @@ class Reaper:
         Raises:
             StoreError: The store is away; patience begins anew.
         """
+        await self._store.beat([_NOBODY], 0.0)
         now_at_start = await self._store.now()
         passing_for = self._passing_for()
         living = [worker for worker in await self._store.workers() if worker.retired_at is None]
@@ -60,7 +73,7 @@ class Reaper:
             # A beat is first seen up to one pass late; its lease ran on from the beat itself.
             enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
             if passing_for >= lease and silent_for >= enough:
-                await self._retire(worker.id, worker.expires_at, only_if_expired=is_expired)
+                await self._retire(worker, only_if_expired=is_expired)
         return await self.bury_and_retry() >= PAGE
 
     def _listen(self, living: Iterable[WorkerRow]) -> None:
@@ -81,15 +94,17 @@ class Reaper:
                 _tell(orphan, outcome)
         return len(orphans)
 
-    async def _retire(self, worker_id: str, expired_at: float, *, only_if_expired: bool) -> None:
+    async def _retire(self, worker: WorkerRow, *, only_if_expired: bool) -> None:
         if await self._store.retire_worker(
-            worker_id, why="lease ran out", loss=True, only_if_expired=only_if_expired
+            worker.id, why="lease ran out", loss=True, only_if_expired=only_if_expired
         ):
             log.warning(
                 "worker %s did not renew its lease (ran out at %.3f); its runs are taken up again",
-                worker_id,
-                expired_at,
+                worker.id,
+                worker.expires_at,
             )
+            if self._lost is not None:
+                await self._lost(worker)
 
     def _passing_for(self) -> float:
         """Return for how many seconds passes have followed each other without a gap."""
@@ -103,12 +118,13 @@ class Reaper:
 
 
 def _decide(orphan: Orphan) -> Outcome:
+    limit = orphan.terms.crash_limit
     return decide_orphan(
         orphan.fence,
         why=orphan.why,
         loss=orphan.loss,
         cancel_requested=orphan.cancel_requested,
-        crash_limit=orphan.terms.crash_limit,
+        crash_limit=limit_after(orphan.why, limit) if orphan.culprit else limit,
         base_seconds=orphan.terms.base_seconds,
         cap_seconds=orphan.terms.cap_seconds,
         counters=orphan.counters,

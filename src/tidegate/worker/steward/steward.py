@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
+from tidegate.store.rows import WorkerRow
 from tidegate.worker.settings import Timings
 from tidegate.worker.steward.duty import Duty
 from tidegate.worker.steward.reap import Reaper
@@ -25,14 +28,21 @@ class Steward:
         timings: Intervals and retention times.
         rng: For jitter.
         clock: Monotonic seconds.
+        lost: Told of each worker that was retired because its lease ran out.
     """
 
     def __init__(
-        self, store: Store, timings: Timings, *, rng: random.Random, clock: Callable[[], float]
+        self,
+        store: Store,
+        timings: Timings,
+        *,
+        rng: random.Random,
+        clock: Callable[[], float],
+        lost: Callable[[WorkerRow], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._timings = timings
-        self._reaper = Reaper(store, interval=timings.reap, clock=clock)
+        self._reaper = Reaper(store, interval=timings.reap, clock=clock, lost=lost)
         self._reap = Duty(
             "reap", timings.reap, self._reaper.act, rng=rng, interrupted=self._reaper.interrupted
         )
@@ -51,9 +61,19 @@ class Steward:
         """End every duty."""
         await asyncio.gather(*(duty.stop() for duty in self._duties))
 
+    def busy_seconds(self) -> float:
+        """Return how long the longest round under way has been going on: a duty that hangs."""
+        return max(duty.busy_seconds() for duty in self._duties)
+
     async def take_up_orphans(self) -> None:
         """Decide the runs of retired workers now; if the store is away, as soon as it is back."""
         self._reap.hurry()
+
+    async def take_up_the_last(self, within: float) -> None:
+        """Decide the runs of retired workers before this process ends, unless the store is away."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(within):
+                await self._reaper.bury_and_retry()
 
     async def _promote(self) -> bool:
         unstaged = await self._store.unstage(UNSTAGE_LIMIT)

@@ -1,0 +1,100 @@
+"""`health`, beneath `tidegate worker` and `tidegate scheduler`: probes of a process that runs here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.cli.common import json_option, opened_store, run
+from tidegate.cli.failure import FAILED, NOT_FOUND
+from tidegate.cli.output import print_json
+from tidegate.cli.text import clean, redact
+from tidegate.cli.values import as_seconds
+from tidegate.errors import TidegateError
+
+if TYPE_CHECKING:
+    from tidegate.worker.health import Health
+
+_NAME = "health"
+
+
+class WithHealth(click.Command):
+    """A command that takes `health` as its first word for another one."""
+
+    @property
+    def commands(self) -> dict[str, click.Command]:
+        """The commands beneath this one."""
+        return {_NAME: health_of(self.name or "")}
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of whichever is meant."""
+        if args[:1] == [_NAME]:
+            beneath = self.commands[_NAME]
+            return beneath.make_context(f"{info_name} {_NAME}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
+def health_of(kind: str) -> click.Command:
+    """Return the command that asks services of a kind (`worker`, `scheduler`)."""
+
+    @click.command(
+        _NAME,
+        help=f"""Tell whether the {kind} that runs here lives and is ready.
+
+        Exit code 0 if so, 1 if not, 3 if there is none. To find it, run as the same user, or with the same
+        TIDEGATE_RUN.
+
+        --live: its event loop turns. --ready (the default): that, the store answers and has this version's
+        schema, and every process does its work.
+        """,
+    )
+    @click.option("--live/--ready", "only_live", default=False, help="What to ask; default: --ready.")
+    @click.option("--name", metavar="NAME", help=f"Only the {kind} of this name; default: all.")
+    @click.option(
+        "--timeout", metavar="SPAN", type=as_seconds, default="5", help="For the answer; default: 5 s."
+    )
+    @json_option
+    def command(only_live: bool, name: str | None, timeout: float, as_json: bool) -> int:
+        from tidegate.worker.health import ask, run_directory
+
+        answers = ask(kind, name, timeout)
+        if not answers:
+            named = f" named {name}" if name else ""
+            click.echo(f"no {kind}{named} answers in {run_directory()}", err=True)
+            return NOT_FOUND
+        verdicts = [_judge(answer, only_live, timeout) for answer in answers]
+        if as_json:
+            print_json({"healthy": not any(v["problems"] for v in verdicts), f"{kind}s": verdicts})
+        else:
+            for verdict in verdicts:
+                _print(kind, verdict)
+        return FAILED if any(verdict["problems"] for verdict in verdicts) else 0
+
+    return command
+
+
+def _judge(answer: Health | None, only_live: bool, timeout: float) -> dict[str, Any]:
+    if answer is None:
+        return {"name": None, "problems": [f"no answer within {timeout:g} s: it hangs"]}
+    problems = [] if only_live else [*answer.problems, *run(_store_problems(answer.database_url))]
+    return {"name": answer.name, "pid": answer.pid, "status": answer.status, "problems": problems}
+
+
+def _print(kind: str, verdict: dict[str, Any]) -> None:
+    words = "; ".join(verdict["problems"]) or f"ok, {verdict['status']}"
+    click.echo(clean(redact(f"{kind} {verdict['name'] or '?'}: {words}")), err=bool(verdict["problems"]))
+
+
+async def _store_problems(url: str) -> list[str]:
+    from tidegate.cli.common import Where
+
+    try:
+        async with opened_store(Where(url)) as store:
+            await store.now()
+            await store.workers()
+    except TidegateError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,25 @@
+"""`tidegate scheduler`: the housekeeping, in a process without user code."""
+
+from __future__ import annotations
+
+import click
+
+from tidegate.cli.health import WithHealth
+from tidegate.config import load_config
+
+
+@click.command("scheduler", cls=WithHealth)
+@click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
+@click.option("--name", metavar="NAME", help="Name of this scheduler in logs and for `health`.")
+def command(database: str | None, name: str | None) -> int:
+    """Promote due tasks, take up those of lost workers, apply retention: until SIGTERM or Ctrl-C.
+
+    Every worker does so too, unless it is started with --no-steward; it may be done on any number of
+    machines at once. Needs the database and no application.
+
+    `tidegate scheduler health` tells whether it lives and is ready.
+    """
+    from tidegate.worker.scheduler import run_scheduler
+
+    config = load_config()
+    return run_scheduler(database or config.database_url, timings=config.timings, name=name)

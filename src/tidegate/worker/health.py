@@ -1,0 +1,174 @@
+"""How a running service is asked whether it lives and is ready: a Unix socket each, in one directory.
+
+Whoever connects is sent one JSON object by the service's own event loop, so an answer proves that it turns.
+What cannot answer is hung; what refuses the connection is dead, and its socket is swept away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import socket
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+log = logging.getLogger("tidegate.supervisor")
+
+LEFT_BEHIND_SECONDS = 60.0
+"""A dead socket is swept when it is older: a younger one may belong to a service that is just starting."""
+
+_LONGEST_ADDRESS = 100
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a service says of itself."""
+
+    kind: str
+    """`worker` or `scheduler`."""
+    name: str
+    pid: int
+    database_url: str
+    version: str
+    status: str
+    """What goes on, in a line."""
+    problems: list[str] = field(default_factory=list)
+    """Why it is not ready; empty if it is."""
+    crash_loops: list[str] = field(default_factory=list)
+    """One sentence for each pool whose processes die again and again."""
+
+
+def run_directory() -> Path:
+    """Return where the sockets are: `TIDEGATE_RUN`, else this user's own temporary directory."""
+    given = os.environ.get("TIDEGATE_RUN")
+    return Path(given) if given else Path(tempfile.gettempdir()) / f"tidegate-run-{os.getuid()}"
+
+
+class HealthDoor:
+    """Answers for one service, from `open` to `close`.
+
+    Args:
+        kind: `worker` or `scheduler`.
+        name: The service's name.
+        look: Returns its health now.
+    """
+
+    def __init__(self, kind: str, name: str, look: Callable[[], Health]) -> None:
+        self._look = look
+        self._path = run_directory() / f"{_stem(kind, name)}-{uuid.uuid4().hex[:8]}.sock"
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Begin to answer. A service that cannot be asked is told of in the log, and works all the same."""
+        under_way = self._path.with_suffix(".new")
+        try:
+            _make_private(self._path.parent)
+            _sweep(self._path.parent)
+            with _short(under_way) as path:
+                self._server = await asyncio.start_unix_server(self._answer, path)
+            under_way.rename(self._path)  # whoever finds it can connect
+        except OSError as error:
+            log.warning("`tidegate … health` cannot ask this process: %s: %s", self._path, error)
+            await self.close()
+
+    async def close(self) -> None:
+        """Answer no more. Safe to repeat."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        for path in (self._path, self._path.with_suffix(".new")):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(json.dumps(asdict(self._look())).encode())
+            await writer.drain()
+        writer.close()
+
+
+def ask(kind: str, name: str | None, timeout_seconds: float) -> list[Health | None]:
+    """Ask the services of this machine and user; return each one's answer, None for one that hangs.
+
+    Args:
+        kind: `worker` or `scheduler`.
+        name: Only those of this name; None: all of the kind.
+        timeout_seconds: How long each may take.
+    """
+    answers = []
+    for path in _sockets(run_directory(), f"{kind}-*" if name is None else f"{_stem(kind, name)}-*"):
+        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):  # it is dead
+            answers.append(_ask(path, timeout_seconds))
+    return answers
+
+
+def _ask(path: Path, timeout_seconds: float) -> Health | None:
+    until = time.monotonic() + timeout_seconds
+    received = b""
+    with socket.socket(socket.AF_UNIX) as end, _short(path) as address:
+        try:
+            end.settimeout(timeout_seconds)
+            end.connect(address)
+            while part := end.recv(65_536):
+                received += part
+                end.settimeout(max(0.001, until - time.monotonic()))
+            return Health(**json.loads(received))
+        except (TimeoutError, ValueError, TypeError, ConnectionResetError):
+            return None
+
+
+def _stem(kind: str, name: str) -> str:
+    """Return how the files of services of this kind and name begin; names may be long and hold anything."""
+    return f"{kind}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Give a socket's address for the block: they may be 107 bytes long, paths longer (Linux)."""
+    if len(os.fsencode(path)) < _LONGEST_ADDRESS or not _OPEN_FILES.is_dir():
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"{_OPEN_FILES}/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def _sockets(directory: Path, pattern: str) -> Iterator[Path]:
+    yield from sorted(directory.glob(f"{pattern}.sock"))
+
+
+def _make_private(directory: Path) -> None:
+    """Make the directory; refuse one that others can write to.
+
+    Raises:
+        OSError: It cannot be made, or is not ours alone.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
+        raise PermissionError("it is not a directory of this user alone")
+
+
+def _sweep(directory: Path) -> None:
+    """Remove the sockets of the dead."""
+    for path in _sockets(directory, "*"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as end, _short(path) as address:
+            if time.time() - path.stat().st_mtime < LEFT_BEHIND_SECONDS:
+                continue
+            end.setblocking(False)
+            try:
+                end.connect(address)
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)

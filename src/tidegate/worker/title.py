@@ -1,0 +1,29 @@
+"""Process titles for `ps` and `top`, where setproctitle is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+_KEEP_ENVIRONMENT = "SPT_NOENV"
+"""Has setproctitle leave the environment where it is: a process's mark is read there from outside."""
+
+
+def _finder() -> Callable[[str], None]:
+    try:
+        from setproctitle import setproctitle
+    except ImportError:
+        return lambda title: None
+
+    def set_title(title: str) -> None:
+        given = os.environ.get(_KEEP_ENVIRONMENT)
+        os.environ[_KEEP_ENVIRONMENT] = "1"  # read at the first call
+        setproctitle(f"tidegate {title}")
+        if given is None:
+            del os.environ[_KEEP_ENVIRONMENT]
+
+    return set_title
+
+
+set_title = _finder()
+"""Show what this process does, after the word `tidegate`. It is cut to the length of the command line."""

@@ -1,0 +1,112 @@
+"""The reaper against clocks that jump, sleep or disagree: no live worker loses its lease, no dead one keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.domain.outcome import Answer, Fence, Succeeded
+from tidegate.domain.spec import Priority
+from tidegate.store.rows import ClaimAsk, CrashTerms, NewTask, NewWorker
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.worker.steward.reap import Reaper
+
+pytestmark = pytest.mark.anyio
+LEASE, BEAT, REAP = 30.0, 10.0, 5.0
+START = 1_800_000_000.0
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    """One worker that beats, one reaper that passes, and their clocks."""
+
+    def __init__(self, path: Path, *, behind: float = 0.0) -> None:
+        self.steady = Clock(1000.0)
+        self.wall = Clock(START)
+        self.workers_wall = Clock(START - behind)
+        self.store = SqliteStore(path, clock=self.wall)
+        self.workers_store = SqliteStore(path, clock=self.workers_wall)
+        self.reaper = Reaper(self.store, interval=REAP, clock=self.steady)
+
+    async def run_one(self) -> Fence:
+        await self.workers_store.add_worker(
+            NewWorker("w", "w", "default", "here", 1, ("*",), 10, lease_seconds=LEASE)
+        )
+        task = NewTask("01900000-0000-7000-8000-000000000001", "f", "q", Priority.NORMAL, b"{}", "json")
+        await self.workers_store.enqueue([task])
+        claim = await self.workers_store.claim(ClaimAsk("w", 10, ("*",), {"f": CrashTerms()}))
+        return claim.tasks[0].fence
+
+    async def live(self, seconds: float, *, beating: bool = True) -> None:
+        """Let time pass in seconds, the worker and the reaper doing their duty."""
+        for second in range(round(seconds)):
+            for clock in (self.steady, self.wall, self.workers_wall):
+                clock.now += 1.0
+            if beating and second % BEAT == BEAT - 1:
+                await self.workers_store.beat(["w"], LEASE)
+            if second % REAP == REAP - 1:
+                await self.reaper.act()
+
+    async def close(self) -> None:
+        await self.store.close()
+        await self.workers_store.close()
+
+
+async def test_a_clock_set_forward_costs_no_worker_that_beats_its_lease(tmp_path: Path) -> None:
+    world = World(tmp_path / "queue.db")
+    fence = await world.run_one()
+    await world.live(2 * LEASE + 3)
+    for clock in (world.wall, world.workers_wall):
+        clock.now += 3600.0
+    await world.live(2 * LEASE)
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    await world.close()
+
+
+async def test_a_worker_whose_clock_is_behind_keeps_its_lease_while_it_beats(tmp_path: Path) -> None:
+    world = World(tmp_path / "queue.db", behind=3600.0)
+    fence = await world.run_one()
+    await world.live(4 * LEASE)
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    await world.close()
+
+
+async def test_a_dead_worker_whose_lease_ends_in_a_far_future_is_found_by_its_silence(tmp_path: Path) -> None:
+    world = World(tmp_path / "queue.db", behind=-3600.0)
+    fence = await world.run_one()
+    await world.live(LEASE, beating=True)
+    await world.live(LEASE + 4 * REAP, beating=False)
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.FENCED]
+    await world.close()
+
+
+async def test_a_host_that_slept_lets_everyone_beat_first(tmp_path: Path) -> None:
+    world = World(tmp_path / "queue.db")
+    fence = await world.run_one()
+    await world.live(2 * LEASE + 1)
+    for clock in (world.wall, world.workers_wall):  # a sleeping host's monotonic clock stands still
+        clock.now += 8 * 3600.0
+    await world.reaper.act()
+    await world.live(2 * LEASE)
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    await world.close()
+
+
+async def test_a_dead_worker_is_found_within_its_lease_and_two_passes(tmp_path: Path) -> None:
+    world = World(tmp_path / "queue.db")
+    fence = await world.run_one()
+    await world.live(3 * LEASE)
+    await world.workers_store.beat(["w"], LEASE)
+    await world.live(LEASE + 2 * REAP, beating=False)
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.FENCED]
+    await world.close()

@@ -1,0 +1,98 @@
+"""Progress: the last word is kept, whatever the load, and threads that tell it break nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attack_support import OddStore
+
+from support import FAST, until
+from tidegate import Context, Pool, Tidegate
+from tidegate.context import Progress
+from tidegate.domain.outcome import Fence
+from tidegate.store.rows import ProgressNote
+from tidegate.worker.finisher import Finisher
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_last_progress_is_kept_also_while_other_ends_are_being_written(tmp_path: Path) -> None:
+    store = OddStore(tmp_path / "queue.db")
+    app = Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(method: Any, *args: Any) -> Any:
+        writing.set()
+        await go_on.wait()
+        return await method(*args)
+
+    @app.task(name="first")
+    async def first() -> None: ...
+
+    @app.task(name="second")
+    async def second(ctx: Context) -> None:
+        await writing.wait()
+        ctx.progress(7, 7, "all of it")
+
+    async with app.worker():
+        waiting = await second.enqueue()
+
+        async def runs() -> bool:
+            return (await waiting.status()).run == 1
+
+        await until(runs)
+        store.around["finish"] = slow
+        await first.enqueue()
+        await writing.wait()
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await waiting.result(5)
+    row = await waiting.status()
+    assert (row.progress_done, row.progress_note) == (7, "all of it")
+    await app.aclose()
+
+
+class Notebook:
+    """A store that keeps progress in memory."""
+
+    def __init__(self) -> None:
+        self.last: dict[Fence, float] = {}
+
+    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+        for note in notes:
+            self.last[note.fence] = note.done
+        return []
+
+
+async def test_progress_from_many_threads_is_never_lost_and_stops_no_write() -> None:
+    store = Notebook()
+    finisher = Finisher(store, random.Random(1), lambda fence: None)  # type: ignore[arg-type]
+    told, over = 300, threading.Event()
+
+    def tell(thread: int) -> None:
+        for number in range(told):
+            for run in range(40):
+                finisher.note(Fence(f"{thread}", run), Progress(number, None, ""))
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            await finisher._write_progress()
+        await finisher._write_progress()
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert store.last == {Fence(f"{thread}", run): told - 1 for thread in range(4) for run in range(40)}

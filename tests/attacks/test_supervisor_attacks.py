@@ -1,0 +1,184 @@
+"""The supervisor against applications that misbehave while they start, and signals at the wrong moment."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import until, worker_process
+from tidegate import State
+from tidegate.worker.control import Line
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The task functions of `apps/attacked.py`, enqueueing into this test's own file."""
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
+    monkeypatch.setenv("OUT", str(tmp_path))
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.ndjson"))
+    path = Path(__file__).parent.parent / "apps" / "attacked.py"
+    spec = importlib.util.spec_from_file_location("attacked", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "attacked", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def notes(directory: Path, name: str) -> list[Any]:
+    path = directory / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def imports(directory: Path, process: str) -> list[int]:
+    """Return the pids of one kind of process, in the order in which they imported the application."""
+    return [pid for kind, pid, _ in notes(directory, "imports") if kind == process]
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def came(truth: Any, what: str = "it came true", within: float = 15.0) -> None:
+    async def look() -> bool:
+        return bool(truth())
+
+    await until(look, what=what, within=within)
+
+
+@pytest.mark.parametrize("odd", ["exit in start hook", "raise in start hook", "other database"])
+async def test_a_process_that_ends_at_once_again_and_again_is_not_restarted_in_a_hot_loop(
+    client: Any, tmp_path: Path, odd: str
+) -> None:
+    with worker_process("attacked:app", tmp_path, ODD=odd):
+        await came(lambda: imports(tmp_path, "process"), "the first process starts")
+        time.sleep(4.0)
+        assert len(imports(tmp_path, "process")) <= 5
+    await client.app.aclose()
+
+
+async def test_a_failed_start_beside_a_thread_that_never_ends_is_noticed(client: Any, tmp_path: Path) -> None:
+    odd = "raise in start hook, thread that never ends"
+    with worker_process("attacked:app", tmp_path, ODD=odd) as worker:
+        await came(lambda: len(imports(tmp_path, "process")) >= 2, "a second process is tried")
+        assert "no client today" in worker.log()
+    await client.app.aclose()
+
+
+async def test_a_thread_that_never_ends_holds_up_neither_start_nor_stop(client: Any, tmp_path: Path) -> None:
+    with worker_process("attacked:app", tmp_path, ODD="thread that never ends") as worker:
+        assert await (await client.aquick.enqueue()).result(15) == "done"
+        assert await (await client.quick.enqueue()).result(15) == "done"
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(10) == 0
+    await client.app.aclose()
+
+
+@pytest.mark.parametrize("where", ["manifest", "process", "slot"])
+async def test_a_worker_whose_application_hangs_while_it_is_imported_can_be_stopped(
+    client: Any, tmp_path: Path, where: str
+) -> None:
+    with worker_process("attacked:app", tmp_path, ODD=f"hang in {where}", GRACE="60") as worker:
+        if where == "slot":
+            await client.quick.enqueue()
+        await came(lambda: imports(tmp_path, where), f"{where} begins to import")
+        worker.signal(signal.SIGTERM)
+        if where == "slot":
+            await came(lambda: "draining" in worker.log(), "the first signal was heard")
+            worker.signal(signal.SIGTERM)
+        assert worker.wait(8) == 0
+        await came(
+            lambda: not any(alive(pid) for _, pid, _ in notes(tmp_path, "imports") if pid != os.getpid())
+        )
+    await client.app.aclose()
+
+
+@pytest.mark.parametrize("where", ["process", "slot", "start hook"])
+async def test_processes_end_with_a_killed_supervisor_also_while_they_start(
+    client: Any, tmp_path: Path, where: str
+) -> None:
+    with worker_process("attacked:app", tmp_path, ODD=f"hang in {where}") as worker:
+        if where == "slot":
+            await client.quick.enqueue()
+        if where == "start hook":
+            await came(lambda: notes(tmp_path, "starts"), "the start hook runs")
+        else:
+            await came(lambda: imports(tmp_path, where), f"{where} begins to import")
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+        await came(
+            lambda: not any(alive(pid) for _, pid, _ in notes(tmp_path, "imports") if pid != os.getpid()),
+            "every process ends",
+            within=8,
+        )
+    await client.app.aclose()
+
+
+def test_a_process_that_does_not_read_never_blocks_who_writes_to_it() -> None:
+    ours, theirs = socket.socketpair()
+    line = Line(ours, lambda message: None, lambda: None)
+    begin = time.monotonic()
+    with theirs:
+        sent = [line.send(beat=begin) for _ in range(5_000)]
+    line.close()
+    assert sent[0]
+    assert not sent[-1]
+    assert time.monotonic() - begin < 5
+
+
+async def test_bodies_can_end_the_processes_they_start(client: Any, tmp_path: Path) -> None:
+    with worker_process("attacked:app", tmp_path):
+        assert await (await client.end_a_child.enqueue()).result(15) == -signal.SIGTERM
+        assert await (await client.end_a_child_of_the_loop.enqueue()).result(15) == -signal.SIGTERM
+        assert await (await client.end_a_fork.enqueue()).result(15) == -signal.SIGTERM
+        assert await (await client.use_a_process_pool.enqueue([1, -2])).result(15) == [1, 2]
+    await client.app.aclose()
+
+
+async def test_a_bad_deploy_buries_no_task(client: Any, tmp_path: Path) -> None:
+    """Child slots that can no longer import the application are not the fault of the tasks they were meant for."""
+    with worker_process("attacked:app", tmp_path, ODD="fail in slot") as worker:
+        assert await (await client.quick.enqueue()).result(15) == "done"
+        (tmp_path / "fail now").touch()
+        for pid in imports(tmp_path, "slot"):
+            os.kill(pid, signal.SIGKILL)
+        handles = [await client.quick.enqueue() for _ in range(3)]
+        await came(lambda: worker.log().count("RuntimeError: a bad deploy") >= 7, "slots are tried")
+        rows = await client.app.store.read([handle.id for handle in handles])
+        assert {(row.counters.crashes, row.counters.attempts) for row in rows.values()} == {(0, 0)}
+        (tmp_path / "fail now").unlink()
+        for handle in handles:
+            assert await handle.result(20) == "done"
+    await client.app.aclose()
+
+
+async def test_a_worker_that_loses_its_lease_is_replaced_although_a_body_swallows_every_cancel(
+    client: Any, tmp_path: Path
+) -> None:
+    with worker_process("attacked:app", tmp_path):
+        handle = await client.swallow.enqueue()
+        await came(lambda: notes(tmp_path, "swallows"))
+        store = client.app.store
+        mine = (await handle.status()).worker_id
+        await store.retire_worker(mine, why="by the test", loss=True, only_if_expired=False)
+        await handle.cancel()
+        await came(lambda: len(imports(tmp_path, "process")) >= 2, "another process starts")
+        assert await (await client.aquick.enqueue()).result(15) == "done"
+    assert (await handle.status()).state is State.CANCELLED
+    await client.app.aclose()

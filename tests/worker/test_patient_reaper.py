@@ -1,0 +1,124 @@
+"""The reaper's patience, staged by hand: who was kept from beating is not taken for dead."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import pytest
+
+from support import until
+from tidegate.store.rows import NewWorker
+from tidegate.store.sqlite.lock import FileLock
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.worker import scratch
+from tidegate.worker.steward.reap import Reaper
+
+pytestmark = pytest.mark.anyio
+
+LEASE, INTERVAL = 1.0, 0.2
+
+
+@dataclass
+class Clock:
+    now: float = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scene:
+    """A reaper and a worker on one file, each with a store of its own, as in two processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = Clock()
+        self.workers_store = SqliteStore(path, clock=self.clock)
+        self.reapers_store = SqliteStore(path, clock=self.clock)
+        self.reaper = Reaper(
+            self.reapers_store, interval=INTERVAL, clock=self.clock, lost=scratch.remove_of_lost
+        )
+
+    async def add_worker(self, worker_id: str, host: str = "somewhere") -> None:
+        await self.workers_store.add_worker(
+            NewWorker(worker_id, "w", "default", host, pid=1, queues=("*",), slots=1, lease_seconds=LEASE)
+        )
+
+    async def is_alive(self, worker_id: str) -> bool:
+        """Beat as the worker's supervisor does; return whether the store still takes it."""
+        return not await self.workers_store.beat([worker_id], LEASE)
+
+    async def passes(self, seconds: float, *, beating: str = "") -> None:
+        """Let the reaper pass for so long, a worker beating meanwhile."""
+        for _ in range(round(seconds / INTERVAL)):
+            self.clock.now += INTERVAL
+            if beating:
+                assert await self.is_alive(beating)
+            await self.reaper.act()
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setenv("TIDEGATE_SCRATCH", str(tmp_path / "scratch"))
+    made = Scene(tmp_path / "queue.db")
+    await made.reapers_store.migrate()
+    yield made
+    await made.workers_store.close()
+    await made.reapers_store.close()
+
+
+async def test_a_write_lock_held_for_two_leases_costs_no_living_worker_its_lease(scene: Scene) -> None:
+    await scene.add_worker("living")
+    await scene.passes(3 * LEASE, beating="living")
+    backup = apsw.Connection(str(scene.path))
+    backup.execute("BEGIN IMMEDIATE")
+    is_over = asyncio.Event()
+
+    async def pass_until_it_is_over() -> None:
+        while not is_over.is_set():
+            scene.clock.now += INTERVAL
+            await scene.reaper.act()
+
+    passing = asyncio.create_task(pass_until_it_is_over())
+    await until(lambda: _waits_for_the_lock(scene.path), what="the reaper waits for the lock")
+    scene.clock.now += 2 * LEASE
+    is_over.set()
+    backup.execute("ROLLBACK")
+    backup.close()
+    await passing
+    assert await scene.is_alive("living")
+
+
+async def test_a_worker_that_is_dead_is_retired_one_lease_after_such_a_lock(scene: Scene) -> None:
+    await scene.add_worker("dead")
+    await scene.passes(3 * LEASE, beating="dead")
+    scene.clock.now += 2 * LEASE  # a pass that waited so long begins its patience anew
+    await scene.passes(0.8 * LEASE)
+    assert [worker.id for worker in await scene.workers_store.workers()] == ["dead"]
+    await scene.passes(0.8 * LEASE)
+    assert not await scene.is_alive("dead")
+
+
+async def test_what_a_lost_worker_left_in_scratch_goes_with_its_lease_on_its_own_machine(
+    scene: Scene,
+) -> None:
+    for worker_id, host in (("here", socket.gethostname()), ("there", "elsewhere")):
+        await scene.add_worker(worker_id, host)
+        (scratch.scratch_root(worker_id) / "run").mkdir(parents=True)
+    await scene.passes(3 * LEASE)
+    assert not scratch.scratch_root("here").exists()
+    assert scratch.scratch_root("there").exists()
+
+
+async def _waits_for_the_lock(path: Path) -> bool:
+    """Whether some writer stands first in the queue of writers, and does not get on."""
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        with lock.held_if_free() as is_free:
+            return not is_free
+    finally:
+        lock.forget()

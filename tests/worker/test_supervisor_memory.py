@@ -1,0 +1,189 @@
+"""The memory of pool processes: replaced over the soft limit, killed over the hard one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_support import came, notes, service
+
+from support import all_final, load_app
+from tidegate import Pool, State
+from tidegate.worker.memory import MemoryWatch
+from tidegate.worker.slots import tree
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+
+
+@dataclass
+class Process:
+    """A pool process whose memory the test sets."""
+
+    pool: Pool
+    pid: int = 4711
+    is_ready: bool = True
+    leaving_for: str = ""
+    is_too_large: bool = False
+    killed_for: str = ""
+    graces: list[float] = field(default_factory=list)
+
+    def leave(self, grace: float, why: str) -> None:
+        self.graces.append(grace)
+        self.leaving_for = why
+
+    def kill(self, why: str) -> None:
+        self.killed_for = why
+
+
+def watch(process: Process, *readings: int) -> MemoryWatch:
+    """Return a watch over one process that holds so many MiB at each look."""
+    held = iter(readings)
+
+    def measure(pid: int, limit: int) -> int | None:
+        assert pid == process.pid
+        found = next(held) * MIB
+        return found if found > limit else None
+
+    return MemoryWatch(lambda: [process], grace=lambda: 7.0, measure=measure)
+
+
+async def test_over_the_soft_limit_a_process_takes_no_more_tasks_and_is_told_once() -> None:
+    process = Process(Pool(memory_soft_limit=200 * MIB))
+    looking = watch(process, 100, 250, 251)
+    await looking.look(process)
+    assert process.leaving_for == ""
+    await looking.look(process)
+    await looking.look(process)
+    assert process.leaving_for == "it holds 251 MiB, more than 200"
+    assert (process.graces, process.killed_for, process.is_too_large) == ([7.0], "", True)
+
+
+async def test_over_the_hard_limit_a_process_is_killed_with_the_figure_also_while_it_leaves() -> None:
+    process = Process(Pool(memory_limit=300 * MIB, memory_soft_limit=200 * MIB), leaving_for="SIGHUP")
+    await watch(process, 350, 360).look(process)
+    assert process.killed_for == "memory limit 300 MiB passed: 360 MiB in use"
+
+
+async def test_what_only_seemed_to_count_twice_is_let_be() -> None:
+    process = Process(Pool(memory_limit=300 * MIB))
+    await watch(process, 350, 200).look(process)
+    assert process.killed_for == ""
+
+
+async def test_a_pool_without_limits_is_not_measured() -> None:
+    process = Process(Pool())
+    await watch(process).look(process)
+    assert (process.killed_for, process.leaving_for) == ("", "")
+
+
+# --- reading memory --------------------------------------------------------------------------------------
+
+HOLD = "import sys, time; kept = bytearray(b'x' * (60 << 20)); print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize(("session", "counts"), [(False, True), (True, False)])
+def test_children_count_unless_they_have_a_session_of_their_own(session: bool, counts: bool) -> None:
+    own = tree.excess(os.getpid(), 0, other_sessions=False) or 0
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLD], start_new_session=session, **pipes) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        limit = own + 50 * MIB
+        assert (tree.excess(os.getpid(), limit, other_sessions=False) is not None) is counts
+        assert tree.excess(os.getpid(), limit) is not None
+        child.kill()
+
+
+FORK = """
+import os, sys
+kept = bytearray(b'x' * (60 << 20))
+for _ in range(4):
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+print('forked', flush=True)
+sys.stdin.read()
+"""
+
+
+def test_pages_that_forked_children_share_count_once() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", FORK], **pipes) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"forked\n"
+        held = tree.excess(parent.pid, 50 * MIB)
+        assert held is not None
+        assert held < 150 * MIB
+        tree.kill_tree(parent.pid, "none")
+
+
+# --- real processes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("OUT", str(tmp_path))
+    return load_app("supervised", tmp_path, monkeypatch)
+
+
+async def test_a_pool_process_over_its_soft_limit_is_replaced_and_its_tasks_end(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, "worker", "supervised:app", SOFT_MIB="200") as worker:
+        neighbour = await client.nap.enqueue(1.5)
+        await came(lambda: notes(tmp_path, "naps"), "the neighbour has begun")
+        old = await (await client.leak.enqueue(250)).result(15)
+        await came(lambda: "takes no more tasks: it holds" in worker.log(), "it is found too large")
+        assert await neighbour.result(15) == old
+        assert (await neighbour.status()).run == 1
+        assert await (await client.nap.enqueue(0.0)).result(15) != old
+    await client.app.aclose()
+
+
+async def test_a_pool_process_over_its_hard_limit_is_killed_and_the_culprit_alone_is_charged(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, "worker", "supervised:app", HARD_MIB="250") as worker:
+        neighbour = await client.nap.enqueue(6.0)
+        await came(lambda: notes(tmp_path, "naps"), "the neighbour has begun")
+        greedy = await client.leak.enqueue(400, True)
+        rows = await all_final(client.app, [greedy.id])
+        assert (rows[greedy.id].state, rows[greedy.id].reason) == (State.DEAD, "crash")
+        runs = [entry for entry in await greedy.history() if entry.kind == "run"]
+        assert len(runs) == 2  # a stated rule: one retry, as in a child process
+        assert all(
+            re.search(r"memory limit 250 MiB passed: [234]\d\d MiB in use", run.message) for run in runs
+        )
+        assert "is killed: memory limit 250 MiB passed" in worker.log()
+        assert await neighbour.result(20) > 1
+        counters = (await neighbour.status()).counters
+        assert (counters.attempts, counters.crashes) == (0, 0)
+        assert counters.releases >= 1
+    await client.app.aclose()
+
+
+async def test_what_child_processes_hold_does_not_count_for_their_pool_process(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, "worker", "supervised:app", HARD_MIB="250") as worker:
+        handles = [await client.hold_in_child.enqueue(150) for _ in range(3)]
+        assert [await handle.result(20) for handle in handles] == [150] * 3
+        assert "killed" not in worker.log()
+    await client.app.aclose()
+
+
+async def test_a_soft_limit_below_what_a_fresh_process_holds_is_told_and_does_not_spin(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, "worker", "supervised:app", SOFT_MIB="5") as worker:
+        await came(lambda: "is memory_soft_limit too low?" in worker.log(), "it is told")
+        await came(lambda: len(notes(tmp_path, "starts")) >= 3, "it is tried again")
+        assert "the next starts in" in worker.log()
+    await client.app.aclose()

@@ -1,0 +1,302 @@
+"""C58 and what else signals do: as process 1, behind a shell, while the store is away, and SIGHUP."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_support import came, children, descendants, health, notes, service, state_of
+
+from support import all_final, load_app, until
+from tidegate import State
+
+pytestmark = pytest.mark.anyio
+WORKER = ("worker", "supervised:app")
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("OUT", str(tmp_path))
+    return load_app("supervised", tmp_path, monkeypatch)
+
+
+@functools.cache
+def own_pid_namespace() -> Sequence[str] | None:
+    """Return the command that makes another one process 1; None where that is not permitted."""
+    for words in (
+        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"],
+        ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"],
+    ):
+        try:
+            if subprocess.run([*words, "true"], capture_output=True, timeout=10, check=False).returncode == 0:
+                return words
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+    return None
+
+
+def process_1() -> Sequence[str]:
+    words = own_pid_namespace()
+    if words is None:
+        pytest.skip("unshare --pid is not permitted here, so nothing can be process 1")
+    return words
+
+
+async def began(directory: Path, count: int) -> None:
+    await came(lambda: len(notes(directory, "naps")) >= count, f"{count} naps have begun")
+
+
+# --- stopping --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["process 1", "sh -c", "sh -c exec"])
+async def test_sigterm_drains_also_as_process_1_and_behind_a_shell(
+    client: Any, tmp_path: Path, place: str
+) -> None:
+    before = {
+        "process 1": process_1,
+        "sh -c": lambda: ["sh", "-c", '"$@"', "sh"],
+        "sh -c exec": lambda: ["sh", "-c", 'true; exec "$@"', "sh"],
+    }[place]()
+    with service(tmp_path, *WORKER, before=before, GRACE="1.5") as worker:
+        short, long = await client.nap.enqueue(0.6), await client.nap.enqueue(60.0)
+        await began(tmp_path, 2)
+        told = children(worker.pid)[0] if place == "process 1" else worker.pid
+        asked_at = time.monotonic()
+        os.kill(told, signal.SIGTERM)
+        await came(lambda: "takes no more tasks" in worker.log(), "it drains")
+        queued = await client.nap.enqueue(0.0)
+        # A shell that stays dies of it, and the worker notices that.
+        assert worker.wait() == (-signal.SIGTERM if place == "sh -c" else 0)
+        await came(lambda: "has stopped" in worker.log(), "the worker has drained")
+        assert 1.2 < time.monotonic() - asked_at < 1.5 + 2.0
+    rows = await client.app.store.read([short.id, long.id, queued.id])
+    assert rows[short.id].state is State.SUCCEEDED
+    assert (rows[long.id].state, rows[queued.id].run) == (State.READY, 0)
+    assert (rows[long.id].counters.attempts, rows[long.id].counters.releases) == (0, 1)
+    await client.app.aclose()
+
+
+async def test_a_shell_that_stays_is_told_to_exec_and_a_signal_to_the_group_drains(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER, before=[*process_1(), "sh", "-c", '"$@"; true', "sh"]) as worker:
+        handle = await client.nap.enqueue(0.5)
+        await began(tmp_path, 1)
+        assert "write `exec` before it" in worker.log()
+        os.killpg(worker.pid, signal.SIGTERM)  # as a terminal or a process manager does
+        await came(lambda: "has stopped" in worker.log(), "the worker has drained")
+        assert await handle.result(5) > 1
+    await client.app.aclose()
+
+
+@pytest.mark.parametrize("when", ["while the application is imported", "as process 1 too"])
+async def test_a_stop_before_anything_was_started_is_heard(client: Any, tmp_path: Path, when: str) -> None:
+    hang = "import time; print('importing', flush=True); time.sleep(60)"
+    (tmp_path / "slow_to_import.py").write_text(hang)
+    before = process_1() if "1" in when else ()
+    words = ("worker", "slow_to_import:app")
+    with service(tmp_path, *words, before=before, PYTHONPATH=f"{tmp_path}:{':'.join(sys.path)}") as worker:
+        await came(lambda: "importing" in worker.log(), "the import has begun")
+        os.kill(children(worker.pid)[0] if before else worker.pid, signal.SIGTERM)
+        assert worker.wait(5) == 0
+    await client.app.aclose()
+
+
+HOLD = """
+import fcntl, sqlite3, sys, time
+lock = open(sys.argv[1] + ".lock")
+fcntl.flock(lock, fcntl.LOCK_EX)
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_store_that_hangs_does_not_hold_the_exit_and_the_lease_runs_out_later(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER, GRACE="1") as worker:
+        handle = await client.nap.enqueue(60.0)
+        await began(tmp_path, 1)
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path / "queue.db")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            asked_at = time.monotonic()
+            worker.process.send_signal(signal.SIGTERM)
+            worker.wait()
+            assert time.monotonic() - asked_at < 1 + 4 * 0.4 + 3
+            holder.kill()
+    assert (await handle.status()).state is State.RUNNING
+    with service(tmp_path, *WORKER):
+
+        async def again() -> bool:
+            return bool((await handle.status()).run == 2)
+
+        await until(again, what="another worker takes it up")
+    assert (await handle.status()).counters.losses == 1
+    await client.app.aclose()
+
+
+async def test_sigquit_gives_running_tasks_back_at_once(client: Any, tmp_path: Path) -> None:
+    with service(tmp_path, *WORKER, GRACE="60") as worker:
+        handle = await client.nap.enqueue(60.0)
+        await began(tmp_path, 1)
+        asked_at = time.monotonic()
+        worker.process.send_signal(signal.SIGQUIT)
+        assert worker.wait() == 0
+        assert time.monotonic() - asked_at < 3
+    assert (await handle.status()).state is State.READY
+    await client.app.aclose()
+
+
+async def test_what_must_be_killed_at_the_end_is_told_by_the_exit_code(client: Any, tmp_path: Path) -> None:
+    with service(tmp_path, *WORKER, GRACE="0.3") as worker:
+        handle = await client.leak.enqueue(1, True)
+        await came(lambda: notes(tmp_path, "leaks"), "the loop is held")
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.wait() == 1
+    (run,) = [entry for entry in await handle.history() if entry.kind == "run"]
+    assert (run.charge, run.why) == ("crash", "crash 1 of 3, uncharged: did not end within its grace time")
+    assert (await handle.status()).state in {State.READY, State.RETRYING}
+    await client.app.aclose()
+
+
+# --- process 1 and orphans -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["process 1", "subreaper"])
+async def test_orphans_of_tasks_are_reaped(client: Any, tmp_path: Path, place: str) -> None:
+    before = process_1() if place == "process 1" else ()
+    with service(tmp_path, *WORKER, before=before) as worker:
+        await (await client.leave_orphans.enqueue(5)).result(15)
+        supervisor = children(worker.pid)[0] if before else worker.pid
+
+        def adopted() -> list[str]:
+            return [state_of(pid) for pid in children(supervisor)]
+
+        await came(lambda: len(adopted()) == 1, "only the pool process is left")
+        for _ in range(3):  # and asyncio still hears of its own: a killed pool process is replaced
+            (pool,) = children(supervisor)
+            os.kill(pool, signal.SIGKILL)
+            await came(lambda pool=pool: pool not in children(supervisor), "it is reaped")
+            await came(lambda: len(children(supervisor)) == 1, "the next one starts")
+        assert await (await client.nap.enqueue(0.0)).result(15) > 1
+        assert "killed by signal 9" in worker.log()
+        assert "Unknown child process" not in worker.log()
+    await client.app.aclose()
+
+
+# --- SIGHUP and signals for the application --------------------------------------------------------------
+
+
+async def test_sighup_starts_the_processes_anew_one_after_the_other_with_the_present_code(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER, PROCESSES="2") as worker:
+        await came(lambda: len(notes(tmp_path, "starts")) == 2, "both have started")
+        running = await client.nap.enqueue(1.0)
+        await began(tmp_path, 1)
+        (tmp_path / "code").write_text("2")
+        worker.process.send_signal(signal.SIGHUP)
+        most = 0
+
+        def renewed() -> bool:
+            nonlocal most
+            words = ("worker.process", "tidegate pool")
+            pools = [pid for pid in children(worker.pid) if any(word in command(pid) for word in words)]
+            most = max(most, len(pools))
+            return "everything has started anew" in worker.log()
+
+        await came(renewed, "everything has started anew")
+        answers = [await (await client.release.enqueue()).result(10) for _ in range(10)]
+        assert worker.process.poll() is None
+    starts = notes(tmp_path, "starts")
+    old, new = {pid for pid, *_ in starts[:2]}, {pid for pid, *_ in starts[2:]}
+    assert [code for *_, code in starts] == ["1", "1", "2", "2"]
+    assert {code for code, _ in answers} == {"2"}
+    assert {pid for _, pid in answers} <= new
+    assert await running.result(5) in old
+    assert (await running.status()).run == 1
+    assert most == 2
+    await client.app.aclose()
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: Any, tmp_path: Path) -> None:
+    with service(tmp_path, *WORKER) as worker:
+        before = await (await client.release.enqueue()).result(15)
+        (tmp_path / "code").write_text("broken")
+        worker.process.send_signal(signal.SIGHUP)
+        await came(lambda: "the old one goes on" in worker.log(), "it is told")
+        assert await (await client.release.enqueue()).result(15) == before
+        (tmp_path / "code").write_text("3")
+        worker.process.send_signal(signal.SIGHUP)
+        await came(lambda: "everything has started anew" in worker.log(), "it has started anew")
+        assert (await (await client.release.enqueue()).result(15))[0] == "3"
+    await client.app.aclose()
+
+
+async def test_sighup_takes_up_pools_that_came_and_lets_go_of_those_that_went(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER) as worker:
+        await came(lambda: "1 of 1 processes" in health(tmp_path).stdout, "one process is ready")
+        (tmp_path / "code").write_text("two pools")
+        worker.process.send_signal(signal.SIGHUP)
+        await came(lambda: "2 of 2 processes" in health(tmp_path).stdout, "both pools are ready")
+        (tmp_path / "code").write_text("1")
+        worker.process.send_signal(signal.SIGHUP)
+        await came(lambda: "1 of 1 processes" in health(tmp_path).stdout, "one pool is left")
+        await came(lambda: len(descendants(worker.pid)) == 1, "and one process")
+    await client.app.aclose()
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_signals_for_the_application_are_passed_on_and_harm_nobody(
+    client: Any, tmp_path: Path, listens: bool
+) -> None:
+    with service(tmp_path, *WORKER, **({"LISTEN": "1"} if listens else {})) as worker:
+        pid = await (await client.nap.enqueue(0.0)).result(15)
+        worker.process.send_signal(signal.SIGUSR1)
+        if listens:
+            await came(lambda: notes(tmp_path, "signals"), "the application heard it")
+        assert await (await client.nap.enqueue(0.1)).result(15) == pid
+    assert notes(tmp_path, "signals") == ([[pid, signal.SIGUSR1]] if listens else [])
+    await client.app.aclose()
+
+
+async def test_no_steward_leaves_the_housekeeping_to_a_scheduler_without_user_code(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER, "--no-steward") as worker:
+        handle = await client.nap.using(delay=0.1).enqueue(0.0)
+        assert await (await client.nap.using().enqueue(0.6)).result(15) > 1
+        assert (await handle.status()).state is State.SCHEDULED
+        with service(tmp_path, "scheduler", TIDEGATE_PROMOTE="0.05") as scheduler:
+            rows = await all_final(client.app, [handle.id])
+            assert rows[handle.id].state is State.SUCCEEDED
+            assert health(tmp_path, kind="scheduler").returncode == 0
+            scheduler.process.send_signal(signal.SIGTERM)
+            assert scheduler.wait(5) == 0
+        assert worker.process.poll() is None
+    await client.app.aclose()

@@ -1,0 +1,72 @@
+"""Reaping what nobody waits for, and leaving to asyncio what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import pytest
+from worker_support import came, state_of
+
+from tidegate.worker.zombies import Zombies
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system has no waitid"),
+]
+
+
+def forked() -> int:
+    """Return a child that ends at once, started past asyncio."""
+    pid = os.posix_spawn("/bin/true", ["true"], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+
+async def test_a_child_nobody_waits_for_is_reaped_and_one_of_ours_is_left() -> None:
+    stranger, own = forked(), forked()
+    Zombies(lambda: {own}).reap()
+    if state_of(stranger):  # ours stood before it: it hides those behind it until its waiter has taken it
+        os.waitpid(own, 0)
+        Zombies(lambda: {own}).reap()
+    else:
+        assert state_of(own) == "Z"
+        os.waitpid(own, 0)
+    assert state_of(stranger) == ""
+
+
+async def test_one_of_ours_hides_nothing_for_long() -> None:
+    own, stranger = forked(), forked()
+    Zombies(lambda: {own}).reap()
+    os.waitpid(own, 0)
+    await came(lambda: not state_of(stranger), "the other is reaped a moment later", within=5)
+
+
+async def test_nothing_is_reaped_while_a_process_is_started_whose_id_is_not_known_yet() -> None:
+    zombies = Zombies(lambda: ())
+    with zombies.left_alone():
+        child = forked()
+        zombies.reap()
+        assert state_of(child) == "Z"
+    await came(lambda: not state_of(child), "it is reaped afterwards", within=5)
+
+
+async def test_asyncio_hears_the_exit_code_of_its_own_children() -> None:
+    running: set[int] = set()
+    zombies = Zombies(lambda: running)
+    for code in range(20):
+        with zombies.left_alone():
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-S", "-c", f"raise SystemExit({code})"
+            )
+            running.add(child.pid)
+        while child.returncode is None:
+            zombies.reap()
+            await asyncio.sleep(0.001)
+        assert await child.wait() == code
+        running.clear()
+
+
+async def test_without_any_child_there_is_nothing_to_do() -> None:
+    Zombies(lambda: ()).reap()

@@ -1,0 +1,152 @@
+"""GPU memory, with a reading that the tests make up: there is no GPU here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidegate.worker.slots import pool as slot_pool
+from tidegate.worker.slots.pool import SlotPool, SlotRules
+from tidegate.worker.slots.vram import AGAIN_SECONDS, VramWatch, vram_reader
+
+GIB = 1 << 30
+
+
+class NVMLError(Exception):
+    pass
+
+
+def fake_library(processes: Callable[[int], list[tuple[int, int | None]]], *, works: bool = True) -> Any:
+    """Return a `pynvml` with two devices."""
+    library = types.ModuleType("pynvml")
+
+    def init() -> None:
+        if not works:
+            raise NVMLError("Driver Not Loaded")
+
+    values = {
+        "NVMLError": NVMLError,
+        "nvmlInit": init,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetComputeRunningProcesses": lambda device: [
+            types.SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in processes(device)
+        ],
+    }
+    for name, value in values.items():
+        setattr(library, name, value)
+    return library
+
+
+def test_what_a_process_holds_is_summed_over_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: dict[int, list[tuple[int, int | None]]] = {
+        0: [(7, GIB), (8, 2 * GIB)],
+        1: [(7, 3 * GIB), (9, None)],
+    }
+    monkeypatch.setitem(sys.modules, "pynvml", fake_library(held.__getitem__))
+    read = vram_reader()
+    assert read is not None
+    assert read() == {7: 4 * GIB, 8: 2 * GIB, 9: 0}
+
+
+def test_without_the_library_the_limit_is_not_kept_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert vram_reader() is None
+    assert "pip install 'tidegate[gpu]'" in caplog.text
+
+
+def test_without_a_driver_the_limit_is_not_kept_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_library(lambda device: [], works=False))
+    assert vram_reader() is None
+    assert "Driver Not Loaded" in caplog.text
+
+
+def test_a_lost_device_costs_nobody_anything(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(device: int) -> list[tuple[int, int | None]]:
+        raise NVMLError("GPU is lost")
+
+    monkeypatch.setitem(sys.modules, "pynvml", fake_library(lost))
+    read = vram_reader()
+    assert read is not None
+    assert read() == {}
+    assert "GPU is lost" in caplog.text
+
+
+def test_a_reading_is_used_for_a_second() -> None:
+    now, readings = 100.0, iter([{4711: 3 * GIB}, {4711: GIB}])
+    watch = VramWatch(2 * GIB, lambda: next(readings), clock=lambda: now)
+    assert watch.excess(4711) == 3 * GIB
+    assert watch.excess(4711) == 3 * GIB
+    now += AGAIN_SECONDS
+    assert watch.excess(4711) is None
+
+
+def test_a_limit_that_cannot_be_read_never_strikes() -> None:
+    assert VramWatch(1, None).excess(os.getpid()) is None
+
+
+@pytest.mark.anyio
+async def test_a_child_over_the_limit_is_replaced_after_its_present_body_and_others_are_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    held: dict[int, int] = {}
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += AGAIN_SECONDS
+        return now
+
+    monkeypatch.setattr(slot_pool, "SlotProcess", SmallSlot)
+    slots = SlotPool("nothing:app", SlotRules(vram=VramWatch(2 * GIB, lambda: held, clock=clock)))
+    async with slots.lend() as slot:
+        held[slot.pid] = GIB
+    async with slots.lend() as again:
+        assert again is slot
+        held[slot.pid] = 3 * GIB
+        assert slot.is_alive  # not in the middle of its body
+    async with slots.lend() as fresh:
+        assert fresh is not slot
+        await asyncio.sleep(0)
+        assert not slot.is_alive
+    assert "is replaced: it holds 3072 MiB of GPU memory" in caplog.text
+    await slots.close()
+
+
+class SmallSlot(slot_pool.SlotProcess):
+    """A slot whose process starts nothing and takes no time."""
+
+    numbers = iter(range(2**22 + 1, 2**22 + 100))  # above every process id
+
+    def __init__(self, application: str, *, gpu: int | str | None = None) -> None:
+        super().__init__(application, gpu=gpu)
+        self._number = next(self.numbers)
+        self._lives = False
+
+    @property
+    def pid(self) -> int:
+        return self._number
+
+    @property
+    def is_alive(self) -> bool:
+        return self._lives
+
+    async def start(self) -> None:
+        self._lives = True
+
+    async def close(self) -> None:
+        self._lives = False

@@ -1,0 +1,117 @@
+"""What the tests of the supervisor share: a real worker started in unusual ways, and looks at its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from support import APPS, until
+
+
+class Service:
+    """A `tidegate` command in a process of its own, perhaps behind another program."""
+
+    def __init__(self, directory: Path, *words: str, before: Sequence[str] = (), **env: str) -> None:
+        self.directory = directory
+        self._log = (directory / f"service-{time.monotonic_ns()}.log").open("wb")
+        self.env = os.environ | {
+            "TIDEGATE_DATABASE_URL": f"sqlite:///{directory}/queue.db",
+            "TIDEGATE_SCRATCH": str(directory / "scratch"),
+            "TIDEGATE_RUN": str(directory / "run"),
+            "OUT": str(directory),
+        }
+        self.env |= env
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", "tidegate.cli", *words],
+            cwd=APPS,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # no terminal: SIGHUP means what it means to a service
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def log(self) -> str:
+        return Path(self._log.name).read_text(errors="replace")
+
+    def wait(self, within: float = 15.0) -> int:
+        return self.process.wait(within)
+
+    def close(self) -> None:
+        """End it with all that was started from it, without mercy."""
+        victims = [self.pid, *descendants(self.pid)]
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+        self._log.close()
+
+
+@contextlib.contextmanager
+def service(directory: Path, *words: str, before: Sequence[str] = (), **env: str) -> Iterator[Service]:
+    running = Service(directory, *words, before=before, **env)
+    try:
+        yield running
+    except BaseException:
+        print(running.log())
+        raise
+    finally:
+        running.close()
+
+
+def health(directory: Path, *words: str, kind: str = "worker") -> subprocess.CompletedProcess[str]:
+    """Ask as an exec probe does."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidegate.cli", kind, "health", *words],
+        env=os.environ | {"TIDEGATE_RUN": str(directory / "run")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def notes(directory: Path, name: str) -> list[Any]:
+    path = directory / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def came(truth: Callable[[], Any], what: str, within: float = 15.0) -> Any:
+    """Return the first true answer of a plain function."""
+
+    async def look() -> Any:
+        return truth()
+
+    return await until(look, what=what, within=within)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, dead ones that nobody has reaped included."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        found = [(thread / "children").read_text().split() for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return [int(child) for part in found for child in part]
+    return []
+
+
+def descendants(pid: int) -> list[int]:
+    return [below for child in children(pid) for below in (child, *descendants(child))]
+
+
+def state_of(pid: int) -> str:
+    """Return the letter of a process's state; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
