@@ -65,6 +65,11 @@ class TaskFunction(Generic[P, C, R]):
         """
         return Signature.of(self.body, injected=Context)
 
+    @cached_property
+    def _plain(self) -> Prepared[P, R]:
+        """This function without options."""
+        return self.using()
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         """Call the function here and now, without any queue.
 
@@ -85,15 +90,15 @@ class TaskFunction(Generic[P, C, R]):
             ArgumentsError: The arguments do not fit the signature, or one cannot be stored.
             StoreError: Not stored, or (StoreUnavailableError) possibly stored: try again.
         """
-        return await self.using().enqueue(*args, **kwargs)
+        return await self._plain.enqueue(*args, **kwargs)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, from sync code."""
-        return self.using().enqueue_sync(*args, **kwargs)
+        return self._plain.enqueue_sync(*args, **kwargs)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Check these arguments and return the task without storing it, for `app.enqueue_many`."""
-        return self.using().prepare(*args, **kwargs)
+        return self._plain.prepare(*args, **kwargs)
 
     def using(
         self,

@@ -55,7 +55,7 @@ def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> Encoded
     """
     try:
         return EncodedResult(_encode(shape, value, limit), stored=True)
-    except Exception as error:
+    except BaseException as error:  # a value may raise anything when it is looked at
         if type(value) is CoroutineType:
             value.close()  # the reason says it was not awaited; without this the collector would warn as well
         if isinstance(error, TidegateError):

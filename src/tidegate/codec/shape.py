@@ -91,7 +91,7 @@ class Shape:
             return None
         try:
             data = dumps(value)
-            if not self._free:
+            if not self._free and type(value) not in self.exact:
                 back = self._decoder.decode(data)
                 if back != value or not is_plain(back, [limit]):  # an equal str may be an enum's member
                     return None

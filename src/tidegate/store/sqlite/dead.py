@@ -63,6 +63,7 @@ def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
     def act(task: bytes, where: str) -> bool:
         if where != "dead":
             return False
+        keys.free_key(db, task)  # a person wants it gone for good, unlike the retention
         delete_tasks(db, (task,))
         return True
 

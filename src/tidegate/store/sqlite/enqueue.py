@@ -12,11 +12,13 @@ import apsw
 from tidegate.errors import ArgumentsError, OptionError
 from tidegate.store.rows import Enqueued, NewTask
 from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.text import to_json
 from tidegate.store.sqlite.totals import Where
 
 _SQL = load("enqueue")
+_FORGET_STAGED = load("drop_stage")["forget_part"]
 
 MOST_TASKS = 5_000
 """In one call: what one transaction may hold up others for."""
@@ -41,6 +43,8 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
     """
     fresh = prepare(now, tasks)
     taken = stored(db, [row.id for row in fresh])
+    if taken:
+        taken -= _take_out_of_stages(db, taken)
     answers: list[Enqueued] = []
     new: list[Fresh] = []
     for row in fresh:
@@ -73,6 +77,15 @@ def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
     if not found:
         return set()
     return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (ids.array(tuple(found)),))}
+
+
+def _take_out_of_stages(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
+    """Forget those that only an uncommitted stage holds, which nothing can see; return them."""
+    unseen = query.column(db, _SQL["unseen"], (ids.array(tuple(found)),))
+    if unseen:
+        delete_tasks(db, unseen)
+        db.execute(_FORGET_STAGED, (ids.array(unseen),))
+    return set(unseen)
 
 
 def insert_tasks(db: apsw.Connection, now: float, new: Iterable[Fresh]) -> None:

@@ -64,6 +64,11 @@ def free_unique(db: apsw.Connection, tenant: str, name: str, task: bytes) -> Non
     db.execute(_SQL["give_back"], ("unique", tenant, name, task))
 
 
+def free_key(db: apsw.Connection, task: bytes) -> None:
+    """Free the idempotency key that a task holds, if it has one."""
+    db.execute(_SQL["give_back_key"], (task,))
+
+
 def _take_key(db: apsw.Connection, now: float, wanted: Claims, key: str) -> bytes | None:
     row = ("key", wanted.tenant, key, wanted.task, wanted.fingerprint, now + wanted.key_seconds, now)
     if query.value(db, _SQL["take"], row) is not None:

@@ -1,7 +1,8 @@
 """Noticing commits, this process's and others', without a connection between the processes.
 
 `PRAGMA data_version` on a connection that never writes changes when any other connection commits. One
-thread looks every 10 ms, only while somebody waits; a commit of this process makes it look at once.
+thread looks every 10 ms, or every 25 ms when nothing has been committed for 2 s, and only while somebody
+waits; a commit of this process makes it look at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from tidegate.store.sqlite import forks, query
 from tidegate.store.sqlite.file import DatabaseFile, Place
 
 LOOK_SECONDS = 0.010
+DROWSY_LOOK_SECONDS = 0.025
+"""While nothing happens: each look wakes the processor, and an idle worker should cost next to nothing."""
+_LOOKS_AWAKE = 200
 _AWAY_SECONDS = 0.1
 """Between two looks while the file cannot be read."""
 _STIRRING_LOOKS = 100
@@ -125,12 +129,16 @@ class Watch:
     def _work(self) -> None:
         me = threading.current_thread()
         rung = True
+        calm_looks = 0
         while self._thread is me:
             pause = _FOR_EVER
             if self._waiters:
                 has_changed = self._look.has_changed(surely=rung)
-                pause = _AWAY_SECONDS if has_changed is None else LOOK_SECONDS
-                if has_changed:
+                calm_looks = 0 if has_changed else calm_looks + 1
+                pause = LOOK_SECONDS if calm_looks < _LOOKS_AWAKE else DROWSY_LOOK_SECONDS
+                if has_changed is None:
+                    pause = _AWAY_SECONDS
+                elif has_changed:
                     self._wake()
             rung = self._bell.acquire(timeout=pause)
         self._look.close()

@@ -9,6 +9,15 @@ SELECT t.id
 FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
 
+-- name: unseen
+-- Which of these ids only a stage holds that was never committed.
+-- 1 ids: carray of 16-byte ids
+SELECT s.task_id
+FROM carray(?1) AS given
+CROSS JOIN staged AS s ON s.task_id = given.value
+CROSS JOIN stage AS c ON c.id = s.stage_id
+WHERE c.committed_at IS NULL
+
 -- name: task
 -- 1 id, 2 function, 3 queue, 4 priority, 5 upstream, 6 tenant, 7 idempotency key or NULL,
 -- 8 unique name or NULL, 9 whether it is free again at the final state, 10 timeout seconds or NULL,

@@ -1,4 +1,5 @@
--- keys: idempotency keys and unique names. A row whose time is over, or whose task is gone, holds nothing.
+-- keys: idempotency keys and unique names. A row whose time is over holds nothing. Nor does a unique name whose
+-- task is gone; an idempotency key outlives the retention of its task, or the work would be done again.
 
 -- name: take
 -- Take a name if it is free; a row comes back only if it was.
@@ -13,7 +14,7 @@ SET
     expires_at = excluded.expires_at
 WHERE key.task_id = excluded.task_id
     OR key.expires_at <= ?7
-    OR NOT EXISTS (SELECT 1 FROM task AS t WHERE t.id = key.task_id)
+    OR (key.kind = 'unique' AND NOT EXISTS (SELECT 1 FROM task AS t WHERE t.id = key.task_id))
 RETURNING 1
 
 -- name: holder
@@ -32,3 +33,11 @@ WHERE kind = ?1
     AND tenant = ?2
     AND name = ?3
     AND task_id = ?4
+
+-- name: give_back_key
+-- Free the idempotency key that a task holds.
+-- 1 task id
+DELETE FROM key
+WHERE kind = 'key'
+    AND task_id = ?1
+    AND (tenant, name) = (SELECT t.tenant, t.idempotency_key FROM task AS t WHERE t.id = ?1)

@@ -1,5 +1,5 @@
 -- purge: delete tasks with all that belongs to them. Used by sweep and drop_stage too.
--- Keys are left to their expiry: one whose task is gone holds nothing.
+-- Keys are left to their expiry.
 
 -- name: delete_task
 -- 1 ids: carray of 16-byte ids

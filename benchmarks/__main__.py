@@ -1,0 +1,60 @@
+"""The command: measure some figures, print a table, keep every round as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+
+from benchmarks import report
+from benchmarks.harness import Line, Settings, say
+from benchmarks.usage import Noise
+
+FIGURES = ("bulk_enqueue", "single_enqueue", "drain", "pickup", "old_rows", "idle", "imports", "isolation")
+
+
+def main(argv: list[str]) -> int:
+    """Run the named figures, all of them unless named; return the exit code."""
+    chosen = _arguments(argv)
+    settings = Settings(n=chosen.n, rounds=chosen.rounds)
+    began_at = time.time()
+    lines: list[Line] = []
+    for name in chosen.figures or FIGURES:
+        say(f"{name}: {_about(name)}")
+        noise = Noise()
+        measured = importlib.import_module(f"benchmarks.figures.{name}").measure(settings)
+        for line in measured:
+            line.noise_cores = noise.cores()
+        lines += measured
+    if chosen.json:
+        report.write_json(chosen.json, lines, settings, began_at)
+    print(report.table(lines, settings))
+    return 0
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure Tidegate beside the limit of this machine."
+    )
+    parser.add_argument("figures", nargs="*", metavar="NAME", help=f"some of: {', '.join(FIGURES)}")
+    parser.add_argument("--json", metavar="FILE", help="write machine, versions and every round there")
+    parser.add_argument("--n", type=int, default=20_000, help="tasks drained in a round (default: 20,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each contestant (default: 5)")
+    chosen = parser.parse_args(argv)
+    unknown = sorted(set(chosen.figures) - set(FIGURES))
+    if unknown:
+        parser.error(f"there is no figure {unknown[0]!r}; choose from {', '.join(FIGURES)}")
+    if chosen.n < 100 or chosen.rounds < 1:
+        parser.error("use --n 100 or more and --rounds 1 or more")
+    return chosen
+
+
+def _about(name: str) -> str:
+    """Return the first line of a figure's docstring."""
+    text = importlib.import_module(f"benchmarks.figures.{name}").__doc__ or ""
+    return text.split("\n", 1)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

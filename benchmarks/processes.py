@@ -1,0 +1,125 @@
+"""Places and processes: everything runs in a temporary directory, and all that is started is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import say
+from benchmarks.usage import children
+
+ROOT = Path(__file__).resolve().parent.parent
+CHILD_SECONDS = 600.0
+"""The longest a child may take."""
+
+
+@contextmanager
+def fresh_directory() -> Iterator[Path]:
+    """Give a directory for one round and delete it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
+        yield Path(name)
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Return what a child needs to find this package and to write under `directory` only.
+
+    The caller's own Tidegate settings are left out: they would be measured as well.
+    """
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+    return inherited | {
+        "PYTHONPATH": os.pathsep.join(path),
+        "TIDEGATE_DATABASE_URL": f"sqlite:///{directory}/queue.db",
+        "TIDEGATE_SCRATCH": str(directory / "scratch"),
+    }
+
+
+def run_child(module: str, directory: Path, *words: str, **options: Any) -> dict[str, float]:
+    """Run `python -m module WORDS… {options as JSON}` in `directory`; return the JSON it prints last.
+
+    Raises:
+        RuntimeError: It failed; its standard error is in the message.
+    """
+    command = [sys.executable, "-m", module, *words, json.dumps(options)]
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment(directory),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=CHILD_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{module} {' '.join(words)} failed ({done.returncode}):\n{done.stderr[-4000:]}")
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@contextmanager
+def worker_command(
+    directory: Path, *, application: str = "benchmarks.noop:app", **env: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `tidegate worker` for the block; end it and all it started afterwards."""
+    log = directory / "worker.log"
+    with log.open("wb") as written:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "tidegate.cli", "worker", application],
+            cwd=directory,
+            env=environment(directory) | {name: str(value) for name, value in env.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield worker
+        except BaseException:
+            say(log.read_text(errors="replace")[-4000:])
+            raise
+        finally:
+            _end(worker)
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    pools = children(worker.pid)
+    if worker.poll() is None:
+        worker.send_signal(signal.SIGTERM)
+    try:
+        worker.wait(20)
+    except subprocess.TimeoutExpired:
+        for pid in pools:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        worker.kill()
+        worker.wait()
+
+
+def wait_until(
+    truth: Callable[[], bool], *, what: str, within: float = CHILD_SECONDS, every: float = 0.02
+) -> None:
+    """Ask again and again until it is true.
+
+    Raises:
+        RuntimeError: It was not in time.
+    """
+    ends_at = time.monotonic() + within
+    while not truth():
+        if time.monotonic() > ends_at:
+            raise RuntimeError(f"not within {within:g} s: {what}")
+        time.sleep(every)
+
+
+def copy_database(source: Path, directory: Path) -> None:
+    """Copy a closed queue file to where a child of `directory` looks for it."""
+    shutil.copyfile(source, directory / "queue.db")
