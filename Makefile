@@ -13,13 +13,15 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow lint format bench lock clean
+.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
 	@echo "make demo       a few hundred tasks, a rate limit, an outage and a killed worker, in about a minute"
 	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
+	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
+	@echo "make chaos      real workers killed, stopped and cut off at random for five minutes, and judged (Linux)"
 	@echo "make lint       ruff, mypy --strict, the import contract"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make bench      throughput, latency and memory, each beside its limit"
@@ -51,8 +53,14 @@ demo: setup
 test: setup
 	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 $(ARGS)
 
+simulate: setup
+	@.venv/bin/python -m tidegate.testing.simulation --seeds 1000 $(ARGS)
+
 test-slow: setup
 	@$(PYTEST) -m slow --timeout 1800 $(ARGS)
+
+chaos: setup
+	@PYTHONPATH=tests .venv/bin/python -m chaos $(ARGS)
 
 lint: setup
 	@.venv/bin/ruff check .

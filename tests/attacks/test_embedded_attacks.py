@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack_support import OddStore
 
 from support import FAST, all_final, make_app, until
-from tidegate import Pool, State, Tidegate
+from tidegate import Pool, State, StoreUnavailableError, Tidegate
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +148,32 @@ def test_many_threads_with_loops_of_their_own_share_one_application(tmp_path: Pa
         server.join(20)
     assert sorted(results) == list(range(60))
     app.close()
+
+
+async def test_what_a_stopping_worker_could_not_write_runs_again_uncharged(tmp_path: Path) -> None:
+    store = OddStore(tmp_path / "queue.db")
+    app = Tidegate(store=store, pools=[Pool(concurrency=4, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
+    started: list[int] = []
+
+    async def away(method: Any, *args: Any) -> Any:
+        raise StoreUnavailableError("away")
+
+    @app.task(name="t")
+    async def body() -> str:
+        started.append(1)
+        if len(started) == 1:
+            await asyncio.sleep(30)
+        return "done"
+
+    worker = app.worker()
+    await worker.__aenter__()
+    handle = await body.enqueue()
+    await until(lambda: _truth(started))
+    store.around["finish"] = away
+    await worker.stop(grace=0.0)
+    del store.around["finish"]
+    async with app.worker():
+        assert await handle.result(10) == "done"
+    row = await handle.status()
+    assert (row.run, row.counters.crashes, row.counters.attempts) == (2, 0, 0)
+    await app.aclose()

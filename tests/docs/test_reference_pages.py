@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from dataclasses import fields
@@ -52,6 +53,11 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
         "processes": str(default.processes),
         "poll_interval": f"{default.poll_interval:g}",
         "memory_limit": "none",
+        "memory_soft_limit": "none",
+        "gpus": "[]",
+        "vram_limit": "none",
+        "child_runs": str(default.child_runs),
+        "fatal_errors": json.dumps(default.fatal_errors),
         "strict": "false",
         "shares": f"{{ {shares} }}",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import subprocess
@@ -98,6 +99,28 @@ async def test_a_shell_that_stays_is_told_to_exec_and_a_signal_to_the_group_drai
     await client.app.aclose()
 
 
+@pytest.mark.parametrize("shell", ['"$@" & exit 0', 'nohup "$@" & exit 0'])
+async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_path: Path, shell: str) -> None:
+    with service(tmp_path, *WORKER, before=["sh", "-c", shell, "sh"]) as worker:
+        assert worker.wait() == 0
+        pid = await came(lambda: ready_pid(tmp_path), "it is ready")
+        os.kill(pid, signal.SIGHUP)
+        if "nohup" in shell:
+            assert await (await client.nap.enqueue(0.1)).result(15) > 1
+            assert "starting anew" not in worker.log()
+        else:
+            await came(lambda: "everything has started anew" in worker.log(), "it has started anew")
+        os.kill(pid, signal.SIGTERM)
+        await came(lambda: "has stopped" in worker.log(), "it has stopped")
+    await client.app.aclose()
+
+
+def ready_pid(directory: Path) -> int:
+    """Return the process id of the one worker there is, once it is ready; else 0."""
+    asked = health(directory, "--json")
+    return int(json.loads(asked.stdout)["workers"][0]["pid"]) if asked.returncode == 0 else 0
+
+
 @pytest.mark.parametrize("when", ["while the application is imported", "as process 1 too"])
 async def test_a_stop_before_anything_was_started_is_heard(client: Any, tmp_path: Path, when: str) -> None:
     hang = "import time; print('importing', flush=True); time.sleep(60)"
@@ -172,6 +195,26 @@ async def test_what_must_be_killed_at_the_end_is_told_by_the_exit_code(client: A
     (run,) = [entry for entry in await handle.history() if entry.kind == "run"]
     assert (run.charge, run.why) == ("crash", "crash 1 of 3, uncharged: did not end within its grace time")
     assert (await handle.status()).state in {State.READY, State.RETRYING}
+    await client.app.aclose()
+
+
+async def test_a_set_up_that_cannot_work_ends_with_78_at_the_start_and_is_tried_again_later(
+    client: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "refuse").touch()
+    with service(tmp_path, *WORKER) as worker:
+        assert worker.wait() == 78
+        assert "its process says that the set-up is wrong" in worker.log()
+    (tmp_path / "refuse").unlink()
+    with service(tmp_path, *WORKER) as worker:
+        pid = await (await client.nap.enqueue(0.0)).result(15)
+        await came(lambda: ready_pid(tmp_path), "it is ready")
+        (tmp_path / "refuse").touch()
+        os.kill(pid, signal.SIGKILL)
+        await came(lambda: "exit code 78" in worker.log(), "the next one cannot work")
+        (tmp_path / "refuse").unlink()
+        assert await (await client.nap.enqueue(0.0)).result(20) != pid
+        assert worker.process.poll() is None
     await client.app.aclose()
 
 

@@ -19,13 +19,9 @@ from tidegate.worker.control import Line, Message
 from tidegate.worker.process import Orders, orders_to_json
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.slots import tree
-from tidegate.worker.spot import Spot
+from tidegate.worker.spot import NOBODY, Spot
 
 log = logging.getLogger("tidegate.supervisor")
-
-NOBODY = Fence("00000000-0000-0000-0000-000000000000", 0)
-"""The culprit of an end that was asked for. Runs it left behind could not be given back in time; no task is
-to blame."""
 
 
 class Child:

@@ -28,6 +28,7 @@ from tidegate.worker.engine import Engine
 from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.pause import Pause
 from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.spot import NOBODY
 from tidegate.worker.steward.steward import Steward
 
 
@@ -190,7 +191,9 @@ class _Life:
         await keeper.stop()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
-                await self._app.store.retire_worker(self.id, why="stopped", loss=False, only_if_expired=False)
+                await self._app.store.retire_worker(
+                    self.id, why="stopped", loss=False, only_if_expired=False, culprit=NOBODY
+                )
         scratch.remove(self.id)
 
 

@@ -27,6 +27,7 @@ from tidegate.worker.claimer import Claimer
 from tidegate.worker.executor import Executor
 from tidegate.worker.finisher import Finisher
 from tidegate.worker.judge import Judge
+from tidegate.worker.lease import Lease
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.slots.pool import SlotPool, SlotRules
 from tidegate.worker.slots.runner import SlotRunner
@@ -73,7 +74,7 @@ class Engine:
         self._timings = timings
         self._scratch_root = scratch_root
         self._loop = asyncio.get_running_loop()
-        self._good_until = float("inf")
+        self._lease = Lease(self._loop.time)
         self._idle = asyncio.Event()
         self._idle.set()
         self._grace_over = asyncio.Event()
@@ -90,7 +91,8 @@ class Engine:
             stop_grace=timings.stop_grace,
             settled=self._settled,
             judge=judge,
-            in_slots=SlotRunner(self._slots, judge, pool.fatal_errors) if self._slots is not None else None,
+            lease=self._lease,
+            in_slots=self._slot_runner(judge),
             spot=spot,
             spoiled=self.spoiled.set,
         )
@@ -101,7 +103,7 @@ class Engine:
             worker_id=worker_id,
             functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
             free=self._free_slots,
-            may_start=self._may_start,
+            may_start=self._lease.holds,
             take=self._take,
             known=lambda: self.executor.running.keys() | self.finisher.fences(),
             give_back=self._give_back,
@@ -161,7 +163,7 @@ class Engine:
 
     def good_until(self, moment: float) -> None:
         """Tell until when the lease holds, by the loop's clock; nothing new starts after it."""
-        self._good_until = moment
+        self._lease.renew(moment)
         self._claimer.slot_freed()
 
     def lose(self) -> None:
@@ -203,8 +205,10 @@ class Engine:
             return 0
         return self._pool.concurrency - self.executor.busy
 
-    def _may_start(self) -> bool:
-        return self._loop.time() < self._good_until
+    def _slot_runner(self, judge: Judge) -> SlotRunner | None:
+        if self._slots is None:
+            return None
+        return SlotRunner(self._slots, judge, self._lease, self._pool.fatal_errors)
 
     # --- loops -------------------------------------------------------------------------------------------
 

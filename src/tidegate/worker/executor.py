@@ -18,6 +18,7 @@ from tidegate.worker import report
 from tidegate.worker.application import Runnable
 from tidegate.worker.attempt import Attempt
 from tidegate.worker.judge import Judge, misfit
+from tidegate.worker.lease import Lease
 from tidegate.worker.limits import TimeLimits
 from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.spot import Spot, Tracked, name_of
@@ -36,6 +37,7 @@ class Executor:
         stop_grace: Seconds a body that was told to stop has to end by itself.
         settled: Told how each attempt ended.
         judge: Decides the outcomes.
+        lease: While it does not hold, bodies wait; those that run already go on.
         in_slots: Runs bodies in child processes; None where there are none, as in an embedded worker.
         spot: Tells the supervisor whose task has the loop; None without a supervisor.
         spoiled: Told when a coroutine was left behind that will not stop: it can go on at any time.
@@ -49,6 +51,7 @@ class Executor:
         stop_grace: float,
         settled: Settled,
         judge: Judge,
+        lease: Lease,
         in_slots: SlotRunner | None = None,
         spot: Spot | None = None,
         spoiled: Callable[[], None] = lambda: None,
@@ -58,6 +61,7 @@ class Executor:
         self._stop_grace = stop_grace
         self._settled = settled
         self._judge = judge
+        self._lease = lease
         self._in_slots = in_slots
         self._spot = spot
         self._spoiled = spoiled
@@ -134,7 +138,13 @@ class Executor:
             outcome = await self._perform(attempt)
         except asyncio.CancelledError:
             outcome = self._judge.raised(attempt, asyncio.CancelledError("cancelled by nobody"))
-        self._settle(attempt, outcome)
+        except BaseException as error:  # from signatures, decoders, encoders: the run must end all the same
+            outcome = self._judge.raised(attempt, error)
+        try:
+            if attempt.control.scratch_used:  # in a thread: it may be large, and others need the loop
+                await asyncio.to_thread(attempt.control.remove_scratch)
+        finally:
+            self._settle(attempt, outcome)
 
     async def _perform(self, attempt: Attempt) -> Outcome | None:
         attempt.is_entered = True
@@ -144,6 +154,9 @@ class Executor:
             return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
         if attempt.runs_in is RunsIn.PROCESS and self._in_slots is not None:
             return await self._in_slots.perform(attempt, self._begin_limits)
+        await self._lease.held()
+        if attempt.control.stop is not None:
+            return self._judge.stopped(attempt)
         try:
             args, kwargs = attempt.load()
         except ArgumentsError as error:
@@ -169,8 +182,6 @@ class Executor:
             return
         attempt.settled = True
         del self.running[attempt.claimed.fence]
-        if attempt.control.scratch_used:
-            attempt.control.remove_scratch()
         self._settled(attempt, outcome)
 
     def _place(self, function: Runnable) -> RunsIn:
@@ -210,6 +221,8 @@ class Executor:
             stray.add(left_behind)
             left_behind.add_done_callback(stray.discard)
         report.body_will_not_stop(attempt.claimed, attempt.control.stop, thread=attempt.thread is not None)
+        if attempt.control.scratch_used:
+            self._loop.run_in_executor(None, attempt.control.remove_scratch)
         self._settle(attempt, self._judge.stopped(attempt))
         if attempt.thread is None:
             self._spoiled()

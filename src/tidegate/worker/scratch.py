@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import socket
 import tempfile
 from pathlib import Path
 
 from tidegate.store.rows import WorkerRow
+
+_WORKER_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def scratch_base() -> Path:
@@ -37,6 +40,8 @@ async def remove_of_lost(worker: WorkerRow) -> None:
 def remove_all_but(living: set[str], min_age_seconds: float, now: float) -> int:
     """Delete what workers left behind that are not among `living`; return how many there were.
 
+    What is not named like a worker is left alone: the base may be a directory that others use too.
+
     Args:
         living: Ids of workers that may still run, on whatever machine.
         min_age_seconds: Younger directories are left: their worker may not be registered yet.
@@ -48,7 +53,10 @@ def remove_all_but(living: set[str], min_age_seconds: float, now: float) -> int:
     left = [
         path
         for path in base.iterdir()
-        if path.name not in living and path.is_dir() and now - path.stat().st_mtime > min_age_seconds
+        if _WORKER_ID.fullmatch(path.name)
+        and path.name not in living
+        and path.is_dir()
+        and now - path.stat().st_mtime > min_age_seconds
     ]
     for path in left:
         shutil.rmtree(path, ignore_errors=True)

@@ -19,6 +19,10 @@ from tidegate.domain.outcome import Fence
 _LAYOUT = struct.Struct("!B16sQ")
 _NOBODY = _LAYOUT.pack(0, b"", 0)
 
+NOBODY = Fence("00000000-0000-0000-0000-000000000000", 0)
+"""The culprit of an end that was asked for. Runs it left behind could not be given back in time; no task is
+to blame."""
+
 
 class Spot:
     """The shared bytes, seen from either side.

@@ -71,6 +71,18 @@ async def test_hurrying_a_ready_task_leaves_it_ready(build: Build) -> None:
     assert [entry.kind for entry in await build.store.history(task_id)] == ["enqueued"]
 
 
+@pytest.mark.parametrize("delay", [0.0, 60.0])
+async def test_a_task_of_a_committed_stage_is_hurried_once_at_most(build: Build, delay: float) -> None:
+    task = build.new(delay_seconds=delay)
+    await build.store.stage("s", [task])
+    await build.store.commit_stage("s")
+    for _ in range(2):
+        assert await build.store.hurry([task.id]) == {task.id: DONE}
+        assert (await build.row(task.id)).state is State.READY
+    kinds = [entry.kind for entry in await build.store.history(task.id)]
+    assert kinds == (["enqueued", "hurried"] if delay else ["enqueued"])
+
+
 @pytest.mark.parametrize("state", [State.RUNNING, *sorted(FINAL)])
 async def test_a_running_or_final_task_cannot_be_hurried(build: Build, state: State) -> None:
     task_id = await build.in_state(state)

@@ -68,7 +68,8 @@ def hurry(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[str,
         if where not in ("scheduled", "retrying", "staged"):
             return False
         if where == "staged":
-            db.execute(_HURRY["staged"], (task,))
+            if query.value(db, _HURRY["staged"], (task,)) is None:
+                return True
         else:
             db.execute(_HURRY["ready"], (task, now))
             db.execute(_HURRY["leave"], (task,))

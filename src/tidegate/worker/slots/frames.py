@@ -42,6 +42,10 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The application is imported and the start hooks have run. To the pool process."""
 
 
+class Began(msgspec.Struct, tag="began", frozen=True):
+    """The body's turn has come; whatever kills this process from now on is put down to it."""
+
+
 class Told(msgspec.Struct, tag="told", frozen=True):
     """Progress."""
 
@@ -84,7 +88,7 @@ class Halted(Ended, tag="halted", frozen=True, kw_only=True):
 
 
 ToSlot = Run | Halt
-ToPool = Ready | Told | Returned | Failed | AskedAgain | Halted
+ToPool = Ready | Began | Told | Returned | Failed | AskedAgain | Halted
 Answer = Returned | Failed | AskedAgain | Halted
 
 _encode = msgspec.msgpack.Encoder().encode

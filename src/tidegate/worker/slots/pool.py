@@ -99,22 +99,32 @@ class SlotPool:
         self._idle.clear()
 
     async def _any(self) -> SlotProcess:
+        """Return an idle slot, else a fresh one. Who had to wait for its turn to start one looks again."""
+        if (slot := self._take_idle()) is not None:
+            return slot
+        async with self._starting:
+            return self._take_idle() or await self._start()
+
+    async def _fresh(self) -> SlotProcess:
+        async with self._starting:
+            return await self._start()
+
+    def _take_idle(self) -> SlotProcess | None:
         while self._idle:
             slot = self._idle.pop()
             if slot.is_alive:
                 return slot
             self._end(slot)
-        return await self._fresh()
+        return None
 
-    async def _fresh(self) -> SlotProcess:
+    async def _start(self) -> SlotProcess:
         gpus = self._rules.gpus
         slot = SlotProcess(self._application, gpu=self._least_used_gpu() if gpus else None)
         self._all[slot] = None
         if self._watch is None:
             self._watch = asyncio.create_task(self._watch_memory(), name="tidegate slot memory")
         try:
-            async with self._starting:
-                await slot.start()
+            await slot.start()
         except (SlotDied, OSError) as error:
             self._end(slot)
             raise NoSlot(f"no child process can be started: {error}") from error

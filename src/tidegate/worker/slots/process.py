@@ -17,6 +17,7 @@ from tidegate.worker.slots import tree
 from tidegate.worker.slots.frames import (
     HEADER_BYTES,
     Answer,
+    Began,
     Halt,
     Ready,
     Run,
@@ -30,11 +31,12 @@ START_SECONDS = 300.0
 
 
 class SlotDied(Exception):  # noqa: N818 - a fact about the slot, told to whoever waits for its answer
-    """The process ended without an answer. `how` says in what way."""
+    """The process ended without an answer: `how`, and whether the body's turn had come (`began`)."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how: str, *, began: bool) -> None:
         super().__init__(how)
         self.how = how
+        self.began = began
 
 
 class NoSlot(Exception):  # noqa: N818 - as above
@@ -63,6 +65,7 @@ class SlotProcess:
         self._answer: asyncio.Future[Answer] | None = None
         self._on_progress: Callable[[Progress], None] | None = None
         self._killed_for = ""
+        self._began = False
         self.started_at = time.monotonic()
 
     @property
@@ -106,7 +109,7 @@ class SlotProcess:
                 await self._ready
         except TimeoutError:
             self.kill(f"its application was not imported within {START_SECONDS:g} s")
-            raise SlotDied(self._killed_for) from None
+            raise SlotDied(self._killed_for, began=False) from None
 
     async def run(self, run: Run, on_progress: Callable[[Progress], None]) -> Answer:
         """Run one body and return how it ended.
@@ -115,6 +118,9 @@ class SlotProcess:
             SlotDied: The process ended without an answer: killed, crashed, or left by `os._exit`.
         """
         assert self._writer is not None
+        self._began = False
+        if self._reading is None or self._reading.done():
+            raise SlotDied("it was dead before", began=False)
         self.runs += 1
         self._on_progress = on_progress
         self._answer = asyncio.get_running_loop().create_future()
@@ -154,7 +160,7 @@ class SlotProcess:
         tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and live on
         code = await self._process.wait()
         self._writer.close()
-        died = SlotDied(self._killed_for or _in_words(code))
+        died = SlotDied(self._killed_for or _in_words(code), began=self._began)
         for future in (self._answer, self._ready):
             if future is not None and not future.done():
                 future.set_exception(died)
@@ -165,6 +171,8 @@ class SlotProcess:
         if isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
+        elif isinstance(frame, Began):
+            self._began = True
         elif isinstance(frame, Told):
             if self._on_progress is not None:
                 self._on_progress(Progress(frame.done, frame.total, frame.note))

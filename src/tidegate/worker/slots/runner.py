@@ -12,6 +12,7 @@ from tidegate.domain.outcome import Outcome
 from tidegate.worker import report
 from tidegate.worker.attempt import Attempt
 from tidegate.worker.judge import Judge
+from tidegate.worker.lease import Lease
 from tidegate.worker.pause import Pause
 from tidegate.worker.slots.frames import Answer, AskedAgain, Failed, Returned, Run
 from tidegate.worker.slots.pool import NoSlot, SlotDied, SlotPool
@@ -24,12 +25,14 @@ class SlotRunner:
     Args:
         slots: Where from.
         judge: Decides the outcomes.
+        lease: While it does not hold, no body begins.
         fatal_errors: Words in an error's class or message after which its process is replaced.
     """
 
-    def __init__(self, slots: SlotPool, judge: Judge, fatal_errors: Sequence[str]) -> None:
+    def __init__(self, slots: SlotPool, judge: Judge, lease: Lease, fatal_errors: Sequence[str]) -> None:
         self._slots = slots
         self._judge = judge
+        self._lease = lease
         self._fatal_errors = fatal_errors
         self._pause = Pause(random.Random(), first=1.0, cap=30.0)
 
@@ -43,6 +46,7 @@ class SlotRunner:
         spec = attempt.function.spec
         try:
             async with self._slots.lend(alone=attempt.is_suspect, memory_limit=spec.memory_limit) as slot:
+                await self._lease.held()  # it may have run out while a slot was started
                 if attempt.control.stop is not None:
                     return self._judge.stopped(attempt)
                 begin(attempt)
@@ -51,7 +55,10 @@ class SlotRunner:
                 self._condemn_after(slot, answer)
                 self._pause.reset()
         except SlotDied as died:
-            return self._judge.stopped(attempt) or self._judge.crashed(attempt, died.how)
+            stopped = self._judge.stopped(attempt)
+            if stopped is not None or died.began:
+                return stopped or self._judge.crashed(attempt, died.how)
+            return self._judge.released(attempt, f"its child process had died before it began: {died.how}")
         except NoSlot as error:
             pause = self._pause.next()
             report.trouble("starting a child process", error, pause)
@@ -59,7 +66,8 @@ class SlotRunner:
             return self._judge.stopped(attempt) or self._judge.released(attempt, str(error))
         finally:
             attempt.slot = None
-            attempt.control.remove_scratch()
+            if attempt.control.scratch_path.exists():  # it may be large, and others need the loop
+                await asyncio.to_thread(attempt.control.remove_scratch)
         return self._outcome(attempt, answer)
 
     def _outcome(self, attempt: Attempt, answer: Answer) -> Outcome | None:

@@ -32,6 +32,7 @@ from tidegate.worker.slots.frames import (
     HEADER_BYTES,
     Answer,
     AskedAgain,
+    Began,
     Failed,
     Halt,
     Halted,
@@ -60,8 +61,9 @@ class Slot:
         self._app = app
         self._end = end
         self._sending = threading.Lock()
-        self._runs: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        self._runs: queue.SimpleQueue[tuple[Run, RunControl]] = queue.SimpleQueue()
         self._control: RunControl | None = None
+        """Of the present run, from when it was told of: a word to stop may come before its body begins."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._body: asyncio.Task[Any] | None = None
         self._told_at = 0.0
@@ -79,30 +81,28 @@ class Slot:
                     runner.run(_awaited(started))
             self._send(Ready())
             while True:
-                run = self._runs.get()
+                run, control = self._runs.get()
                 set_title(f"slot: {run.function} {run.task_id}")
-                answer = self._perform(run, runner)
-                why = self._control.condemned if self._control is not None else ""
+                self._send(Began())
+                answer = self._perform(run, control, runner)
+                why = control.condemned
                 self._send(msgspec.structs.replace(answer, condemned=why) if why else answer)
                 set_title("slot: idle")
 
-    def _perform(self, run: Run, runner: asyncio.Runner) -> Answer:
+    def _perform(self, run: Run, control: RunControl, runner: asyncio.Runner) -> Answer:
         function = self._app.functions[run.function]
-        control = RunControl(
-            scratch_root=Path(run.scratch_root),
-            scratch_name=f"{run.task_id}-{run.run}",
-            clock=time.monotonic,
-            ends_at=float("inf") if run.ends_at is None else run.ends_at,
-        )
-        control.on_progress = self._tell
-        self._control, self._last_told = control, None
+        self._last_told = None
         try:
             args, kwargs = function.signature.load(run.args)
             args, kwargs = function.signature.with_context(args, kwargs, _context(control, run))
         except ArgumentsError as error:
             return Failed(failure=_misfit(error), rule=-1)
+        except BaseException as error:  # annotations and decoders are the user's code
+            return self._judge(function, control, error)
+        if control.stop is not None:
+            return Halted()
         try:
-            value = self._call(function, args, kwargs, runner)
+            value = self._call(function, control, args, kwargs, runner)
         except BaseException as error:  # a body may raise anything, also what is no Exception
             return self._judge(function, control, error)
         finally:
@@ -111,7 +111,12 @@ class Slot:
         return _asked(control) or (Halted() if control.stop else None) or _returned(function, value)
 
     def _call(
-        self, function: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], runner: asyncio.Runner
+        self,
+        function: Runnable,
+        control: RunControl,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        runner: asyncio.Runner,
     ) -> Any:
         if not function.is_async:
             return function.body(*args, **kwargs)
@@ -119,6 +124,8 @@ class Slot:
         async def tracked() -> Any:
             self._body = asyncio.current_task()
             try:
+                if control.stop is not None:  # before there was a task to cancel
+                    raise asyncio.CancelledError
                 return await function.body(*args, **kwargs)
             finally:
                 self._body = None
@@ -158,10 +165,21 @@ class Slot:
         while (data := read()) is not None:
             frame = decode_to_slot(data)
             if isinstance(frame, Run):
-                self._runs.put(frame)
+                self._control = self._control_of(frame)
+                self._runs.put((frame, self._control))
             else:
                 self._halt(frame)
         os._exit(0)
+
+    def _control_of(self, run: Run) -> RunControl:
+        control = RunControl(
+            scratch_root=Path(run.scratch_root),
+            scratch_name=f"{run.task_id}-{run.run}",
+            clock=time.monotonic,
+            ends_at=float("inf") if run.ends_at is None else run.ends_at,
+        )
+        control.on_progress = self._tell
+        return control
 
     def _halt(self, frame: Halt) -> None:
         control, body, loop = self._control, self._body, self._loop

@@ -15,7 +15,10 @@ DELETE FROM waiting
 WHERE task_id = ?1
 
 -- name: staged
+-- A row comes back unless it is ready already.
 -- 1 task id
 UPDATE staged
 SET due_at = NULL
 WHERE task_id = ?1
+    AND due_at IS NOT NULL
+RETURNING 1

@@ -1,0 +1,52 @@
+"""Child slots: a word to stop that comes at the wrong moment is heard all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support import APPS
+from tidegate.context import Stop
+from tidegate.worker.slots.frames import Halted, Run
+from tidegate.worker.slots.process import SlotProcess
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlotProcess]:
+    monkeypatch.chdir(APPS)
+    monkeypatch.setenv("OUT", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
+    process = SlotProcess("attacked:app")
+    await process.start()
+    yield process
+    await process.close()
+
+
+@pytest.mark.parametrize("function", ["sync_nap", "nap"])
+async def test_a_stop_that_comes_before_its_body_has_begun_is_heard(
+    slot: SlotProcess, tmp_path: Path, function: str
+) -> None:
+    for number in range(20):
+        run = Run(
+            function=f"attacked:{function}",
+            task_id=f"01900000-0000-7000-8000-{number:012d}",
+            run=1,
+            attempt=1,
+            max_attempts=3,
+            queue="q",
+            tenant="",
+            labels={},
+            args=b'{"a":[],"k":{"seconds":30}}',
+            scratch_root=str(tmp_path / "scratch"),
+            ends_at=None,
+        )
+        running = asyncio.create_task(slot.run(run, lambda told: None))
+        await asyncio.sleep(0)
+        slot.halt(Stop.CANCEL)
+        async with asyncio.timeout(5):
+            assert isinstance(await running, Halted)

@@ -1,0 +1,98 @@
+"""Workers that stand still for longer than their lease and come back: everything they say then is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import APPS, until, worker_process
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
+    monkeypatch.setenv("OUT", str(tmp_path))
+    spec = importlib.util.spec_from_file_location("attacked", APPS / "attacked.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "attacked", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def naps(directory: Path, what: str) -> list[tuple[int, int]]:
+    """Return (run, pid) of the starts or ends of bodies, in their order."""
+    path = directory / "naps"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(run, pid) for _, run, pid, word in map(json.loads, lines) if word == what]
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all below it."""
+    found = [pid]
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                found += family(int(child))
+    return found
+
+
+@pytest.mark.parametrize("body", ["nap", "sync_nap"])
+async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
+    client: Any, tmp_path: Path, body: str
+) -> None:
+    with worker_process("attacked:app", tmp_path, OUT=str(tmp_path)) as first:
+        handle = await getattr(client, body).enqueue(1.5)
+        await until(lambda: _truth(naps(tmp_path, "start")), what="it runs")
+        mine = (await handle.status()).worker_id
+        frozen = family(first.pid)
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        with worker_process("attacked:app", tmp_path, OUT=str(tmp_path)):
+            assert await handle.result(20) == "slept"
+            row = await handle.status()
+            assert (row.run, row.counters.losses, row.counters.attempts) == (2, 1, 0)
+            assert row.worker_id != mine
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.5)
+        assert await handle.status() == row
+        await until(lambda: _truth("retired by others" in first.log()), what="the zombie learns of it")
+        assert await (await client.aquick.enqueue()).result(20) == "done"
+        assert await (await client.quick.enqueue()).result(20) == "done"
+    assert [run for run, _ in naps(tmp_path, "start")] == [1, 2]
+    runs = [entry for entry in await handle.history() if entry.kind == "run"]
+    assert [run.outcome for run in runs] == ["retrying", "succeeded"]
+    await client.app.aclose()
+
+
+async def test_a_supervisor_that_stood_still_alone_kills_nobody_who_answers(
+    client: Any, tmp_path: Path
+) -> None:
+    with worker_process("attacked:app", tmp_path, OUT=str(tmp_path), STALL="1.0", LEASE="20") as worker:
+        handle = await client.nap.enqueue(3.0)
+        await until(lambda: _truth(naps(tmp_path, "start")), what="it runs")
+        for _ in range(4):
+            worker.signal(signal.SIGSTOP)
+            time.sleep(0.1)
+        time.sleep(1.5)
+        worker.signal(signal.SIGCONT)
+        assert await handle.result(20) == "slept"
+    assert [run for run, _ in naps(tmp_path, "start")] == [1]
+    await client.app.aclose()
+
+
+async def _truth(value: Any) -> bool:
+    return bool(value)
