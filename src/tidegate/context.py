@@ -182,7 +182,7 @@ class Context:
     def scratch(self) -> Path:
         """Return a directory of this run's own. It is removed when the run ends, also after a kill."""
         self._control.scratch_used = True
-        self._control.scratch_path.mkdir(parents=True, exist_ok=True)
+        self._control.scratch_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._control.scratch_path
 
     def publish(self, target: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Path:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +168,44 @@ async def test_a_worker_left_without_its_exit_is_taken_over(app: Tidegate) -> No
     await first.stop()
     assert sorted(runs) == list(range(50))
     assert {row.state for row in rows.values()} <= FINAL
+
+
+_SCRIPT = """
+import asyncio, sys
+from tidegate import Tidegate, Timings, Pool
+app = Tidegate("sqlite:///" + sys.argv[1], pools=[Pool(poll_interval=0.05)])
+
+@app.task(name="t")
+async def body() -> None:
+    print("started", flush=True)
+    await asyncio.sleep(60)
+
+async def main() -> None:
+    async with app.worker():
+        print((await body.enqueue()).id, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_ctrl_c_in_a_program_with_a_worker_gives_its_tasks_back_at_once(
+    app: Tidegate, tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, str(tmp_path / "queue.db")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        told = {program.stdout.readline().strip(), program.stdout.readline().strip()}
+        program.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        _, errors = program.communicate(timeout=15)
+    assert time.monotonic() - begin < 5
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    (task_id,) = told - {"started"}
+    row = await app.status(task_id)
+    assert (row.state, row.counters.releases, row.counters.attempts) == (State.READY, 1, 0)
+    assert await app.store.workers() == []

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate import Context, OptionError, Tidegate
 from tidegate.domain.outcome import Counters
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import OnCrash, Priority, TaskSpec
 from tidegate.domain.states import State
 from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
 from tidegate.testing.checker import (
@@ -180,9 +180,7 @@ def from_nowhere() -> World:
 def two_tasks_for_a_key() -> World:
     broken = retried()
     broken.alter(key="order-7")
-    broken.told = Told(
-        (*broken.told.submitted, Submitted("t2", ARGS, key="order-7")), purged=frozenset({"t2"})
-    )
+    broken.told = Told((*broken.told.submitted, Submitted("t2", ARGS, key="order-7")))
     return broken
 
 
@@ -391,6 +389,32 @@ def test_a_park_that_ends_a_task_is_within_the_limit() -> None:
     history = [run(number, "retrying", reason="rate_limit", charge="park") for number in range(1, 21)]
     last = run(21, "dead", reason="rate_limit", charge="park")
     assert world(State.DEAD, *history, last, counters=Counters(parks=21)).check() == []
+
+
+def test_a_key_is_free_again_once_its_task_was_purged() -> None:
+    good = retried()
+    good.alter(key="order-7")
+    earlier = Submitted("purged", ARGS, key="order-7")
+    told = Told((Submitted("t1", ARGS, key="order-7"), earlier))
+    good.told = dataclasses.replace(told, purged=frozenset({"purged"}))
+    assert good.check() == []
+    good.told = told
+    assert "I3" in {violation.invariant for violation in good.check()}
+
+
+def test_a_cancel_that_came_to_nothing_holds_until_the_task_is_redriven() -> None:
+    good = redriven()
+    good.told = dataclasses.replace(good.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=12.0),))
+    assert good.check() == []
+    good.told = dataclasses.replace(good.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=17.0),))
+    assert {violation.invariant for violation in good.check()} == {"I19"}
+
+
+def test_a_function_that_fails_on_a_crash_may_crash_or_be_lost_once() -> None:
+    once = Limits.of(TaskSpec("app:work", on_crash=OnCrash.FAIL))
+    assert (once.crashes, once.losses) == (1, 1)
+    usual = Limits.of(TaskSpec("app:work"))
+    assert (usual.crashes, usual.losses) == (3, 10)
 
 
 def test_without_watched_bodies_only_the_store_is_looked_at() -> None:

@@ -1,0 +1,86 @@
+"""`python -m tidegate.testing.simulation`: many seeds, or one again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from tidegate.testing.simulation.figures import Verdict, simulate
+from tidegate.testing.simulation.plan import FaultKind, Plan
+from tidegate.testing.simulation.report import as_json, failure, stories, table
+from tidegate.testing.simulation.shrink import shrink
+from tidegate.testing.simulation.sweep import sweep
+
+_MOST_FAILURES = 5
+"""Failing runs that are told at length."""
+_USUAL = Plan(0)
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, text: str | None) -> frozenset[FaultKind]:
+    if text is None:
+        return _USUAL.faults
+    try:
+        return frozenset(FaultKind(word) for word in text.split(",") if word not in {"", "none"})
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; known: {', '.join(FaultKind)}") from error
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--seeds", default=100, help="How many seeds.")
+@click.option("--first", default=0, help="The first of them.")
+@click.option("--seed", "only", type=int, help="This seed alone, with the history of what fails.")
+@click.option("--tasks", default=_USUAL.tasks, help="Tasks a seed, about.")
+@click.option("--leases", default=_USUAL.leases, help="How long faults go on, in leases.")
+@click.option("--faults", callback=_kinds, help=f"Kinds, by comma; none: no faults. {', '.join(FaultKind)}")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default="cores", help="Processes.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to a file.")
+@click.option(
+    "--shrink/--no-shrink", "shrinks", default=True, help="Look for a smaller run that fails alike."
+)
+def main(
+    seeds: int,
+    first: int,
+    only: int | None,
+    tasks: int,
+    leases: float,
+    faults: frozenset[FaultKind],
+    jobs: int,
+    json_path: Path | None,
+    shrinks: bool,
+) -> None:
+    """Run the real engine over the real SQLite store on virtual time, with faults, and judge what happened.
+
+    The same seed gives the same history. Exit code 1 if an invariant was broken.
+    """
+    wanted = range(first, first + seeds) if only is None else [only]
+    plans = [Plan(seed, tasks=tasks, leases=leases, faults=faults) for seed in wanted]
+    began_at = time.monotonic()
+    totals = sweep(plans, jobs=min(jobs, len(plans)), told=_tell_at_once)
+    seconds = time.monotonic() - began_at
+    for verdict in totals.failed[:_MOST_FAILURES]:
+        click.echo("\n".join(failure(verdict, _smaller(verdict) if shrinks else None)))
+        click.echo("\n".join(stories(verdict)))
+    if len(totals.failed) > _MOST_FAILURES:
+        click.echo(f"and seeds {', '.join(str(v.plan.seed) for v in totals.failed[_MOST_FAILURES:])}")
+    click.echo("\n".join(table(totals, seconds)))
+    if json_path is not None:
+        json_path.write_text(json.dumps(as_json(totals, plans, seconds), indent=2) + "\n")
+    sys.exit(1 if totals.failed else 0)
+
+
+def _tell_at_once(verdict: Verdict) -> None:
+    if verdict.violations:
+        click.echo(f"seed {verdict.plan.seed} breaks {', '.join(sorted(verdict.broken))}", err=True)
+
+
+def _smaller(verdict: Verdict) -> Plan:
+    return shrink(verdict.plan, lambda plan: bool(simulate(plan).broken & verdict.broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Places where processes live: started again whenever they end, each time on a new machine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidegate.testing.simulation.faulty import Weather
+from tidegate.testing.simulation.journal import Fault, Journal
+from tidegate.testing.simulation.machine import Condition, Machine, MachineLoop
+from tidegate.testing.simulation.plan import FaultKind
+
+SOON_SECONDS = 0.5
+"""Until the next machine, once faults are over."""
+
+
+class Host:
+    """One place. When its machine dies or its process ends, there is a new one after a while.
+
+    Args:
+        name: Machines are called after it: `w1.3` is the third of `w1`.
+        loop: The shared loop.
+        journal: Where machines write.
+        rng: For the time until the next machine.
+        longest_gap: Seconds without a machine at most, while faults go on.
+        process: What runs on each machine.
+        gone: Told of a machine whose process is no more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        loop: MachineLoop,
+        journal: Journal,
+        rng: random.Random,
+        longest_gap: float,
+        process: Callable[[Machine], Coroutine[Any, Any, None]],
+        gone: Callable[[Machine], None],
+    ) -> None:
+        self.name = name
+        self.weather = Weather()
+        self.machines: list[Machine] = []
+        self.is_calm = False
+        """Whether faults are over: the next machine comes soon."""
+        self._loop = loop
+        self._journal = journal
+        self._rng = rng
+        self._longest_gap = longest_gap
+        self._process = process
+        self._gone = gone
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine that is there now, running or frozen."""
+        if self.machines and self.machines[-1].condition is not Condition.DEAD:
+            return self.machines[-1]
+        return None
+
+    async def live(self) -> None:
+        """Have one machine after another, until cancelled."""
+        while True:
+            machine = Machine(f"{self.name}.{len(self.machines) + 1}", self._loop, self._journal)
+            self.machines.append(machine)
+            job = machine.spawn(self._process(machine), name=f"{machine.name} process")
+            await asyncio.wait([job, machine.stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                self._journal.crashes += 1
+            elif not job.cancelled() and (error := job.exception()) is not None:
+                self._journal.loop_errors.append(f"a process of {self.name} ended with {error!r}")
+            machine.die()  # a process that has ended takes with it all it started
+            self._gone(machine)
+            gap = SOON_SECONDS if self.is_calm else self._longest_gap
+            await asyncio.sleep(self._rng.uniform(0.0, gap))
+
+    def crash(self, steps: int) -> Fault | None:
+        """Let the present machine die after so many more of its steps; return the fault, if there is one."""
+        machine = self.machine
+        if machine is None:
+            return None
+        fault = self._journal.fault(FaultKind.CRASH, machine.name, what=f"after {steps} steps")
+        machine.die_after(steps)
+        return fault

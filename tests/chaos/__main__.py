@@ -1,0 +1,164 @@
+"""The command: run chaos, print the table, keep the figures as JSON; exit with 1 on any violation."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from chaos import report
+from chaos.hosts import clean_environment
+from chaos.judge import judge
+from chaos.plan import SHORTEST_SECONDS, Plan
+from chaos.processes import RUN
+from chaos.seen import Seen
+from tidegate import __version__
+
+_INTERRUPTED, _TERMINATED = 130, 143
+
+
+def main(argv: list[str]) -> int:
+    """Run chaos as the options say; return the exit code."""
+    if sys.platform != "linux":
+        print("chaos finds and stops processes through /proc and pidfds: it needs Linux", file=sys.stderr)
+        return 2
+    chosen = _arguments(argv)
+    plan = Plan(chosen.seed, seconds=chosen.seconds, workers=chosen.workers, lease=chosen.lease)
+    directory = (chosen.directory or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    code = 1
+    try:
+        seen = _run(plan, directory)
+        code = _TERMINATED if seen is None else _report(seen, directory, chosen.json)
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    finally:
+        if code == 1:
+            _tell(f"store, ledgers and logs are kept in {directory}")
+        elif chosen.directory is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos",
+        description="Kill, stop and cut off real workers at random, and judge what became of it.",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="how long things go wrong (default: 300)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, help="chooses what, whom and when (default: a fresh one)"
+    )
+    parser.add_argument("--workers", type=int, default=4, help="worker commands (default: 4)")
+    parser.add_argument(
+        "--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default: 2)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument(
+        "--directory", type=Path, help="keep everything there (default: only after a violation)"
+    )
+    chosen = parser.parse_args(argv)
+    if chosen.seconds < SHORTEST_SECONDS or chosen.workers < 2 or chosen.lease < 0.5:
+        parser.error(f"use --seconds {SHORTEST_SECONDS:g} or more, --workers 2 or more, --lease 0.5 or more")
+    if chosen.directory is not None and (chosen.directory / "store").exists():
+        parser.error(f"{chosen.directory} holds another run")
+    if chosen.json is not None:
+        chosen.json = chosen.json.absolute()  # before we go to another directory
+    if chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(1_000_000)
+    return chosen
+
+
+def _run(plan: Plan, directory: Path) -> Seen | None:
+    """Run it; return what was seen, None if SIGTERM ended it."""
+    run_id = uuid.uuid4().hex
+    database = directory / "store" / "queue.db"
+    ours = {
+        RUN: run_id,
+        "TIDEGATE_DATABASE_URL": f"sqlite:///{database}",
+        "TIDEGATE_SCRATCH": str(directory / "scratch"),
+        "TIDEGATE_RUN": str(directory / "run"),
+        "TIDEGATE_CHAOS_DIRECTORY": str(directory),
+        "TIDEGATE_CHAOS_PLAN": f"{plan.seed} {plan.workers} {plan.lease}",
+        "SPT_NOENV": "1",  # where setproctitle is installed, it leaves the environment in /proc as it was
+    }
+    env = clean_environment() | ours
+    _tell(f"seed {plan.seed}, in {directory}")
+    os.environ |= ours
+    os.chdir(directory)  # so that no tidegate.toml of the checkout is read
+
+    from chaos.world import World  # which imports the application, and that reads our environment
+
+    world = World(plan, directory, run_id, env, database, _tell)
+
+    async def run() -> Seen | None:
+        job = asyncio.create_task(world.run(), name="chaos")
+        terminated = False
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            job.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        try:
+            return await job
+        except asyncio.CancelledError:
+            if terminated:
+                return None
+            raise
+
+    return asyncio.run(run())
+
+
+def _report(seen: Seen, directory: Path, path: Path | None) -> int:
+    """Judge, print the table and what offends, write the JSON; return the exit code."""
+    verdict = judge(seen)
+    (directory / "faults.json").write_bytes(msgspec.json.format(msgspec.json.encode(seen.journal)))
+    if path is not None:
+        figures = report.to_plain(seen, verdict) | {"version": __version__, "commit": _commit()}
+        path.write_text(json.dumps(figures, indent=2) + "\n")
+    rows = list(report.table(seen, verdict))
+    width = max(len(name) for name, _ in rows)
+    print()
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+    for line in report.offending(seen, verdict):
+        print(line)
+    return 1 if verdict.violations else 0
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, marked if files differ from it; empty without git."""
+    try:
+        words = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
+        told = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return told.stdout.strip()
+
+
+_began_at = time.monotonic()
+
+
+def _tell(text: str) -> None:
+    """Say what happens, on stderr; stdout has the table."""
+    print(f"{time.monotonic() - _began_at:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

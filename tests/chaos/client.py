@@ -1,0 +1,195 @@
+"""A client process: enqueues in every way there is, cancels, waits for results, until SIGTERM.
+
+It writes down what it is about to ask and what it was answered. Killed in between, the next process of the
+same name sends the same again: same ids, same keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tidegate.app
+from chaos import bodies
+from chaos.ledgers import Answered, Cancelled, Cancelling, Final, Ledger, Sent, Trouble, read_clients
+from chaos.plan import LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
+from tidegate import State, StoreError, TaskCancelledError, TaskFailedError, Tidegate
+from tidegate.store.rows import NewTask
+
+T = TypeVar("T")
+
+STAGED_FROM = 25
+"""Tasks in one transaction; more are staged, as 5,000 are in earnest."""
+_MEAN_TASKS = 3.0
+"""Of one enqueue."""
+_MOST_WAITS = 20
+
+
+def ledger_path(directory: Path, name: str) -> Path:
+    """Return where the clients of one name write."""
+    return directory / f"{name}.ndjson"
+
+
+class Client:
+    """What one client process does.
+
+    Args:
+        app: The application under chaos.
+        path: Of its ledger, continued if it is there.
+        rng: For everything it chooses.
+        lease: Of the workers, by which bodies are long or short.
+    """
+
+    def __init__(self, app: Tidegate, path: Path, *, rng: random.Random, lease: float) -> None:
+        self._app = app
+        self._path = path
+        self._ledger = Ledger(path)
+        self._rng = rng
+        self._lease = lease
+        self._recent: list[str] = []
+        self._waits: set[asyncio.Task[None]] = set()
+
+    async def run(self, tasks_per_second: float, stopping: asyncio.Event) -> None:
+        """Send again what nobody was answered, then do one thing after another until told to stop."""
+        for sent in read_clients([self._path]).unanswered:
+            await self.submit(sent.tasks, many=sent.many, call=sent.call)
+        while not stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._rng.expovariate(tasks_per_second / _MEAN_TASKS)):
+                    await stopping.wait()
+            await self._act()
+        for wait in self._waits:
+            wait.cancel()
+        await asyncio.gather(*self._waits, return_exceptions=True)
+
+    async def submit(
+        self, tasks: Sequence[NewTask], *, many: bool, call: str | None = None
+    ) -> tuple[str, ...]:
+        """Enqueue until answered, and return the ids.
+
+        Args:
+            tasks: One, unless `many`.
+            many: Through `enqueue_many`, staged from `STAGED_FROM` tasks on.
+            call: Name of a call that was sent before by another process.
+        """
+        sent = Sent(call or self._app.next_id(), tuple(tasks), many)
+        self._ledger.write(sent)
+        ids = await self._until_answered(lambda: self._enqueue(sent))
+        self._ledger.write(Answered(sent.call, ids))
+        return ids
+
+    async def _enqueue(self, sent: Sent) -> tuple[str, ...]:
+        if sent.many:
+            return tuple(await self._app.enqueue_many(list(sent.tasks)))
+        return ((await self._app.enqueue_prepared(sent.tasks[0])).task_id,)
+
+    async def _act(self) -> None:
+        dice = self._rng.random()
+        if dice < 0.85:
+            self._remember(await self.submit([self._task()], many=False))
+        else:
+            number = self._rng.choice((2, 5, 10, 20, 2 * STAGED_FROM))
+            self._remember(await self.submit([self._task() for _ in range(number)], many=True))
+        if self._rng.random() < 0.06:
+            await self._cancel(self._rng.choice(self._recent))
+        if self._rng.random() < 0.1 and len(self._waits) < _MOST_WAITS:
+            wait = asyncio.create_task(self._wait(self._rng.choice(self._recent)))
+            self._waits.add(wait)
+            wait.add_done_callback(self._waits.discard)
+
+    def _remember(self, ids: Sequence[str]) -> None:
+        self._recent = [*self._recent, *ids][-40:]
+
+    # --- acts by id --------------------------------------------------------------------------------------
+
+    async def _cancel(self, task_id: str) -> None:
+        self._ledger.write(Cancelling(task_id))
+        answer = await self._until_answered(lambda: self._app.cancel(task_id, why="at random"))
+        self._ledger.write(Cancelled(task_id, answer, time.time()))
+
+    async def _wait(self, task_id: str) -> None:
+        handle = self._app.handle(task_id)
+        try:
+            result: Any = await self._until_answered(handle.result)
+        except TaskCancelledError:  # before its parent
+            self._ledger.write(Final(task_id, State.CANCELLED, 0))
+        except TaskFailedError:
+            self._ledger.write(Final(task_id, State.DEAD, 0))
+        else:
+            self._ledger.write(Final(task_id, State.SUCCEEDED, result[1]))
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except StoreError:
+                await asyncio.sleep(self._rng.uniform(0.05, self._lease / 4))
+
+    # --- what is enqueued --------------------------------------------------------------------------------
+
+    def _task(self) -> NewTask:
+        rng = self._rng
+        options: dict[str, Any] = {}
+        if rng.random() < 0.15:
+            options["delay"] = rng.uniform(0.0, LONGEST_DELAY_LEASES * self._lease)
+        if rng.random() < 0.2:
+            options["priority"] = rng.choice(("interactive", "normal", "bulk"))
+        dice = rng.random()
+        if dice < 0.12:  # other processes and later ones use the same keys, with the same arguments
+            number = 10 * (int(time.time()) // 3) + rng.randrange(3)
+            return bodies.nap.using(key=f"key {number}", **options).prepare(number, 0.1)
+        if dice < 0.2:
+            return bodies.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5)
+        function, arguments = self._choice()
+        task: NewTask = function.using(**options).prepare(rng.randrange(1_000_000), *arguments)
+        return task
+
+    def _choice(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return a function and its arguments after the number."""
+        rng = self._rng
+        name = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        function = getattr(bodies, name)
+        if name in {"hopeless", "forbidden", "overrun"}:
+            return function, ()
+        if name == "flaky":
+            return function, (rng.randint(1, 2),)
+        if name == "again":
+            return function, (rng.randint(1, 2), rng.random() < 0.5)
+        if name in {"hog", "threaded"}:
+            return function, (rng.uniform(0.0, 0.3),)
+        longest = LONGEST_BODY_LEASES if name in {"nap", "once"} else 2.5
+        if rng.random() < 0.2:
+            return function, (self._lease * rng.uniform(1.2, longest),)
+        return function, (rng.uniform(0.0, 0.3),)
+
+
+_WEIGHTS = {
+    "nap": 60, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4, "flaky": 6, "again": 5,
+    "hopeless": 2, "forbidden": 1, "overrun": 1,
+}  # fmt: skip
+
+
+async def _main(name: str, seed: str, tasks_per_second: float) -> None:
+    tidegate.app.STAGE_TASKS = STAGED_FROM  # so that a staged enqueue needs no 5,000 tasks
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    path = ledger_path(bodies.directory, name)
+    client = Client(bodies.app, path, rng=random.Random(seed), lease=bodies.plan.lease)
+    try:
+        await client.run(tasks_per_second, stopping)
+    except Exception as error:
+        Ledger(path).write(Trouble(f"{name}: {type(error).__name__}: {error}"))
+        raise
+    finally:
+        await bodies.app.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], sys.argv[2], float(sys.argv[3])))

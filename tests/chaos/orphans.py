@@ -1,0 +1,165 @@
+"""How soon the runs of killed processes are decided and taken up again.
+
+The bounds hold for stewards and workers that nothing hinders. So the clock of a bound begins anew wherever
+every one of them was disturbed: what is asked is that the first one left alone for long enough has done it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from chaos.faults import SHARED, STEWARD_ENDS, STOPS, WORKER_KILLS, Fault, Kind
+from chaos.reasons import LATE_SECONDS, TAKEN, cause
+from chaos.seen import Seen
+from tidegate.domain.outcome import Charge, Fence
+from tidegate.store.rows import HistoryEntry
+from tidegate.testing.checker import Violation
+
+_DUTY_PAUSE_SECONDS = 5.0
+"""After a failed round a duty waits for so long at most."""
+_STEWARD_FAULTS = frozenset({*STEWARD_ENDS, Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, *SHARED})
+_WORKER_FAULTS = frozenset({*_STEWARD_FAULTS, *STOPS, Kind.KILL_POOL})
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One run that a fault took from its worker, and the next run of its task."""
+
+    fence: Fence
+    fault: Fault
+    lost_at: float
+    decided_at: float | None
+    due_at: float | None
+    """When its next run was due; None: there is none."""
+    next_at: float | None
+    """When its next run was given out."""
+    is_loss: bool
+
+    @property
+    def seconds(self) -> float | None:
+        """From the fault to the next run, without the wait that the crash ladder wants."""
+        if self.next_at is None or self.decided_at is None or self.due_at is None:
+            return None
+        return self.next_at - self.lost_at - max(0.0, self.due_at - self.decided_at)
+
+
+def recoveries(seen: Seen) -> Iterator[Recovery]:
+    """Yield every run that was taken from its worker because something of it was killed or stopped."""
+    starts = {Fence(note.task_id, note.run): note for note in seen.notes if note.event == "start"}
+    for fence, entry, later in _runs(seen):
+        if entry.charge not in TAKEN or entry.outcome == "cancelled":
+            continue
+        fault = cause(seen, entry, starts.get(fence))
+        if fault is None or fault.kind not in {*WORKER_KILLS, *STOPS}:
+            continue
+        goes_on = entry.outcome in {"retrying", "released"}
+        yield Recovery(
+            fence=fence,
+            fault=fault,
+            lost_at=max(fault.began_at, entry.at),
+            decided_at=entry.ended_at,
+            due_at=(entry.next_run_at or entry.ended_at) if goes_on else None,
+            next_at=later.at if later is not None else None,
+            is_loss=entry.charge == Charge.LOSS,
+        )
+
+
+def taken_up_in_time(seen: Seen) -> Iterator[Violation]:
+    """I14: orphaned runs are decided, and their tasks claimed again, within the bounds."""
+    stewards, workers = _undisturbed(seen, _STEWARD_FAULTS), _undisturbed(seen, _WORKER_FAULTS)
+    for one in recoveries(seen):
+        if one.fault.kind is Kind.KILL_POOL:  # its own supervisor sees it at once
+            yield from _decided_in_time(seen, one, stewards.get(one.fault.host, []), seen.plan.crash_bound)
+        elif one.fault.kind is Kind.KILL_SLOT:
+            yield from _decided_in_time(seen, one, workers.get(one.fault.host, []), seen.plan.crash_bound)
+        elif one.fault.kind not in STOPS:  # who was stopped may come back in time: nothing is due then
+            yield from _decided_in_time(seen, one, _of_all(stewards), seen.plan.orphan_bound)
+        yield from _claimed_in_time(seen, one, _of_all(workers))
+
+
+def _decided_in_time(seen: Seen, one: Recovery, spans: Sequence[Span], seconds: float) -> Iterator[Violation]:
+    bound = _bound(seen, spans, one.lost_at, seconds)
+    if (one.decided_at or inf) > bound:
+        took = "never" if one.decided_at is None else f"{one.decided_at - one.lost_at:.1f} s later"
+        what = f"run {one.fence.run} was orphaned ({one.fault}) and decided {took}"
+        yield Violation("I14", one.fence.task_id, f"{what}; {bound - one.lost_at:.1f} s were allowed")
+
+
+def _claimed_in_time(seen: Seen, one: Recovery, workers: Sequence[Span]) -> Iterator[Violation]:
+    if one.due_at is None:
+        return
+    bound = _bound(seen, workers, one.due_at, seen.plan.claim_bound)
+    row = seen.record.rows[one.fence.task_id]
+    if one.next_at is None and row.finished_at is not None and row.finished_at <= bound:
+        return  # cancelled while it waited
+    if (one.next_at or inf) > bound:
+        took = "never" if one.next_at is None else f"{one.next_at - one.due_at:.1f} s later"
+        what = f"after run {one.fence.run} ({one.fault}) the next was due, and claimed {took}"
+        yield Violation("I14", one.fence.task_id, f"{what}; {bound - one.due_at:.1f} s were allowed")
+
+
+def _runs(seen: Seen) -> Iterator[tuple[Fence, HistoryEntry, HistoryEntry | None]]:
+    """Yield every run with the one after it."""
+    for task_id, entries in seen.record.histories.items():
+        runs = [entry for entry in entries if entry.kind == "run"]
+        for place, entry in enumerate(runs):
+            yield Fence(task_id, entry.run or 0), entry, runs[place + 1] if place + 1 < len(runs) else None
+
+
+# --- who was left alone ----------------------------------------------------------------------------------
+
+
+def _bound(seen: Seen, spans: Sequence[Span], since: float, seconds: float) -> float:
+    """Return when one of them had been left alone for so many seconds, the machine's stalls not counted.
+
+    Infinite if none was: then nothing can be asked.
+    """
+    moments = []
+    for begin, end in spans:
+        first = max(begin, since)
+        needed = seconds + seen.journal.stalled_seconds(first, end)
+        if end - first >= needed:
+            moments.append(first + seconds + seen.journal.stalled_seconds(first, first + 2 * seconds))
+    return min(moments, default=inf)
+
+
+def _undisturbed(seen: Seen, kinds: frozenset[Kind]) -> dict[str, list[Span]]:
+    """Return by host the times in which it had a ready worker that none of these faults touched."""
+    hosts = sorted({pool.host for pool in seen.processes.pools.values()})
+    return {host: _undisturbed_host(seen, kinds, host) for host in hosts}
+
+
+def _undisturbed_host(seen: Seen, kinds: frozenset[Kind], host: str) -> list[Span]:
+    spans: list[Span] = []
+    ready = sorted(pool.at for pool in seen.processes.pools.values() if pool.host == host)
+    faults = [fault for fault in seen.journal.faults if fault.kind in kinds and fault.host in {"", host}]
+    begin: float | None = ready[0]
+    for fault in sorted(faults, key=lambda fault: fault.began_at):
+        if begin is not None and begin < fault.began_at:
+            spans.append((begin, fault.began_at))
+        begin = _well_again(fault, ready)
+        if begin is None:
+            return spans
+    if begin is not None and begin < seen.ended_at:
+        spans.append((begin, seen.ended_at))
+    return spans
+
+
+def _of_all(spans: dict[str, list[Span]]) -> list[Span]:
+    return [span for of_host in spans.values() for span in of_host]
+
+
+def _well_again(fault: Fault, ready: Sequence[float]) -> float | None:
+    """Return when a host was well again after a fault; None: never."""
+    if fault.kind in SHARED:
+        return fault.ended_at + _DUTY_PAUSE_SECONDS
+    if fault.kind in {Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, Kind.STOP_POOL}:
+        # Its pool process may have lost its lease, and be replaced.
+        return max(
+            [fault.ended_at, *(at for at in ready if fault.began_at < at < fault.ended_at + LATE_SECONDS)]
+        )
+    return next((at for at in ready if at > fault.began_at), None)

@@ -1,0 +1,72 @@
+"""Ways in which the store goes away for everyone at once.
+
+`locked`: another process holds the write lock, and stands in the queue of writers like ours do.
+`blocked`: a foreign program holds the write lock: a backup, a forgotten transaction in a shell.
+`moved`: the directory of the store is gone, as with a volume that was detached, and comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import apsw
+
+from tidegate.store.sqlite.lock import FileLock
+
+WAYS = ("locked", "moved", "blocked")
+_BUSY_MILLISECONDS = 10_000
+
+
+@asynccontextmanager
+async def store_away(way: str, database: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
+    """Keep everyone from writing to the store for the block; nobody is told.
+
+    Args:
+        way: One of `WAYS`.
+        database: The store's file.
+        env: For the process that holds the lock.
+    """
+    if way == "moved":
+        aside = database.parent.with_name(database.parent.name + ".away")
+        database.parent.rename(aside)
+        try:
+            yield
+        finally:
+            aside.rename(database.parent)
+        return
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "chaos.outage", way, str(database),
+        env=env, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert holder.stdout is not None
+        async with asyncio.timeout(_BUSY_MILLISECONDS / 1000):
+            await holder.stdout.readline()
+        yield
+    finally:
+        if holder.returncode is None:
+            holder.send_signal(signal.SIGKILL)
+        await holder.wait()
+
+
+def hold(way: str, database: Path) -> None:
+    """Take the write lock, say so, and keep it until killed."""
+    with ExitStack() as stack:
+        if way == "locked":
+            stack.enter_context(FileLock(database.with_name(database.name + ".lock")).held())
+        db = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY_MILLISECONDS)
+        db.execute("BEGIN IMMEDIATE")
+        print("held", flush=True)
+        while True:
+            time.sleep(3600)
+
+
+if __name__ == "__main__":
+    hold(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,142 @@
+"""What one run is: its seed, its size, and the times within which everything must be well again.
+
+Every wait that is judged has its bound here. Stalls of the machine are added to a bound by the judge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tidegate import Pool, Timings
+from tidegate.worker.process import ORPHAN_SECONDS
+
+SHORTEST_SECONDS = 5.0
+KILLS_PER_SECOND = 1 / 3
+FEWEST_KILLS = 12
+RUNNING = 50
+"""Tasks that must be running when the store goes away or everything is frozen."""
+LONGEST_BODY_LEASES = 4.0
+LONGEST_DELAY_LEASES = 3.0
+CRASH_WAIT_SECONDS = 0.2
+"""First wait after a second crash; doubled each time."""
+CRASH_WAIT_CAP_SECONDS = 2.0
+START_SECONDS = 20.0
+"""For a worker command until its pool process takes tasks, on a machine with better things to do."""
+ENDS_DEAD = {"hopeless": "unknown", "forbidden": "unknown", "overrun": "timeout"}
+"""Functions whose tasks must die, with the reason; those of all others must not, but for a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. The seed chooses what goes wrong; what it meets depends on the machine."""
+
+    seed: int
+    seconds: float = 300.0
+    """How long things go wrong; outages and freezes included."""
+    workers: int = 4
+    lease: float = 2.0
+
+    @property
+    def clients(self) -> int:
+        """Client processes."""
+        return max(1, self.workers // 2)
+
+    @property
+    def tasks_per_second(self) -> float:
+        """Of all clients together."""
+        return 4.0 * self.workers
+
+    @property
+    def kills(self) -> int:
+        """How many kills of workers there must be."""
+        return max(FEWEST_KILLS, math.ceil(self.seconds * KILLS_PER_SECOND))
+
+    @property
+    def outages(self) -> int:
+        """How often the store goes away; as often, at other moments, everything is frozen."""
+        return max(1, round(self.seconds / 100))
+
+    @property
+    def outage_seconds(self) -> float:
+        """How long the store is away or everything frozen: twice the lease."""
+        return 2.0 * self.lease
+
+    @property
+    def slots(self) -> int:
+        """Tasks at once on each worker."""
+        return math.ceil(1.3 * RUNNING / self.workers)
+
+    @property
+    def timings(self) -> Timings:
+        """Every clock of the workers, in the proportions of the defaults where they matter."""
+        return Timings(
+            lease=self.lease,
+            beat=self.lease / 4,
+            reap=self.lease / 4,
+            promote=0.1,
+            stop_grace=self.lease / 2,
+            drain_grace=self.lease,
+            cancel_poll=0.1,
+            stall_limit=2.0 * self.lease,
+        )
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of each worker."""
+        return Pool(concurrency=self.slots, poll_interval=0.1)
+
+    # --- bounds, in seconds ---
+
+    @property
+    def crash_bound(self) -> float:
+        """After a kill, until a supervisor that lives has decided the runs of the dead process."""
+        return 5.0
+
+    @property
+    def orphan_bound(self) -> float:
+        """After a kill, until any steward that nothing hinders has decided the runs of the dead worker.
+
+        The last lease must run out. A reaper passes every interval, varied by a tenth; it sees a beat up to
+        one pass late, allows three passes more, and takes its last one then.
+        """
+        return self.lease + 5 * 1.1 * self.timings.reap + 2.0
+
+    @property
+    def quiet_seconds(self) -> float:
+        """After an outage or a freeze, until a steward that judged the living by it would have shown."""
+        return self.lease + 3 * self.timings.reap
+
+    @property
+    def claim_bound(self) -> float:
+        """After a run was decided and its wait is over, until a worker that nothing hinders takes it up.
+
+        All slots may be taken by the longest bodies.
+        """
+        return LONGEST_BODY_LEASES * self.lease + self.timings.promote + 2.0
+
+    @property
+    def orphan_process_bound(self) -> float:
+        """After the kill of a supervisor, until its pool process has ended by itself."""
+        return ORPHAN_SECONDS + 2.0
+
+    @property
+    def drain_bound(self) -> float:
+        """After SIGTERM, until the worker command has ended."""
+        return self.lease + 3 * self.timings.stop_grace + 5.0
+
+    def settle_bound(self, open_tasks: int) -> float:
+        """After the last fault, until so many open tasks are all final.
+
+        Orphans are found first, by reapers that begin their patience anew. Each task may need a few runs
+        more, each with the longest wait before it; they share the slots.
+        """
+        rounds = 1 + open_tasks / (self.workers * self.slots)
+        waits = LONGEST_DELAY_LEASES * self.lease + 3 * CRASH_WAIT_CAP_SECONDS
+        return (
+            START_SECONDS
+            + self.orphan_bound
+            + self.lease
+            + waits
+            + 3 * rounds * LONGEST_BODY_LEASES * self.lease
+        )

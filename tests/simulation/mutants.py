@@ -1,0 +1,236 @@
+"""Seeded bugs: each is one plausible mistake in the engine or the store, put in by monkeypatch.
+
+A harness that passes with one of them in place proves nothing. `faults` are those under which the bug
+shows; `caught_by` names invariants of which at least one must be broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apsw
+import pytest
+
+from tidegate.domain.outcome import Outcome
+from tidegate.store.rows import ClaimAsk, Enqueued, NewTask
+from tidegate.store.sqlite import claim, dead, endings, finish, ids, keys, query, steward
+from tidegate.store.sqlite.finish import is_resent
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.testing.simulation import FaultKind
+from tidegate.watch import FinalWatch
+from tidegate.worker.claimer import Claimer
+from tidegate.worker.finisher import Finisher
+from tidegate.worker.heartbeat import Heartbeat
+from tidegate.worker.lease import Lease
+from tidegate.worker.steward.reap import PAGE, Reaper
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One seeded bug."""
+
+    put_in: Patch
+    faults: frozenset[FaultKind]
+    caught_by: frozenset[str]
+    is_quick: bool
+
+    @property
+    def name(self) -> str:
+        return self.put_in.__name__
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(faults: str, caught_by: str, *, quick: bool = False) -> Callable[[Patch], Patch]:
+    def enter(put_in: Patch) -> Patch:
+        kinds = frozenset(FaultKind(word) for word in faults.split())
+        MUTANTS.append(Mutant(put_in, kinds, frozenset(caught_by.split()), quick))
+        return put_in
+
+    return enter
+
+
+# --- the store ---
+
+
+@mutant("crash pause", "I9 I10", quick=True)
+def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
+    real = finish.finish
+
+    def by_id_only(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> Any:
+        runs = {ids.text(task): run for task, run in query.rows(db, "SELECT task_id, run FROM running", ())}
+        moved = [
+            replace(o, fence=o.fence._replace(run=runs.get(o.fence.task_id, o.fence.run))) for o in outcomes
+        ]
+        return real(db, now, moved)
+
+    patch.setattr(finish, "finish", by_id_only)
+
+
+@mutant("lost_answers", "I10", quick=True)
+def a_resent_end_is_told_fenced(patch: pytest.MonkeyPatch) -> None:
+    assert finish.is_resent is is_resent
+    patch.setattr(finish, "is_resent", lambda db, task, outcome: False)
+
+
+@mutant("", "I1", quick=True)
+def enqueue_answers_before_it_commits(patch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.enqueue
+
+    async def hasty(store: SqliteStore, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        if tasks and int(tasks[0].id[-1], 16) == 0:
+            return [Enqueued(task.id, created=True) for task in tasks]
+        return await real(store, tasks)
+
+    patch.setattr(SqliteStore, "enqueue", hasty)
+
+
+@mutant("", "I13 I20", quick=True)
+def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
+    def promote(db: apsw.Connection, now: float, limit: int) -> int:
+        due = query.column(db, steward._PROMOTE["due"], (now, limit))
+        if due:
+            kept = [task for task in due if task[-1] % 8]
+            if kept:
+                db.execute(steward._PROMOTE["ready"], (ids.array(tuple(kept)),))
+            db.execute(steward._PROMOTE["leave"], (ids.array(tuple(due)),))
+        return len(due)
+
+    patch.setattr(steward, "promote", promote)
+
+
+@mutant("pause", "I19", quick=True)
+def a_cancel_is_ignored_at_retry(patch: pytest.MonkeyPatch) -> None:
+    real = endings.Run
+    patch.setattr(endings, "Run", lambda *row: real(*row[:-1], 0))
+
+
+@mutant("", "I3")
+def keys_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keys, "_take_key", lambda db, now, wanted, key: None)
+
+
+@mutant("", "I3")
+def unique_names_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keys, "take_unique", lambda db, now, wanted, name, expires_at: None)
+
+
+@mutant("", "I20 I15 I12")
+def a_redrive_keeps_the_counters(patch: pytest.MonkeyPatch) -> None:
+    anew = "UPDATE task SET redrives = redrives + 1, redriven_at = ?2 WHERE id = ?1"
+    patch.setattr(dead, "_REDRIVE", {**dead._REDRIVE, "anew": anew})
+
+
+@mutant("pause", "I8")
+def a_retired_worker_goes_on_claiming(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "holds", lambda lease: True)  # it would not even ask
+    patch.setattr(claim, "_is_alive", lambda db, worker_id: True)
+
+
+@mutant("", "I5 I7 I12")
+def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
+    real = claim.claim
+
+    def same_run(db: apsw.Connection, now: float, ask: ClaimAsk) -> Any:
+        taken = real(db, now, ask)
+        again = [task for task in taken.tasks if task.fence.run == 2]
+        for task in again:
+            db.execute("UPDATE running SET run = 1 WHERE task_id = ?", (ids.blob(task.fence.task_id),))
+        tasks = tuple(
+            replace(task, fence=task.fence._replace(run=1)) if task in again else task for task in taken.tasks
+        )
+        return replace(taken, tasks=tasks)
+
+    patch.setattr(claim, "claim", same_run)
+
+
+# --- the worker ---
+
+
+@mutant("outage", "I12", quick=True)
+def the_reaper_has_no_patience(patch: pytest.MonkeyPatch) -> None:
+    async def act(reaper: Reaper) -> bool:
+        now = await reaper._store.now()
+        for worker in await reaper._store.workers():
+            if worker.retired_at is None and worker.expires_at < now:
+                await reaper._retire(worker, only_if_expired=True)
+        return await reaper.bury_and_retry() >= PAGE
+
+    patch.setattr(Reaper, "act", act)
+
+
+@mutant("", "I12", quick=True)
+def the_reaper_ignores_the_expiry(patch: pytest.MonkeyPatch) -> None:
+    async def act(reaper: Reaper) -> bool:
+        now = await reaper._store.now()
+        for worker in await reaper._store.workers():
+            silent_for = now - worker.beat_at
+            if worker.retired_at is None and silent_for > 0.3 * (worker.expires_at - worker.beat_at):
+                await reaper._retire(worker, only_if_expired=False)
+        return await reaper.bury_and_retry() >= PAGE
+
+    patch.setattr(Reaper, "act", act)
+
+
+@mutant("crash", "I13 I14")
+def the_reaper_never_comes(patch: pytest.MonkeyPatch) -> None:
+    async def act(reaper: Reaper) -> bool:
+        return False
+
+    patch.setattr(Reaper, "act", act)
+
+
+@mutant("lost_answers", "I13", quick=True)
+def lost_claims_are_not_settled(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(claimer: Claimer) -> None:
+        return None
+
+    patch.setattr(Claimer, "_settle_doubt", nothing)
+
+
+@mutant("lost_answers errors outage", "I12 I13")
+def outcomes_are_dropped_when_the_store_is_away(patch: pytest.MonkeyPatch) -> None:
+    async def write(finisher: Finisher) -> None:
+        while finisher._outcomes:
+            batch = list(finisher._outcomes)
+            finisher._outcomes.clear()
+            await finisher._store.finish(batch)
+        finisher._woken.clear()
+        finisher._empty.set()
+
+    patch.setattr(Finisher, "_write", write)
+
+
+@mutant("outage", "I12 I13")
+def the_heartbeat_gives_up_at_the_first_error(patch: pytest.MonkeyPatch) -> None:
+    async def run(heartbeat: Heartbeat) -> None:
+        while True:
+            await heartbeat.beat()
+            await asyncio.sleep(heartbeat._timings.beat)
+
+    patch.setattr(Heartbeat, "run", run)
+
+
+@mutant("drain", "I12")
+def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(finisher: Finisher) -> None:
+        return None
+
+    patch.setattr(Finisher, "flushed", at_once)
+
+
+@mutant("", "I13")
+def who_waits_for_a_result_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    real = FinalWatch._tell
+
+    def tell(watch: FinalWatch, task_id: str) -> None:
+        if int(task_id[-1], 16) % 3:
+            real(watch, task_id)
+
+    patch.setattr(FinalWatch, "_tell", tell)

@@ -1,0 +1,144 @@
+"""The real engine through many faults on virtual time: every invariant holds, and a seed repeats its run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from mutants import enqueue_answers_before_it_commits
+
+from tidegate.testing.simulation import FaultKind, Plan, Verdict, shrink, simulate, sweep
+from tidegate.testing.simulation.__main__ import main
+
+SMALL = {"tasks": 12, "leases": 5.0}
+FINGERPRINTS = """
+import sys
+from tidegate.testing.simulation import Plan, simulate
+for seed in sys.argv[1:]:
+    print(simulate(Plan(int(seed), tasks=12, leases=5.0)).fingerprint)
+"""
+
+
+def told(verdict: Verdict) -> str:
+    return "\n".join([verdict.plan.command(), *map(str, verdict.violations), *map(str, verdict.stories)])
+
+
+@pytest.mark.parametrize("first", range(0, 100, 5))
+def test_a_hundred_small_seeds_break_no_invariant(first: int) -> None:
+    for seed in range(first, first + 5):
+        verdict = simulate(Plan(seed, **SMALL))  # type: ignore[arg-type]
+        assert not verdict.violations, told(verdict)
+
+
+def test_whole_seeds_meet_what_the_simulation_is_for() -> None:
+    totals = sweep([Plan(seed) for seed in range(20_000, 20_008)], jobs=1, told=lambda verdict: None)
+    assert not totals.failed, told(totals.failed[0])
+    assert totals.size["crashes"] >= 20
+    assert totals.size["virtual seconds"] >= 600
+    assert {str(kind) for kind in Plan(0).faults} <= totals.faults.keys()
+    for what in (
+        "retrying: loss",
+        "ends answered already",
+        "released: its claim was never answered",
+        "released: released by shutdown",
+        "orphans due in time",
+        "outages over two leases",
+    ):
+        assert totals.met[what] > 0, what
+
+
+def test_without_faults_nothing_is_lost_and_nothing_runs_twice() -> None:
+    verdict = simulate(Plan(3, faults=frozenset()))
+    assert not verdict.violations, told(verdict)
+    assert verdict.faults == Counter()
+    assert not any("loss" in what or "crash" in what or "answered" in what for what in verdict.met)
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_the_same_seed_gives_the_same_history_in_one_process(seed: int) -> None:
+    first, second = simulate(Plan(seed)), simulate(Plan(seed))
+    assert first.fingerprint == second.fingerprint
+    assert first == second
+    assert first.fingerprint != simulate(Plan(seed + 100)).fingerprint
+
+
+def test_the_same_seed_gives_the_same_history_in_every_process() -> None:
+    seeds = ["31", "32", "33"]
+    here = [simulate(Plan(int(seed), **SMALL)).fingerprint for seed in seeds]  # type: ignore[arg-type]
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", FINGERPRINTS, *seeds],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=50,
+        )
+        assert there.stdout.split() == here
+
+
+def test_several_processes_find_what_one_finds() -> None:
+    plans = [Plan(seed, **SMALL) for seed in range(40, 46)]  # type: ignore[arg-type]
+    one = sweep(plans, jobs=1, told=lambda verdict: None)
+    two = sweep(plans, jobs=2, told=lambda verdict: None)
+    assert (one.seeds, one.size, one.faults, one.met) == (two.seeds, two.size, two.faults, two.met)
+
+
+def test_a_failing_seed_tells_how_to_repeat_it_and_what_befell_the_task(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enqueue_answers_before_it_commits(monkeypatch)
+    path = tmp_path / "figures.json"
+    arguments = ["--first", "0", "--seeds", "2", "--tasks", "20", "--leases", "6", "--jobs", "1"]
+    done = CliRunner().invoke(main, [*arguments, "--json", str(path)])
+    assert done.exit_code == 1
+    assert "breaks I1" in done.output
+    assert "repeat it: python -m tidegate.testing.simulation --seed " in done.output
+    assert "no such task" in done.output
+    figures = json.loads(path.read_text())
+    failed = figures["failed"][0]
+    assert failed["command"].endswith("--tasks 20 --leases 6")
+    assert any(violation.startswith("I1 ") for violation in failed["violations"])
+
+
+def test_a_clean_run_prints_its_figures_and_writes_them(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    arguments = ["--seeds", "2", "--tasks", "10", "--leases", "4", "--jobs", "1", "--json", str(path)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    for word in ("2 seeds in", "steps", "virtual hours", "crashes", "faults", "met"):
+        assert word in done.output
+    figures = json.loads(path.read_text())
+    assert figures["seeds"] == 2
+    assert figures["failed"] == []
+    assert figures["steps"] > 1000
+
+
+def test_shrinking_keeps_what_makes_a_plan_fail_and_drops_the_rest() -> None:
+    def fails(plan: Plan) -> bool:
+        return FaultKind.PAUSE in plan.faults and plan.tasks >= 5
+
+    smaller = shrink(Plan(7), fails)
+    assert fails(smaller)
+    assert smaller.faults == {FaultKind.PAUSE}
+    assert smaller.tasks == 5
+    assert smaller.leases <= 3.0
+    assert smaller.command().startswith("python -m tidegate.testing.simulation --seed 7 --tasks 5 --leases ")
+    assert smaller.command().endswith("--faults pause")
+
+
+def test_shrinking_takes_no_more_runs_than_it_may() -> None:
+    runs: list[Plan] = []
+
+    def fails(plan: Plan) -> bool:
+        runs.append(plan)
+        return False
+
+    assert shrink(Plan(7), fails, most_runs=4) == Plan(7)
+    assert len(runs) == 4
