@@ -36,7 +36,7 @@ def losses_have_a_fault(told: Told, held: Mapping[Fence, Held]) -> Iterator[Viol
                 "I12",
                 outcome.fence.task_id,
                 f"run {outcome.fence.run} was taken from {run.machine}, though nothing was done to it:"
-                f" {outcome.why}",
+                f" {getattr(outcome, 'why', '')}",
             )
 
 
