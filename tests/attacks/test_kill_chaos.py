@@ -169,9 +169,11 @@ async def rage(
     fleet, crowd, done = Fleet(directory), Crowd(module, rng), Counter[str]()
     await module.app.opened_store()
 
+    enough = asyncio.Event()
+
     async def clients() -> None:
         number = 0
-        while True:
+        while not enough.is_set():
             await crowd.enqueue(number)
             number += 1
             await asyncio.sleep(rng.expovariate(rate))
@@ -183,8 +185,8 @@ async def rage(
             await asyncio.sleep(rng.uniform(0.3, 1.7) * gap)
             await strike(fleet, rng, done)
             fleet.fill()
-        enqueueing.cancel()
-        await asyncio.gather(enqueueing, return_exceptions=True)
+        enough.set()  # not cancelled: an enqueue under way would be stored without our knowing
+        await enqueueing
         fleet.fill()
         await all_final(module.app, [one.task_id for one in crowd.submitted], within=120)
     finally:

@@ -27,12 +27,16 @@ class Kind(StrEnum):
     OUTAGE = "store away"
     FREEZE = "everything frozen"
     STALL = "machine stalled"
+    BLOCKED = "store blocked"
+    """No write was let through: mostly a process that was stopped while it held the write lock."""
 
 
 WORKER_KILLS = (Kind.KILL_POOL, Kind.KILL_SLOT, Kind.KILL_SUPERVISOR, Kind.KILL_WORKER)
 STOPS = (Kind.STOP_POOL, Kind.STOP_SUPERVISOR, Kind.STOP_BOTH)
 SHARED = (Kind.OUTAGE, Kind.FREEZE)
-"""What hits everyone alike: it explains no re-run, because everyone must have the time to beat afterwards."""
+"""What is done to everyone alike. It explains no re-run: everyone must have the time to beat afterwards."""
+STANDSTILLS = (Kind.STALL, Kind.BLOCKED)
+"""What nobody did on purpose, and every bound is longer for."""
 POOL_DEATHS = (Kind.KILL_POOL, Kind.KILL_WORKER)
 STEWARD_ENDS = (Kind.KILL_SUPERVISOR, Kind.KILL_WORKER, Kind.DRAIN)
 LEASE_THREATS = (Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, Kind.KILL_SUPERVISOR, Kind.KILL_WORKER)
@@ -80,16 +84,25 @@ class Journal:
     problems: list[str] = field(default_factory=list)
     """What no ledger shows: a worker that ended by itself, a process that was left behind."""
 
-    def began(self, kind: Kind, host: str, pids: Iterable[int] = (), what: str = "") -> Fault:
-        """Note a fault from now on; set `ended_at` when it is over."""
-        fault = Fault(kind, host, time.time(), pids=frozenset(pids), what=what)
+    def began(
+        self,
+        kind: Kind,
+        host: str,
+        pids: Iterable[int] = (),
+        what: str = "",
+        *,
+        began_at: float | None = None,
+    ) -> Fault:
+        """Note a fault since a moment, or from now on; set `ended_at` when it is over."""
+        since = time.time() if began_at is None else began_at
+        fault = Fault(kind, host, since, pids=frozenset(pids), what=what)
         self.faults.append(fault)
         return fault
 
-    def happened(self, kind: Kind, host: str, pids: Iterable[int] = (), what: str = "") -> Fault:
-        """Note a fault that takes no time."""
-        fault = self.began(kind, host, pids, what)
-        fault.ended_at = fault.began_at
+    def happened(self, kind: Kind, host: str, pids: Iterable[int], began_at: float) -> Fault:
+        """Note a fault that takes no time, and was done since that moment."""
+        fault = self.began(kind, host, pids, began_at=began_at)
+        fault.ended_at = time.time()
         return fault
 
     def count(self) -> Counter[Kind]:
@@ -106,6 +119,6 @@ class Journal:
         return (fault for fault in self.faults if fault.touches(host, begin, end))
 
     def stalled_seconds(self, begin: float, end: float) -> float:
-        """Return for how long the machine itself stood still in a span of time."""
-        stalls = (fault for fault in self.faults if fault.kind is Kind.STALL)
+        """Return for how long the machine or the store stood still by itself in a span of time."""
+        stalls = (fault for fault in self.faults if fault.kind in STANDSTILLS)
         return sum(max(0.0, min(end, stall.ended_at) - max(begin, stall.began_at)) for stall in stalls)

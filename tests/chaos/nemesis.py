@@ -138,7 +138,7 @@ class Nemesis:
 
     def _kill_pool(self, host: Host) -> None:
         if pools := host.pools():
-            self._scene.note(Kind.KILL_POOL, host, host.send([self._rng.choice(pools)], signal.SIGKILL))
+            self._scene.kill(Kind.KILL_POOL, host, [self._rng.choice(pools)])
 
     def _kill_slot(self, host: Host) -> None:
         """Kill a slot; a pool process that has none, as it runs no `def`, will do."""
@@ -146,23 +146,20 @@ class Nemesis:
         if not slots:
             self._kill_pool(host)
         else:
-            self._scene.note(Kind.KILL_SLOT, host, host.send([self._rng.choice(slots)], signal.SIGKILL))
+            self._scene.kill(Kind.KILL_SLOT, host, [self._rng.choice(slots)])
 
     def _kill_supervisor(self, host: Host) -> None:
         assert host.life is not None
         pools = host.pools()
         host.expect_end()
-        self._scene.note(Kind.KILL_SUPERVISOR, host, host.send([host.life.pid], signal.SIGKILL))
+        self._scene.kill(Kind.KILL_SUPERVISOR, host, [host.life.pid])
         self._spawn(None, self._watch_orphans(host, pools))
 
     def _kill_worker(self, host: Host) -> None:
         """Kill everything of a worker at once, giving nobody the chance to see the others die."""
         host.expect_end()
-        everything = host.everything()
-        host.send(everything, signal.SIGSTOP)
-        killed = host.send(everything, signal.SIGKILL)
-        killed |= host.send(host.everything(), signal.SIGKILL)
-        self._scene.note(Kind.KILL_WORKER, host, killed)
+        host.send(host.everything(), signal.SIGSTOP)
+        self._scene.kill(Kind.KILL_WORKER, host, host.everything())
 
     _KILLS: Mapping[Kind, Callable[[Nemesis, Host], None]] = {
         Kind.KILL_POOL: _kill_pool,
@@ -191,7 +188,8 @@ class Nemesis:
             pids.append(host.life.pid)
         self._rng.shuffle(pids)
         seconds = self._plan.lease * self._rng.uniform(1.1, 3.0)
-        fault = self._journal.began(kind, host.name, host.send(pids, signal.SIGSTOP), f"for {seconds:.1f} s")
+        fault = self._journal.began(kind, host.name, pids, f"for {seconds:.1f} s")
+        host.send(pids, signal.SIGSTOP)
         self._scene.tell(str(fault))
         try:
             await asyncio.sleep(seconds)
@@ -204,7 +202,8 @@ class Nemesis:
         life = host.life
         assert life is not None
         host.expect_end()
-        fault = self._journal.began(Kind.DRAIN, host.name, host.send([life.pid], signal.SIGTERM))
+        fault = self._journal.began(Kind.DRAIN, host.name, [life.pid])
+        host.send([life.pid], signal.SIGTERM)
         self._scene.tell(str(fault))
         if self._rng.random() < _SECOND_SIGNAL_SHARE:
             await asyncio.sleep(self._rng.uniform(0.0, self._plan.lease / 2))

@@ -136,30 +136,39 @@ def _undisturbed(seen: Seen, kinds: frozenset[Kind]) -> dict[str, list[Span]]:
 def _undisturbed_host(seen: Seen, kinds: frozenset[Kind], host: str) -> list[Span]:
     spans: list[Span] = []
     ready = sorted(pool.at for pool in seen.processes.pools.values() if pool.host == host)
-    faults = [fault for fault in seen.journal.faults if fault.kind in kinds and fault.host in {"", host}]
-    begin: float | None = ready[0]
+    faults = [
+        fault
+        for fault in seen.journal.faults
+        if fault.host in {"", host} and (fault.kind in kinds or _blocks_a_reaper(seen, fault))
+    ]
+    begin = ready[0]
     for fault in sorted(faults, key=lambda fault: fault.began_at):
-        if begin is not None and begin < fault.began_at:
+        if begin < fault.began_at:
             spans.append((begin, fault.began_at))
-        begin = _well_again(fault, ready)
-        if begin is None:
-            return spans
-    if begin is not None and begin < seen.ended_at:
+        begin = max(begin, _well_again(fault, ready))
+    if begin < seen.ended_at:
         spans.append((begin, seen.ended_at))
     return spans
+
+
+def _blocks_a_reaper(seen: Seen, fault: Fault) -> bool:
+    """Return whether the store was blocked for so long that stewards begin their patience anew."""
+    return fault.kind is Kind.BLOCKED and fault.ended_at - fault.began_at > seen.plan.timings.reap
 
 
 def _of_all(spans: dict[str, list[Span]]) -> list[Span]:
     return [span for of_host in spans.values() for span in of_host]
 
 
-def _well_again(fault: Fault, ready: Sequence[float]) -> float | None:
-    """Return when a host was well again after a fault; None: never."""
+def _well_again(fault: Fault, ready: Sequence[float]) -> float:
+    """Return when a host was well again after a fault; infinity: never."""
     if fault.kind in SHARED:
         return fault.ended_at + _DUTY_PAUSE_SECONDS
+    if fault.kind is Kind.BLOCKED:
+        return fault.ended_at
     if fault.kind in {Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, Kind.STOP_POOL}:
         # Its pool process may have lost its lease, and be replaced.
         return max(
             [fault.ended_at, *(at for at in ready if fault.began_at < at < fault.ended_at + LATE_SECONDS)]
         )
-    return next((at for at in ready if at > fault.began_at), None)
+    return next((at for at in ready if at > fault.began_at), inf)

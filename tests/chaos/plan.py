@@ -123,7 +123,7 @@ class Plan:
     @property
     def drain_bound(self) -> float:
         """After SIGTERM, until the worker command has ended."""
-        return self.lease + 3 * self.timings.stop_grace + 5.0
+        return self.lease + 4 * self.timings.stop_grace + 5.0
 
     def settle_bound(self, open_tasks: int) -> float:
         """After the last fault, until so many open tasks are all final.

@@ -90,7 +90,7 @@ def _threats(seen: Seen, entry: HistoryEntry) -> list[Fault]:
     """A loss: the supervisor was killed or stopped for long, so that nobody could beat.
 
     Outages and freezes are no reason: afterwards everyone must have the time to beat first. A machine that
-    stood still for half a lease may be one.
+    stood still for half a lease may be one, and a drain during which the store took no runs back.
     """
     own = _pool_pids(seen, entry) | _supervisor_pids(seen, entry)
     return [
@@ -98,6 +98,7 @@ def _threats(seen: Seen, entry: HistoryEntry) -> list[Fault]:
         for fault in _felt(seen, entry, before=2 * seen.plan.lease)
         if (fault.kind in LEASE_THREATS and fault.pids & own)
         or (fault.kind is Kind.STALL and fault.ended_at - fault.began_at > seen.plan.lease / 2)
+        or (fault.kind is Kind.DRAIN and fault.pids & own and _could_not_write(seen, fault))
     ]
 
 
@@ -106,10 +107,16 @@ def _ends(seen: Seen, entry: HistoryEntry) -> list[Fault]:
     felt = _felt(seen, entry)
     if "never answered" in entry.why:
         return felt
-    if "no child process" in entry.why:
+    if "no child process" in entry.why or "had died before it began" in entry.why:
         return [fault for fault in felt if fault.kind is Kind.KILL_SLOT]
     supervisors = _supervisor_pids(seen, entry)
     return [fault for fault in felt if fault.kind in STEWARD_ENDS and fault.pids & supervisors]
+
+
+def _could_not_write(seen: Seen, drain: Fault) -> bool:
+    return any(
+        fault.kind is Kind.BLOCKED for fault in seen.journal.touching("", drain.began_at, drain.ended_at)
+    )
 
 
 def _felt(seen: Seen, entry: HistoryEntry, before: float = 0.0) -> list[Fault]:

@@ -49,7 +49,8 @@ def to_plain(seen: Seen, verdict: Verdict) -> dict[str, Any]:
         "recovery_bound_s": round(seen.plan.orphan_bound, 2),
         "settled_after_s": None if seen.settled_after is None else round(seen.settled_after, 1),
         "last_drain_s": round(seen.longest_drain, 1),
-        "machine_stalls": [round(stall.ended_at - stall.began_at, 3) for stall in _stalls(seen)],
+        "machine_stalls_s": _seconds(seen, Kind.STALL),
+        "store_blocked_s": _seconds(seen, Kind.BLOCKED),
         "invariants_checked": [*INVARIANTS, "I14"],
         "violations": [str(violation) for violation in verdict.violations],
     }
@@ -93,9 +94,8 @@ def table(seen: Seen, verdict: Verdict) -> Iterator[tuple[str, str]]:
         "settled",
         "never" if seen.settled_after is None else f"{seen.settled_after:.1f} s after the last fault",
     )
-    stalls = [stall.ended_at - stall.began_at for stall in _stalls(seen)]
-    longest_stall = f", {max(stalls):.2f} s the longest, {sum(stalls):.2f} s in all" if stalls else ""
-    yield "machine stalls", f"{len(stalls)}{longest_stall}"
+    yield "machine stalls", _lengths(seen, Kind.STALL)
+    yield "store blocked", _lengths(seen, Kind.BLOCKED)
     yield "violations", str(len(verdict.violations))
 
 
@@ -193,8 +193,15 @@ def _re_run(seen: Seen, hush: Hush) -> int:
     )
 
 
-def _stalls(seen: Seen) -> list[Any]:
-    return [fault for fault in seen.journal.faults if fault.kind is Kind.STALL]
+def _seconds(seen: Seen, kind: Kind) -> list[float]:
+    return [round(fault.ended_at - fault.began_at, 3) for fault in seen.journal.faults if fault.kind is kind]
+
+
+def _lengths(seen: Seen, kind: Kind) -> str:
+    lengths = _seconds(seen, kind)
+    if not lengths:
+        return "0"
+    return f"{len(lengths)}, {max(lengths):.2f} s the longest, {sum(lengths):.2f} s in all"
 
 
 def _counted(counts: dict[Any, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,13 +30,15 @@ class Scene:
     tell: Callable[[str], None]
     """Says what happens, for people."""
 
-    def note(self, kind: Kind, host: Host, reached: frozenset[int]) -> None:
-        """Write down what was done to a host at once; nothing if no process was there for it."""
-        if reached:
-            self.tell(str(self.journal.happened(kind, host.name, reached)))
+    def kill(self, kind: Kind, host: Host, pids: Sequence[int]) -> None:
+        """Kill these processes of a host and write it down; nothing if none of them is there."""
+        began_at = time.time()
+        killed = host.send(pids, signal.SIGKILL)
+        if killed:
+            self.tell(str(self.journal.happened(kind, host.name, killed, began_at)))
 
     def kill_client(self, host: Host) -> None:
         """Kill a client, if it is there."""
         if host.life is not None:
             host.expect_end()
-            self.note(Kind.KILL_CLIENT, host, host.send([host.life.pid], signal.SIGKILL))
+            self.kill(Kind.KILL_CLIENT, host, [host.life.pid])

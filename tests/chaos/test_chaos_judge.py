@@ -160,7 +160,18 @@ STALL_LIMIT = "crash 1 of 3, uncharged: did not answer for 4 s (stall limit)"
         Tale(**LOSS, faults=[fault(Kind.KILL_SUPERVISOR, T + 0.5, SUPERVISOR)]),
         Tale(**LOSS, faults=[fault(Kind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.0)]),
         Tale(**LOSS, faults=[fault(Kind.STALL, T + 0.5, host="", seconds=1.5)]),
+        Tale(
+            **LOSS,
+            faults=[
+                fault(Kind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0),
+                fault(Kind.BLOCKED, T, host="", seconds=3.0),
+            ],
+        ),
         Tale(**RELEASE, faults=[fault(Kind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)]),
+        Tale(
+            **RELEASE | {"why": "its child process had died before it began: killed by signal 9 (SIGKILL)"},
+            faults=[fault(Kind.KILL_SLOT, T - 0.1, SLOT)],
+        ),
         Tale(charge="attempt", reason="unknown", why="waits", first_ends_at=T + 0.9, first_error="Transient"),
         Tale(
             charge="nothing", reason="unknown", why="asked by the task", evidence="ctx.retry",
@@ -184,6 +195,8 @@ def test_a_re_run_whose_reason_has_its_cause_is_in_order(tale: Tale) -> None:
         Tale(**LOSS, faults=[fault(Kind.OUTAGE, T + 0.2, host="", seconds=4.0)]),
         Tale(**LOSS, faults=[fault(Kind.STOP_POOL, T + 0.5, POOL, seconds=3.0)]),
         Tale(**LOSS, faults=[fault(Kind.STALL, T + 0.5, host="", seconds=0.3)]),
+        Tale(**LOSS, faults=[fault(Kind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)]),
+        Tale(**LOSS, faults=[fault(Kind.BLOCKED, T + 0.1, host="", seconds=3.5)]),
         Tale(**RELEASE, faults=[fault(Kind.KILL_POOL, T + 0.9, POOL)]),
         Tale(charge="attempt", reason="unknown", why="waits"),
         Tale(charge="attempt", reason="timeout", why="waits", first_ends_at=T + 0.9),
@@ -249,6 +262,17 @@ def test_an_orphan_is_decided_within_the_bound_of_a_steward_that_nothing_hinders
     assert Tale(**LOSS | {"lasted": late}, faults=[kill, *hindered]).broken() == []
     stalled = fault(Kind.STALL, T + 3.0, host="", seconds=1.5)
     assert Tale(**LOSS | {"lasted": late}, faults=[kill, stalled]).broken() == []
+    blocked = fault(Kind.BLOCKED, T + 1.0, host="", seconds=3.0)
+    assert Tale(**LOSS | {"lasted": late}, faults=[kill, blocked]).broken() == []
+    assert Tale(**LOSS | {"lasted": late + 3.5}, faults=[kill, blocked]).broken() == ["I14"]
+
+
+def test_a_host_that_is_still_down_when_a_second_fault_ends_is_no_steward_yet() -> None:
+    kill = fault(Kind.KILL_WORKER, T + 0.5, SUPERVISOR, POOL)
+    other = fault(Kind.KILL_WORKER, T + 0.6, 20, 21, host="host-2")
+    blocked = fault(Kind.BLOCKED, T + 1.0, host="", seconds=1.0)
+    late = PLAN.orphan_bound + 5.0
+    assert Tale(**LOSS | {"lasted": late}, faults=[kill, other, blocked]).broken() == []
 
 
 def test_the_death_of_a_pool_process_is_decided_soon_by_its_own_supervisor() -> None:

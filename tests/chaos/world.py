@@ -18,6 +18,7 @@ from chaos.hosts import Host
 from chaos.ledgers import NOTES, PROCESSES, read_clients, read_processes
 from chaos.nemesis import Nemesis
 from chaos.plan import START_SECONDS, Plan
+from chaos.prober import probe
 from chaos.processes import RUN
 from chaos.scene import Scene
 from chaos.seen import Seen
@@ -74,9 +75,11 @@ class World:
         try:
             with Ticker() as ticker:
                 await self._start()
+                probing = asyncio.create_task(probe(app.store, self._journal), name="chaos prober")
                 await self._play()
                 settled_after, open_then, calm_at = await self._settle()
                 longest_drain = await self._stop()
+                probing.cancel()
                 self._journal.faults += ticker.stalls
             ended_at = time.time()
             left = processes.carrying(RUN, self._run_id)

@@ -143,7 +143,7 @@ def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
         for task in again:
             db.execute("UPDATE running SET run = 1 WHERE task_id = ?", (ids.blob(task.fence.task_id),))
         tasks = tuple(
-            replace(task, fence=task.fence._replace(run=1)) if task in again else task for task in taken.tasks
+            task._replace(fence=task.fence._replace(run=1)) if task in again else task for task in taken.tasks
         )
         return replace(taken, tasks=tasks)
 

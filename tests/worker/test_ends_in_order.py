@@ -10,7 +10,7 @@ from support import APPS, FAST, until
 from tidegate import Pool
 from tidegate.domain.outcome import Counters, Fence, Released
 from tidegate.policy.crash import decide_orphan
-from tidegate.worker.child import NOBODY, Child
+from tidegate.worker.child import NOBODY, OVERDUE, Child
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +46,16 @@ async def test_of_a_process_that_was_killed_nobody_knows_the_culprit(child: Chil
     child.kill("the test says so")
     assert await child.ended() == -9
     assert child.culprit is None
+
+
+async def test_a_process_that_is_late_to_end_though_no_task_holds_its_loop_has_no_culprit_either(
+    child: Child,
+) -> None:
+    await started(child)
+    child.leave(60.0, "the test says so")
+    child.kill(OVERDUE)
+    assert await child.ended() == -9
+    assert child.culprit == NOBODY
 
 
 def test_runs_that_such_an_end_left_behind_are_released_uncharged() -> None:

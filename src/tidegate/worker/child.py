@@ -23,6 +23,9 @@ from tidegate.worker.spot import NOBODY, Spot
 
 log = logging.getLogger("tidegate.supervisor")
 
+OVERDUE = "did not end within its grace time"
+"""Why a process that was told to end is killed. Unless a task holds its loop, none is to blame."""
+
 
 class Child:
     """One pool process, from its start to its reaping. A new process is a new `Child` with a new id.
@@ -153,7 +156,8 @@ class Child:
         """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
         assert self._process is not None
         code = await self._process.wait()
-        self.culprit = self._spot.holder() or (NOBODY if code == 0 and self.leaving_for else None)
+        was_asked_for = self.killed_for == OVERDUE if self.killed_for else code == 0 and self.leaving_for
+        self.culprit = self._spot.holder() or (NOBODY if was_asked_for else None)
         self._spot.close()
         if code != 0 or not self.leaving_for:
             tree.kill_tree(self._process.pid, self.worker_id)

@@ -128,9 +128,11 @@ class Engine:
         """
         if grace is None:
             grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))
+        ends_at = self._loop.time() + grace
         await self._stop_claiming()
         waits = [asyncio.ensure_future(event.wait()) for event in (self._idle, self._grace_over)]
-        await asyncio.wait(waits, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        left = max(0.0, ends_at - self._loop.time())
+        await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         self._stop_all(Stop.RELEASE)

@@ -38,7 +38,7 @@ class Pool:
     fatal_errors: tuple[str, ...] = ("CUDA error", "CUDA out of memory", "cudaError")
     """Words in an error's class or message after which its child process is replaced."""
     strict: bool = False
-    """True: a later queue is served only when the earlier ones have nothing ready."""
+    """True: inside each priority, a later queue is served only when the earlier ones have nothing ready."""
     shares: Mapping[Priority, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
 
     def __post_init__(self) -> None:

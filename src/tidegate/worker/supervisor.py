@@ -28,6 +28,7 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
+from tidegate.worker.child import OVERDUE
 from tidegate.worker.closing import close_or_leave
 from tidegate.worker.health import Health
 from tidegate.worker.heartbeat import Heartbeat
@@ -46,6 +47,9 @@ from tidegate.worker.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
 
+_GIVE_BACK_GRACES = 4
+"""After the grace time a process may need the stop grace so often: to find claims that were never answered,
+to end its bodies, to write how they ended, and to close a store that does not answer."""
 EXIT_KILLED = 1
 """A process had to be killed because it did not end in time."""
 
@@ -360,13 +364,15 @@ class Supervisor:
         if self._is_serving:
             grace = self._grace()
             self._pools.stop(grace)
-            asyncio.get_running_loop().call_later(grace + 3 * self._timings.stop_grace, self._kill_all)
+            asyncio.get_running_loop().call_later(
+                grace + _GIVE_BACK_GRACES * self._timings.stop_grace, self._kill_all
+            )
             self._presence.stopping()
 
     def _kill_all(self) -> None:
         for child in self._pools.children():
             self._exit_code = self._exit_code or EXIT_KILLED
-            child.kill("did not end within its grace time")
+            child.kill(OVERDUE)
 
     def _grace(self) -> float:
         """Return how long running tasks may go on in a process that ends."""

@@ -151,12 +151,15 @@ async def test_a_cancelled_wait_leaves_nothing_behind(store: SqliteStore, build:
 async def test_a_closed_store_keeps_no_thread_and_no_file_open(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
+    others = set(threading.enumerate())  # of stores that other tests have left open
     await build.one()
     await store.queue_stats()
     await store.changed(0.01)
     assert open_files(path)
+    assert {thread.name for thread in set(threading.enumerate()) - others} >= {"tidegate-sqlite-writer"}
     await store.close()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("tidegate-sqlite")]
+    left = {thread.name for thread in set(threading.enumerate()) - others}
+    assert not [name for name in left if name.startswith("tidegate-sqlite")]
     assert open_files(path) == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -22,6 +22,9 @@ _UNSPENT = Counters()
 _NO_LABELS: dict[str, str] = {}
 _BEFORE_ALL = -1
 
+MANY_LANES = 1
+"""Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
+
 
 class Lane(NamedTuple):
     """The part of a channel that one function's tasks form."""
@@ -36,7 +39,12 @@ def look(db: apsw.Connection, ask: ClaimAsk) -> Claim | None:
     """Return the answer of a claim that can take nothing; None if there is something to take."""
     if not _is_alive(db, ask.worker_id):
         return Claim((), alive=False)
-    return None if next(_lanes(db, ask), None) else Claim(())
+    for steps, lane in enumerate(_lanes(db, ask)):
+        if lane.function in ask.functions:
+            return None
+        if steps == MANY_LANES:
+            return None if _walk(db, None, ask, 1) else Claim(())
+    return Claim(())
 
 
 def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
@@ -71,35 +79,57 @@ def _is_alive(db: apsw.Connection, worker_id: str) -> bool:
 
 
 def _lanes(db: apsw.Connection, ask: ClaimAsk) -> Iterator[Lane]:
-    """Yield the lanes that hold tasks this process can run, queue by queue as listed."""
+    """Yield the lanes of the served queues that hold tasks, queue by queue as listed."""
     if "*" in ask.queues:
-        yield from _skip_scan(db, ask, "", None)
+        yield from _skip_scan(db, "", None)
         return
     for queue in dict.fromkeys(ask.queues):
-        yield from _skip_scan(db, ask, queue, queue)
+        yield from _skip_scan(db, queue, queue)
 
 
-def _skip_scan(db: apsw.Connection, ask: ClaimAsk, start: str, only: str | None) -> Iterator[Lane]:
+def _skip_scan(db: apsw.Connection, start: str, only: str | None) -> Iterator[Lane]:
     """Step from lane to lane through the index; the tasks in a lane cost nothing."""
     at: tuple[Any, ...] = (start, _BEFORE_ALL, "", "")
     while (found := query.row(db, _SQL["next_lane"], at)) is not None:
         lane = Lane(*found)
         if only is not None and lane.queue != only:
             return
-        if lane.function in ask.functions:
-            yield lane
+        yield lane
         at = lane
+
+
+def _known_lanes(db: apsw.Connection, ask: ClaimAsk) -> dict[int, list[Lane]] | None:
+    """Return the lanes this process can run tasks of, by priority; None if there are too many of any."""
+    lanes: dict[int, list[Lane]] = {}
+    for steps, lane in enumerate(_lanes(db, ask)):
+        if steps == MANY_LANES and not ask.strict:
+            return None
+        if lane.function in ask.functions:
+            lanes.setdefault(lane.priority, []).append(lane)
+    return lanes
+
+
+def _walk(db: apsw.Connection, priority: Priority | None, ask: ClaimAsk, at_most: int) -> list[bytes]:
+    """Return the first tasks this process can run, of one priority or any, by one walk over all lanes."""
+    functions, queues = _names(ask.functions), _names(ask.queues)
+    rows = query.rows(db, _SQL["walk"], (priority, functions, "*" in ask.queues, queues, at_most))
+    return [task_id for _, task_id in rows]
+
+
+def _names(names: Iterable[str]) -> apsw.CArrayBinding:
+    """Return names for `carray`, as bytes: text may hold a NUL, which it does not take."""
+    return apsw.carray(tuple(name.encode("utf-8", "replace") for name in names) or (b"",))
 
 
 def _choose(db: apsw.Connection, ask: ClaimAsk) -> tuple[bytes, ...]:
     """Return the ids to take, in the order to take them."""
-    lanes: dict[int, list[Lane]] = {}
-    for lane in _lanes(db, ask):
-        lanes.setdefault(lane.priority, []).append(lane)
+    lanes = _known_lanes(db, ask)
     heads: dict[Priority, list[bytes]] = {}
 
     def found(priority: Priority, at_most: int) -> int:
-        if priority not in heads:
+        if priority not in heads and lanes is None:
+            heads[priority] = _walk(db, priority, ask, ask.slots)
+        elif priority not in heads and lanes is not None:
             heads[priority] = _heads(db, lanes.get(priority, []), ask)
         return min(len(heads[priority]), at_most)
 

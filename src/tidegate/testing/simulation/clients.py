@@ -100,7 +100,8 @@ class Client:
             (self._enqueue_one, 8),
             (self._enqueue_few, 3),
             (self._enqueue_staged, 2),
-            (self._cancel, 4),
+            (self._cancel, 3),
+            (self._enqueue_and_cancel, 3),
             (self._redrive, 2),
             (self._reprioritise, 1),
             (self._hurry, 2),
@@ -154,8 +155,18 @@ class Client:
         """Cancel a task, half of the time one that runs or will run again, now and then by force."""
         ids = self._some() if self._rng.random() < 0.5 else await self._one_under_way()
         for task_id in ids:
-            cancel = partial(self._store.cancel, [task_id], why="at random", force=self._rng.random() < 0.2)
-            self._journal.cancelled(task_id, (await self._ask(cancel))[task_id])
+            await self._cancel_one(task_id)
+
+    async def _enqueue_and_cancel(self) -> None:
+        """Enqueue one and think better of it while it may just run, fail or wait."""
+        for task in self._tasks.some(1):
+            await self._enqueue([task])
+            await asyncio.sleep(self._rng.uniform(0.0, self._scene.lease / 2))
+            await self._cancel_one(task.id)
+
+    async def _cancel_one(self, task_id: str) -> None:
+        cancel = partial(self._store.cancel, [task_id], why="at random", force=self._rng.random() < 0.2)
+        self._journal.cancelled(task_id, (await self._ask(cancel))[task_id])
 
     async def _one_under_way(self) -> list[str]:
         under_way = TaskFilter(states=(State.RUNNING, State.RETRYING))

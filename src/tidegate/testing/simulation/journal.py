@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate.context import Context
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelAnswer, NewTask
+from tidegate.store.rows import CancelAnswer, Claim, NewTask
 from tidegate.testing.checker import CancelTold, Note, Submitted, Told, digest_of
 from tidegate.testing.simulation.plan import FaultKind
 
@@ -78,6 +78,8 @@ class Journal:
     """When the worker of a machine began its work."""
     injected: Counter[str] = field(default_factory=Counter)
     """What was done to the run, by name: faults once each, failing calls call by call."""
+    claimed_last: str = ""
+    """The machine that was given a run last."""
     crashes: int = 0
     """Machines that died with their process under way."""
     workers: dict[str, str] = field(default_factory=dict)
@@ -104,11 +106,15 @@ class Journal:
         if self.is_open:
             commit = Commit(self.now(), machine, method, arguments, options, answer, self.store_now())
             self.commits.append(commit)
+            if isinstance(answer, Claim):
+                self.claimed_last = machine
 
     def fault(self, kind: FaultKind, machine: str, seconds: float | None = None, what: str = "") -> Fault:
         """Note a fault from now on, for so many seconds or until its end is set."""
         now = self.now()
-        told = Fault(kind, machine, now, now + seconds if seconds is not None else float("inf"), what)
+        told = Fault(kind, machine, now, what=what or (f"{seconds:.1f} s" if seconds else ""))
+        if seconds is not None:
+            told.ended_at = now + seconds
         if self.is_open:
             self.faults.append(told)
             self.injected[str(kind)] += 1

@@ -10,10 +10,18 @@ from typing import Protocol
 from tidegate.testing.simulation.faulty import Weather
 from tidegate.testing.simulation.hosts import Host
 from tidegate.testing.simulation.journal import Journal
+from tidegate.testing.simulation.machine import Condition
 from tidegate.testing.simulation.plan import FaultKind, Scene
 
 _MOST_STEPS = (10, 50, 200)
 """Of the machine, until it dies."""
+Act = Callable[[], float]
+"""Does a fault and returns for how many seconds it lasts; 0 for one that is over at once, or was not done."""
+
+_PAUSES = (0.3, 0.9, 1.2, 1.4, 1.7, 2.5, 4.0)
+"""In leases: a worker is taken for dead after one lease and a little more."""
+_LET_IT_WORK = 0.5
+"""Chance that the nemesis waits for a fault to end: some go wrong only if the rest of the world goes on."""
 _STEP_SECONDS = (15.0, 60.0, 120.0, 300.0, 600.0)
 """Of the wall clock."""
 
@@ -60,7 +68,7 @@ class Nemesis:
         self._step_clock = step_clock
         self._journal = journal
         self._rng = rng
-        self._acts: dict[FaultKind, tuple[Callable[[], None], int]] = {
+        self._acts: dict[FaultKind, tuple[Act, int]] = {
             FaultKind.CRASH: (self._crash, 10),
             FaultKind.PAUSE: (self._pause, 6),
             FaultKind.CUT_OFF: (self._cut_off, 2),
@@ -81,7 +89,9 @@ class Nemesis:
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._scene.mean_seconds_between_faults))
             act, _ = self._acts[self._rng.choices(kinds, weights)[0]]
-            act()
+            seconds = act()
+            if self._rng.random() < _LET_IT_WORK:
+                await asyncio.sleep(seconds)
 
     def calm(self) -> None:
         """End every fault under way."""
@@ -102,77 +112,84 @@ class Nemesis:
 
     # --- faults ---
 
-    def _crash(self) -> None:
+    def _crash(self) -> float:
         self._any_host().crash(self._rng.randint(0, self._rng.choice(_MOST_STEPS)))
+        return 0.0
 
-    def _pause(self) -> None:
-        host = self._any_host()
-        machine = host.machine
-        if machine is None:
-            return
-        seconds = (
-            self._scene.lease * self._rng.choice((0.3, 0.9, 1.5, 2.0, 4.0)) * self._rng.uniform(0.9, 1.1)
-        )
-        fault = self._journal.fault(FaultKind.PAUSE, machine.name, seconds)
+    def _pause(self) -> float:
+        machine = self._any_host().machine
+        if machine is None or machine.condition is not Condition.RUNNING:
+            return 0.0
+        seconds = self._scene.lease * self._rng.choice(_PAUSES) * self._rng.uniform(0.9, 1.1)
+        self._journal.fault(FaultKind.PAUSE, machine.name, seconds)
         machine.freeze()
         asyncio.get_running_loop().call_later(seconds, machine.thaw)
-        fault.what = f"{seconds:.1f} s"
+        return seconds
 
-    def _cut_off(self) -> None:
+    def _cut_off(self) -> float:
         host = self._any_host()
-        self._away(host.weather, host, self._scene.lease * self._rng.choice((0.2, 0.8, 1.5, 3.0)))
+        if host.machine is None:
+            return 0.0
+        seconds = self._leases(0.2, 0.8, 1.5, 3.0)
+        self._journal.fault(FaultKind.CUT_OFF, host.machine.name, seconds)
+        host.weather.away_until = max(host.weather.away_until, self._journal.now() + seconds)
+        return seconds
 
-    def _outage(self) -> None:
-        seconds = self._scene.lease * self._rng.choice((0.1, 0.5, 1.1, 2.2, 3.0))
-        self._journal.fault(FaultKind.OUTAGE, "", seconds, f"{seconds:.1f} s")
+    def _outage(self) -> float:
+        seconds = self._leases(0.2, 0.8, 1.2, 2.2, 3.0)
+        self._journal.fault(FaultKind.OUTAGE, "", seconds)
         self._sky.away_until = max(self._sky.away_until, self._journal.now() + seconds)
+        return seconds
 
-    def _locked(self) -> None:
-        seconds = self._scene.lease * self._rng.choice((0.1, 0.5, 1.5, 2.5))
-        self._journal.fault(FaultKind.LOCKED, "", seconds, f"{seconds:.1f} s")
+    def _locked(self) -> float:
+        seconds = self._leases(0.2, 0.8, 1.5, 2.5)
+        self._journal.fault(FaultKind.LOCKED, "", seconds)
         self._sky.locked_until = max(self._sky.locked_until, self._journal.now() + seconds)
+        return seconds
 
-    def _away(self, weather: Weather, host: Host, seconds: float) -> None:
-        if host.machine is not None:
-            self._journal.fault(FaultKind.CUT_OFF, host.machine.name, seconds, f"{seconds:.1f} s")
-            weather.away_until = max(weather.away_until, self._journal.now() + seconds)
+    def _errors(self) -> float:
+        return self._storm(FaultKind.ERRORS, errors=self._rng.choice((0.1, 0.3, 0.6)))
 
-    def _errors(self) -> None:
-        weather = self._storm(FaultKind.ERRORS)
-        if weather is not None:
-            weather.errors, weather.lost_answers = self._rng.choice((0.1, 0.3, 0.6)), 0.0
+    def _lost_answers(self) -> float:
+        return self._storm(FaultKind.LOST_ANSWERS, lost_answers=self._rng.choice((0.1, 0.3, 0.6)))
 
-    def _lost_answers(self) -> None:
-        weather = self._storm(FaultKind.LOST_ANSWERS)
-        if weather is not None:
-            weather.errors, weather.lost_answers = 0.0, self._rng.choice((0.1, 0.3, 0.6))
-
-    def _storm(self, kind: FaultKind) -> Weather | None:
-        """Begin a storm over one host or all; return the weather to set."""
-        seconds = self._scene.lease * self._rng.choice((0.2, 0.5, 1.0))
-        if self._rng.random() < 0.3:
-            weather, name = self._sky, ""
-        else:
+    def _storm(self, kind: FaultKind, *, errors: float = 0.0, lost_answers: float = 0.0) -> float:
+        """Begin a storm over one host or all."""
+        seconds = self._leases(0.2, 0.5, 1.0)
+        weather, name = self._sky, ""
+        if self._rng.random() < 0.7:
             host = self._any_host()
             if host.machine is None:
-                return None
+                return 0.0
             weather, name = host.weather, host.machine.name
-        self._journal.fault(kind, name, seconds, f"{seconds:.1f} s")
+        self._journal.fault(kind, name, seconds)
         weather.stormy_until = max(weather.stormy_until, self._journal.now() + seconds)
-        return weather
+        weather.errors, weather.lost_answers = errors, lost_answers
+        return seconds
 
-    def _clock(self) -> None:
+    def _clock(self) -> float:
         seconds = self._rng.choice(_STEP_SECONDS) * self._rng.choice((1, 1, -1))
         self._journal.fault(FaultKind.CLOCK, "", 0.0, f"{seconds:+.0f} s")
         self._step_clock(seconds)
+        return 0.0
 
-    def _drain(self) -> None:
+    def _drain(self) -> float:
         machine = self._rng.choice(self._workers).machine
         if machine is not None and machine.name in self._processes:
             grace = self._rng.choice((None, 0.0, self._scene.lease * self._rng.random()))
             self._journal.fault(FaultKind.DRAIN, machine.name, 0.0, f"grace {grace}")
             self._processes[machine.name].drain(grace)
+        return 0.0
+
+    def _leases(self, *choices: float) -> float:
+        """Return one of some durations, given in leases, in seconds."""
+        return self._scene.lease * self._rng.choice(choices)
 
     def _any_host(self) -> Host:
-        """Return a host; workers more often than clients."""
-        return self._rng.choice(self._workers if self._rng.random() < 0.85 else self._clients)
+        """Return a host: mostly a worker's, half of the time the one that claimed last, for it is at work."""
+        dice = self._rng.random()
+        if dice < 0.5:
+            for host in self._workers:
+                if host.machine is not None and host.machine.name == self._journal.claimed_last:
+                    return host
+        return self._rng.choice(self._workers if dice < 0.85 else self._clients)

@@ -31,6 +31,19 @@ WHERE queue = ?1
 ORDER BY rank, task_id
 LIMIT ?5
 
+-- name: walk
+-- The first tasks by rank over all lanes, for when there are too many lanes to peek into each. Reads the whole
+-- index once.
+-- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue will do, 4 queues: carray of
+-- names as bytes, 5 how many at most
+SELECT rank, task_id
+FROM ready
+WHERE (?1 IS NULL OR priority = ?1)
+    AND CAST(function AS BLOB) IN (SELECT value FROM carray(?2))
+    AND (?3 OR CAST(queue AS BLOB) IN (SELECT value FROM carray(?4)))
+ORDER BY rank, task_id
+LIMIT ?5
+
 -- name: load
 -- What the worker gets of the chosen tasks, in their order; run is that of the last claim.
 -- 1 ids: carray of 16-byte ids
@@ -68,7 +81,7 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- 1 ids: carray of 16-byte ids, 2 now
 UPDATE task
 SET
-    paused_seconds = paused_seconds + (?2 - parked_at),
+    paused_seconds = paused_seconds + max(0, ?2 - parked_at),
     parked_at = NULL
 WHERE id IN (SELECT value FROM carray(?1))
     AND parked_at IS NOT NULL
