@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import until
 from tidegate import State, Tidegate
+from tidegate.codec import CODEC
+from tidegate.domain.spec import Priority
+from tidegate.store.rows import ClaimAsk, CrashTerms, NewTask, NewWorker
 from tidegate.store.sqlite import claim as claiming
+from tidegate.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
@@ -44,3 +51,39 @@ async def test_a_claim_that_is_committed_while_the_worker_stops_is_given_back_an
 
 async def _is_set(event: threading.Event) -> bool:
     return event.is_set()
+
+
+async def test_a_queue_for_each_user_is_claimed_in_the_same_order_as_by_single_lanes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(5)
+    tasks = [
+        NewTask(
+            f"01900000-0000-7000-8000-{number:012d}",
+            rng.choice(["known", "also known", "unknown"]),
+            f"user {rng.randrange(40)}",
+            rng.choice(list(Priority)),
+            b"{}",
+            CODEC,
+            upstream=rng.choice(["", "model"]),
+        )
+        for number in range(300)
+    ]
+    functions = {"known": CrashTerms(), "also known": CrashTerms(crash_limit=2)}
+    orders = []
+    for many in (3, 100_000):
+        monkeypatch.setattr(claiming, "MANY_LANES", many)
+        ticks = itertools.count(1_800_000_000)
+        store = SqliteStore(tmp_path / f"{many}.db", clock=lambda ticks=ticks: float(next(ticks)))
+        await store.add_worker(NewWorker("w", "w", "p", "h", 1, ("*",), 10, 1e9))
+        for task in tasks:
+            await store.enqueue([task])
+        order: list[str] = []
+        for queues in (("*",), ("user 3", "user 1", "nobody"), ("*",)):
+            for reserved in ({}, {Priority.BULK: 2}, {}, {}):
+                ask = ClaimAsk("w", 11, queues, functions, reserved=reserved)
+                order += [task.fence.task_id for task in (await store.claim(ask)).tasks]
+        orders.append(order)
+        await store.close()
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == len(set(orders[0])) > 60

@@ -177,3 +177,17 @@ async def test_what_a_stopping_worker_could_not_write_runs_again_uncharged(tmp_p
     row = await handle.status()
     assert (row.run, row.counters.crashes, row.counters.attempts) == (2, 0, 0)
     await app.aclose()
+
+
+async def test_a_worker_may_be_entered_again_after_its_end(
+    app: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="t")
+    async def body() -> str:
+        return "done"
+
+    worker = app.worker()
+    for _ in range(3):
+        async with worker:
+            assert await (await body.enqueue()).result(5) == "done"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support import until, worker_process
+from support import APPS, until, worker_process
 from tidegate import State
 from tidegate.worker.control import Line
 
@@ -182,3 +183,25 @@ async def test_a_worker_that_loses_its_lease_is_replaced_although_a_body_swallow
         assert await (await client.aquick.enqueue()).result(15) == "done"
     assert (await handle.status()).state is State.CANCELLED
     await client.app.aclose()
+
+
+def test_a_database_that_the_application_would_not_use_is_refused(tmp_path: Path) -> None:
+    """Else the supervisor would register processes in one file, and they would look for themselves in another."""
+    asked = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tidegate.cli",
+            "worker",
+            "attacked:app",
+            "--database",
+            f"sqlite:///{tmp_path}/mine.db",
+        ],
+        cwd=APPS,
+        env=os.environ | {"OUT": str(tmp_path), "ODD": "other database"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert asked.returncode == 78
+    assert "names its own database" in asked.stderr

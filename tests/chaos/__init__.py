@@ -6,12 +6,14 @@
 plan.py       how much of what, and the times within which things must be well again
 bodies.py     the application: task functions that write down their starts and ends
 client.py     a process that enqueues, and resends what it was killed in the middle of
-hosts.py      one worker command and one client each, started again whenever they end
-nemesis.py    what goes wrong, chosen by the seed; everyone.py: what hits all at once
-world.py      the run: play, wait until everything is final, stop, look for what was left behind
-judge.py      whether what clients were told, what bodies wrote down and what the store says agree with
-              each other and with the faults
-report.py     the table and the JSON
+hosts.py      one worker command or client each, started again whenever it ends
+world.py      the run: start, play, wait until everything is final, stop, look for what was left behind
+nemesis.py    what goes wrong, chosen by the seed; everyone.py and outage.py: what hits all at once
+ticker.py     measures when the machine stands still; prober.py: when the store does
+faults.py     the journal of all that; ledgers.py: what clients and processes wrote down
+judge.py      whether all accounts agree, with each other and with the faults: reasons.py says which fault
+              explains what, orphans.py how soon the runs of the dead must be taken up
+report.py     the table, the JSON, and the histories that offend
 
 Linux only: processes are found in /proc and signalled through pidfds.
 """

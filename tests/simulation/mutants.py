@@ -59,7 +59,7 @@ def mutant(faults: str, caught_by: str, *, quick: bool = False) -> Callable[[Pat
 # --- the store ---
 
 
-@mutant("crash pause", "I9 I10", quick=True)
+@mutant("lost_answers pause", "I9 I10", quick=True)
 def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
     real = finish.finish
 

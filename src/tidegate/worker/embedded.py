@@ -60,6 +60,7 @@ class EmbeddedWorker:
         )
         self._begins_anew = begins_anew
         self._life = self._make_life()
+        self._is_used = False
         self._renewing: asyncio.Task[None] | None = None
 
     @property
@@ -68,7 +69,10 @@ class EmbeddedWorker:
         return self._life.id
 
     async def __aenter__(self) -> Self:
-        """Register, begin to beat, begin to claim."""
+        """Register, begin to beat, begin to claim. May be entered again after its end."""
+        if self._is_used:
+            self._life = self._make_life()
+        self._is_used = True
         await self._life.begin()
         if self._begins_anew:
             self._renewing = asyncio.create_task(self._renew(), name="tidegate renewal")

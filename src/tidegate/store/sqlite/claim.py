@@ -22,7 +22,7 @@ _UNSPENT = Counters()
 _NO_LABELS: dict[str, str] = {}
 _BEFORE_ALL = -1
 
-MANY_LANES = 1
+MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
 
 
