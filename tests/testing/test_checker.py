@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import Context, OptionError, Tidegate
-from tidegate.domain.outcome import Counters
+from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import OnCrash, Priority, TaskSpec
 from tidegate.domain.states import State
 from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
@@ -488,3 +488,13 @@ def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
         file.write(b'{"event":"end","task_id":"t1"')
     assert [note.event for note in read_notes(path)] == ["start"]
     assert read_notes(tmp_path / "none.ndjson") == []
+
+
+def test_a_zombie_whose_late_start_the_caller_can_explain_may_begin_after_a_cancel() -> None:
+    taken_up = run(1, "retrying", charge="loss", why="lease ran out", reason="crash")
+    late = world(State.CANCELLED, taken_up, counters=Counters(losses=1))
+    late.told = dataclasses.replace(late.told, cancels=(CancelTold("t1", CancelAnswer.CANCELLED, at=20.0),))
+    late.notes = [Note("start", "t1", 1, 100, 21.0)]
+    assert {violation.invariant for violation in late.check()} == {"I19"}
+    assert late.check(zombies={Fence("t1", 1)}) == []
+    assert {violation.invariant for violation in late.check(zombies={Fence("t1", 2)})} == {"I19"}
