@@ -205,7 +205,7 @@ async def rage(
     return done | Counter({"tasks": len(record.rows)})
 
 
-async def test_a_dozen_kills_lose_nothing_and_repeat_nothing_without_a_reason(
+async def test_a_few_kills_lose_nothing_and_repeat_nothing_without_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rage(tmp_path, monkeypatch, kills=6, gap=0.4, rate=25, seed=11)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -49,6 +50,20 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def freeze(pid: int, directory: Path) -> list[int]:
+    """Stop a process and all below it, but not while one of them holds the store's lock: all would stand still."""
+    while True:
+        frozen = family(pid)
+        for one in frozen:
+            os.kill(one, signal.SIGSTOP)
+        with (directory / "queue.db.lock").open() as lock, contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return frozen
+        for one in frozen:
+            os.kill(one, signal.SIGCONT)
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("body", ["nap", "sync_nap"])
 async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
     client: Any, tmp_path: Path, body: str
@@ -57,9 +72,7 @@ async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
         handle = await getattr(client, body).enqueue(1.5)
         await until(lambda: _truth(naps(tmp_path, "start")), what="it runs")
         mine = (await handle.status()).worker_id
-        frozen = family(first.pid)
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
+        frozen = freeze(first.pid, tmp_path)
         with worker_process("attacked:app", tmp_path, OUT=str(tmp_path)):
             assert await handle.result(20) == "slept"
             row = await handle.status()

@@ -80,18 +80,18 @@ class Claimer:
                     in_doubt = False
                 found, alive = await self._claim(slots)
                 self._pause.reset()
+                if not alive:
+                    return False
+                if found < slots:
+                    await self._store.changed(self._pool.poll_interval)
+                    continue
             except Exception as error:  # whatever it is, a worker that claims no more would look alive
                 in_doubt = True
                 pause = self._pause.next()
                 report.trouble("looking for work", error, pause)
                 await asyncio.sleep(pause)
                 continue
-            if not alive:
-                return False
-            if found < slots:
-                await self._store.changed(self._pool.poll_interval)
-            else:
-                await asyncio.sleep(0)  # let what was taken start, so that freed slots are claimed together
+            await asyncio.sleep(0)  # let what was taken start, so that freed slots are claimed together
 
     async def _claim(self, slots: int) -> tuple[int, bool]:
         ask = ClaimAsk(
