@@ -22,6 +22,7 @@ from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
 from tidegate.watch import FinalWatch
 from tidegate.worker.claimer import Claimer
+from tidegate.worker.engine import Engine
 from tidegate.worker.finisher import Finisher
 from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.lease import Lease
@@ -192,6 +193,14 @@ def lost_claims_are_not_settled(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(Claimer, "_settle_doubt", nothing)
+
+
+@mutant("", "I19")
+def nobody_looks_for_cancels(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(engine: Engine) -> None:
+        return None
+
+    patch.setattr(Engine, "_watch_cancels", nothing)
 
 
 @mutant("lost_answers errors outage", "I12 I13")

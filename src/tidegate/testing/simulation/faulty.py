@@ -39,7 +39,7 @@ class Weather:
     errors: float = 0.0
     lost_answers: float = 0.0
     is_severed: bool = False
-    """For good: the machine's process is no more."""
+    """For good: the run is over, and whoever is left has no store to speak to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,16 @@ class FaultyStore:
         await self._store.close()
 
     async def changed(self, timeout_seconds: float) -> None:
-        """Pass on a hint; some get lost, some come for nothing."""
+        """Pass on a hint; some get lost, some come for nothing. It may fail when the store goes away."""
         dice = self._rng.random()
-        if dice < 0.05 or self._is_away():
+        if dice < 0.05:
             await asyncio.sleep(timeout_seconds)
         elif dice < 0.1:
             await asyncio.sleep(timeout_seconds * self._rng.random())
         else:
             await self._store.changed(timeout_seconds)
+        if self._rng.random() < 0.5:
+            self._demand_reachable()
 
     async def _call(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         try:
@@ -183,13 +185,10 @@ class FaultyStore:
         return await getattr(self._store, method)(*arguments, **options)
 
     def _do_late(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        async def late() -> None:
-            await asyncio.sleep(0.001)
-            if not self._is_away():
-                self._journal.injected["late commit"] += 1
-                await self._work(method, arguments, options)
-
-        job = asyncio.get_running_loop().create_task(_quietly(late()), name=f"late {method}")
+        """Do at the next turn what was sent: after its caller has gone, before anything sent later."""
+        self._journal.injected["late commit"] += 1
+        late = _quietly(self._work(method, arguments, options))
+        job = asyncio.get_running_loop().create_task(late, name=f"late {method}")
         self._late.add(job)
         job.add_done_callback(self._late.discard)
 

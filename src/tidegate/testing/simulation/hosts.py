@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidegate.testing.simulation.faulty import Weather
-from tidegate.testing.simulation.journal import Fault, Journal
+from tidegate.testing.simulation.journal import Journal
 from tidegate.testing.simulation.machine import Condition, Machine, MachineLoop
 from tidegate.testing.simulation.plan import FaultKind
 
@@ -75,11 +75,9 @@ class Host:
             gap = SOON_SECONDS if self.is_calm else self._longest_gap
             await asyncio.sleep(self._rng.uniform(0.0, gap))
 
-    def crash(self, steps: int) -> Fault | None:
-        """Let the present machine die after so many more of its steps; return the fault, if there is one."""
+    def crash(self, steps: int) -> None:
+        """Let the present machine, if there is one, die after so many more of its steps."""
         machine = self.machine
-        if machine is None:
-            return None
-        fault = self._journal.fault(FaultKind.CRASH, machine.name, what=f"after {steps} steps")
-        machine.die_after(steps)
-        return fault
+        if machine is not None:
+            self._journal.fault(FaultKind.CRASH, machine.name, what=f"after {steps} steps")
+            machine.die_after(steps)

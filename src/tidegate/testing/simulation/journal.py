@@ -109,8 +109,8 @@ class Journal:
             if isinstance(answer, Claim):
                 self.claimed_last = machine
 
-    def fault(self, kind: FaultKind, machine: str, seconds: float | None = None, what: str = "") -> Fault:
-        """Note a fault from now on, for so many seconds or until its end is set."""
+    def fault(self, kind: FaultKind, machine: str, seconds: float | None = None, what: str = "") -> None:
+        """Note a fault from now on, for so many seconds or for good."""
         now = self.now()
         told = Fault(kind, machine, now, what=what or (f"{seconds:.1f} s" if seconds else ""))
         if seconds is not None:
@@ -118,7 +118,6 @@ class Journal:
         if self.is_open:
             self.faults.append(told)
             self.injected[str(kind)] += 1
-        return told
 
     def hiccup(self, machine: str, method: str, what: str) -> None:
         """Note one call that went wrong without any store being away."""

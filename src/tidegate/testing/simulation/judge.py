@@ -17,6 +17,7 @@ from tidegate.testing.simulation.answers import (
     retired_workers_get_nothing,
 )
 from tidegate.testing.simulation.bodies import task_functions
+from tidegate.testing.simulation.cancels import cancels_are_obeyed
 from tidegate.testing.simulation.losses import losses_have_a_fault, orphans_are_found
 from tidegate.testing.simulation.runs import held_runs
 from tidegate.testing.simulation.told import Told
@@ -35,6 +36,7 @@ def judge(told: Told) -> list[Violation]:
         *retired_workers_get_nothing(journal),
         *answers_are_true(told),
         *released_claims_never_began(told),
+        *cancels_are_obeyed(told, held),
         *losses_have_a_fault(told, held),
         *orphans_are_found(told, held),
         *_all_ends_in_time(told),

@@ -86,6 +86,8 @@ class Nemesis:
         if not kinds:
             return
         weights = [self._acts[kind][1] for kind in kinds]
+        if FaultKind.CRASH in kinds:
+            weights[kinds.index(FaultKind.CRASH)] *= self._scene.crashiness
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._scene.mean_seconds_between_faults))
             act, _ = self._acts[self._rng.choices(kinds, weights)[0]]

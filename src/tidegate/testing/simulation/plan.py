@@ -79,6 +79,8 @@ class Scene:
     phase_seconds: float
     """How long clients and faults go on."""
     mean_seconds_between_faults: float
+    crashiness: int
+    """How much more often than usual machines crash."""
     begins_anew: bool
     """Whether a worker that lost its lease begins anew by itself; else its process ends and starts again."""
     drizzle: float
@@ -159,6 +161,7 @@ def set_scene(plan: Plan, rng: random.Random) -> Scene:
         faults=plan.faults & chosen,
         phase_seconds=plan.leases * lease,
         mean_seconds_between_faults=lease * rng.choice((0.1, 0.3, 1.0, 4.0)),
+        crashiness=rng.choice((1, 1, 2, 8)),
         begins_anew=rng.random() < 0.5,
         drizzle=rng.choice((0.0, 0.005, 0.02)),
     )

@@ -220,7 +220,7 @@ class World:
             loop=self.loop,
             journal=self.journal,
             rng=self._fork(),
-            longest_gap=self.scene.lease,
+            longest_gap=self.scene.lease / self.scene.crashiness,
             process=process,
             gone=self._gone,
         )
