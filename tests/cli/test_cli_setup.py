@@ -18,7 +18,7 @@ from tidegate.worker.settings import Pool, Timings
 @pytest.fixture
 def calls(monkeypatch):
     """Record what the worker would be started with."""
-    from tidegate.worker import supervisor
+    from tidegate.worker.supervisor import supervisor
 
     calls = []
 
@@ -93,7 +93,7 @@ def test_worker_can_leave_the_housekeeping_to_others(empty, calls):
 
 
 def test_a_scheduler_needs_a_database_and_no_application(empty, monkeypatch):
-    from tidegate.worker import scheduler
+    from tidegate.worker.supervisor import scheduler
 
     calls = []
 

@@ -16,7 +16,7 @@ import pytest
 from cli_support import Place
 
 from support import worker_process
-from tidegate.worker.health import Health, HealthDoor, ask, run_directory
+from tidegate.worker.supervisor.health import Health, HealthDoor, ask, run_directory
 
 
 def health(place: Place, *problems: str, name: str = "w1", kind: str = "worker") -> Health:

@@ -10,7 +10,7 @@ from support import APPS, FAST, until
 from tidegate import Pool
 from tidegate.domain.outcome import Counters, Fence, Released
 from tidegate.policy.crash import decide_orphan
-from tidegate.worker.child import NOBODY, OVERDUE, Child
+from tidegate.worker.supervisor.child import NOBODY, OVERDUE, Child
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from worker_support import came
 
-from tidegate.worker.health import Health
 from tidegate.worker.heartbeat import Heartbeat
-from tidegate.worker.presence import Presence
 from tidegate.worker.settings import Timings
 from tidegate.worker.steward.duty import Duty
+from tidegate.worker.supervisor.health import Health
+from tidegate.worker.supervisor.presence import Presence
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.worker.stalls import StallWatch
+from tidegate.worker.supervisor.stalls import StallWatch
 
 LIMIT = 4.0
 

@@ -13,7 +13,7 @@ import pytest
 from worker_support import came, health, notes, service
 
 from support import APPS, load_app
-from tidegate.worker.loops import LOOP_DEATHS, TELL_SECONDS, WINDOW_SECONDS, CrashLoop
+from tidegate.worker.supervisor.loops import LOOP_DEATHS, TELL_SECONDS, WINDOW_SECONDS, CrashLoop
 
 
 class Clock:

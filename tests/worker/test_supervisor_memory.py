@@ -15,8 +15,8 @@ from worker_support import came, notes, service
 
 from support import all_final, load_app
 from tidegate import Pool, State
-from tidegate.worker.memory import MemoryWatch
 from tidegate.worker.slots import tree
+from tidegate.worker.supervisor.memory import MemoryWatch
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20

@@ -15,7 +15,7 @@ import pytest
 from worker_support import came, children, service
 
 from support import load_app
-from tidegate.worker.systemd import Systemd
+from tidegate.worker.supervisor.systemd import Systemd
 
 
 class Listener:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from worker_support import came, state_of
 
-from tidegate.worker.zombies import Zombies
+from tidegate.worker.supervisor.zombies import Zombies
 
 pytestmark = [
     pytest.mark.anyio,

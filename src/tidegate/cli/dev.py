@@ -21,7 +21,7 @@ def command(app: str | None, database: str | None) -> int:
 
     TIDEGATE_ENV is "development" unless it is set.
     """
-    from tidegate.worker.supervisor import run_worker
+    from tidegate.worker.supervisor.supervisor import run_worker
 
     os.environ.setdefault("TIDEGATE_ENV", _ENVIRONMENT)
     return run_worker(

@@ -148,7 +148,7 @@ def _check_pools(config: Config) -> Iterator[Finding]:
 def _check_services(url: str) -> Iterator[Finding]:
     """Ask the workers and schedulers that run here, as this user and on this database, how they are."""
     from tidegate.store.connect import absolute_url
-    from tidegate.worker.health import ask
+    from tidegate.worker.supervisor.health import ask
 
     try:
         database_url = absolute_url(url)

@@ -14,7 +14,7 @@ from tidegate.cli.values import as_seconds
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
-    from tidegate.worker.health import Health
+    from tidegate.worker.supervisor.health import Health
 
 _NAME = "health"
 
@@ -58,7 +58,7 @@ def health_of(kind: str) -> click.Command:
     )
     @json_option
     def command(only_live: bool, name: str | None, timeout: float, as_json: bool) -> int:
-        from tidegate.worker.health import ask, run_directory
+        from tidegate.worker.supervisor.health import ask, run_directory
 
         answers = ask(kind, name, timeout)
         if not answers:

@@ -19,7 +19,7 @@ def command(database: str | None, name: str | None) -> int:
 
     `tidegate scheduler health` tells whether it lives and is ready.
     """
-    from tidegate.worker.scheduler import run_scheduler
+    from tidegate.worker.supervisor.scheduler import run_scheduler
 
     config = load_config()
     return run_scheduler(database or config.database_url, timings=config.timings, name=name)

@@ -48,7 +48,7 @@ def command(
 
     `tidegate worker health` tells whether it lives and is ready.
     """
-    from tidegate.worker.supervisor import run_worker
+    from tidegate.worker.supervisor.supervisor import run_worker
 
     config = load_config()
     return run_worker(

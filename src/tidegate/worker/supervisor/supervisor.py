@@ -28,22 +28,22 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
-from tidegate.worker.child import OVERDUE
-from tidegate.worker.closing import close_or_leave
-from tidegate.worker.health import Health
 from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.logs import set_up_logging
-from tidegate.worker.manifest import Manifest, read_manifest
-from tidegate.worker.memory import MemoryWatch
-from tidegate.worker.pools import Pools, Terms
-from tidegate.worker.presence import Presence
 from tidegate.worker.process import EXIT_CONFIG
-from tidegate.worker.reload import changed_sources
 from tidegate.worker.settings import Pool, Timings, drain_grace
-from tidegate.worker.stalls import StallWatch
 from tidegate.worker.steward.steward import Steward
-from tidegate.worker.stopping import Stopping
-from tidegate.worker.zombies import Zombies
+from tidegate.worker.supervisor.child import OVERDUE
+from tidegate.worker.supervisor.closing import close_or_leave
+from tidegate.worker.supervisor.health import Health
+from tidegate.worker.supervisor.manifest import Manifest, read_manifest
+from tidegate.worker.supervisor.memory import MemoryWatch
+from tidegate.worker.supervisor.pools import Pools, Terms
+from tidegate.worker.supervisor.presence import Presence
+from tidegate.worker.supervisor.reload import changed_sources
+from tidegate.worker.supervisor.stalls import StallWatch
+from tidegate.worker.supervisor.stopping import Stopping
+from tidegate.worker.supervisor.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
 

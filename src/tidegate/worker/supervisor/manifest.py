@@ -50,7 +50,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tidegate.worker.manifest",
+            "tidegate.worker.supervisor.manifest",
             application,
             str(answer.fileno()),
             stdin=asyncio.subprocess.DEVNULL,

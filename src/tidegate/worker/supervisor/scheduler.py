@@ -14,14 +14,14 @@ from tidegate._version import __version__
 from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
-from tidegate.worker.closing import close_or_leave
-from tidegate.worker.health import Health
 from tidegate.worker.logs import set_up_logging
-from tidegate.worker.presence import Presence
 from tidegate.worker.settings import Timings
 from tidegate.worker.steward.steward import Steward
-from tidegate.worker.stopping import Stopping
-from tidegate.worker.zombies import Zombies
+from tidegate.worker.supervisor.closing import close_or_leave
+from tidegate.worker.supervisor.health import Health
+from tidegate.worker.supervisor.presence import Presence
+from tidegate.worker.supervisor.stopping import Stopping
+from tidegate.worker.supervisor.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
 

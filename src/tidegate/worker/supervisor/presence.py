@@ -6,8 +6,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from tidegate.worker.health import Health, HealthDoor
-from tidegate.worker.systemd import Systemd
+from tidegate.worker.supervisor.health import Health, HealthDoor
+from tidegate.worker.supervisor.systemd import Systemd
 from tidegate.worker.title import set_title
 
 TICK_SECONDS = 1.0

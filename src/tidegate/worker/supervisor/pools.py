@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from tidegate._version import __version__
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewWorker
-from tidegate.worker.child import Child
-from tidegate.worker.keeper import Keeper
-from tidegate.worker.loops import CrashLoop
 from tidegate.worker.settings import Pool, Timings
-from tidegate.worker.stopping import Stopping
-from tidegate.worker.zombies import Zombies
+from tidegate.worker.supervisor.child import Child
+from tidegate.worker.supervisor.keeper import Keeper
+from tidegate.worker.supervisor.loops import CrashLoop
+from tidegate.worker.supervisor.stopping import Stopping
+from tidegate.worker.supervisor.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
 

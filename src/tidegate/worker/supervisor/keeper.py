@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tidegate.worker.child import Child
-from tidegate.worker.loops import CrashLoop
 from tidegate.worker.pause import Pause
 from tidegate.worker.process import EXIT_CONFIG, EXIT_REPLACE
 from tidegate.worker.settings import Pool
+from tidegate.worker.supervisor.child import Child
+from tidegate.worker.supervisor.loops import CrashLoop
 
 log = logging.getLogger("tidegate.supervisor")
 
