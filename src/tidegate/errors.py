@@ -14,6 +14,9 @@
     ├── StoreError                 try again
     │   ├── StoreUnavailableError  the store cannot be reached, is full, or was lost
     │   └── StoreBusyError         another process held the store for too long; nothing was written
+    ├── UpstreamError              about a call to an outside service
+    │   ├── UpstreamParkedError    its gate is shut for now
+    │   └── CallTooLargeError      larger than the upstream's whole limit
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
@@ -151,6 +154,28 @@ class TaskCancelledError(TaskFailedError):
     """The task was cancelled."""
 
     code = "TG402"
+
+
+class UpstreamError(TidegateError):
+    """A call to an upstream was not made. `facts["upstream"]` names it."""
+
+    code = "TG500"
+
+
+class UpstreamParkedError(UpstreamError):
+    """The upstream's gate is shut, or its limits leave no room in time; the call was not made.
+
+    Let it pass: the task waits uncharged until the gate opens. `facts` holds `upstream`, `reason` (a word
+    of `Reason`) and `wait_seconds`, None if only a person opens it.
+    """
+
+    code = "TG501"
+
+
+class CallTooLargeError(UpstreamError):
+    """One call asks for more than the upstream's whole limit; waiting would not help."""
+
+    code = "TG502"
 
 
 class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named as such

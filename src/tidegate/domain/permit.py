@@ -1,0 +1,43 @@
+"""A call to a provider, before and after: what it asks a permit for, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.domain.failure import Failure
+from tidegate.domain.outcome import Fence
+from tidegate.domain.spec import Priority
+from tidegate.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call about to be made, as far as it is known beforehand."""
+
+    model: str = ""
+    input_tokens: int = 0
+    """An estimate from the prompt; 0 where there is none."""
+    output_tokens: int = 0
+    """The most it may write (`max_tokens`); 0 where it names no limit."""
+    patience_seconds: float = float("inf")
+    """How long it may wait for its permit."""
+    fence: Fence | None = None
+    """The run it belongs to; None outside a task."""
+    priority: Priority = Priority.NORMAL
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How one call ended."""
+
+    failure: Failure | None = None
+    """None: it succeeded."""
+    status: int | None = None
+    """The HTTP status; None where no answer came."""
+    usage: Usage | None = None
+    """None: the answer does not say, or never came whole."""
+    seconds: float = 0.0
+    """From sending the request to the first byte of the answer, or to its failure."""
+    in_doubt: bool = False
+    """The request was sent and has no definite answer: it may have been done, and billed."""
