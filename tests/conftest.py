@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tidegate import Tidegate
+
+if TYPE_CHECKING:
+    from pgserver import Bouncer, Server
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +27,27 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     application = make_app(tmp_path)
     yield application
     await application.aclose()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """This test process's own PostgreSQL server."""
+    from pgserver import NotHereError, postgres_server
+
+    try:
+        with postgres_server() as started:
+            yield started
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def bouncer(postgres: Server) -> Iterator[Bouncer]:
+    """A pgbouncer in transaction mode in front of it."""
+    from pgserver import NotHereError, pgbouncer
+
+    try:
+        with pgbouncer(postgres) as started:
+            yield started
+    except NotHereError as error:
+        pytest.skip(str(error))
