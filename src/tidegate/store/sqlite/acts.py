@@ -16,8 +16,8 @@ from tidegate.store.rows import ActAnswer, CancelAnswer
 from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.enqueue import count_enqueued
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import storable
 from tidegate.store.sqlite.totals import Totals
+from tidegate.store.text import storable
 
 _ACT = load("act")
 _CANCEL = load("cancel")

@@ -10,9 +10,9 @@ import apsw
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.policy.order import apportion
+from tidegate.store.columns import PRIORITIES, counters_of, labels_of
 from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
 from tidegate.store.sqlite import ids, query
-from tidegate.store.sqlite.columns import PRIORITIES, counters_of, labels_of
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("claim")

@@ -7,10 +7,10 @@ from typing import Any
 
 import apsw
 
+from tidegate.store.columns import counters_of, labels_of
 from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
 from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.acts import answer_each, keep_act
-from tidegate.store.sqlite.columns import counters_of, labels_of
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.listing import filter_parameters
 from tidegate.store.sqlite.statements import load

@@ -8,11 +8,11 @@ import apsw
 
 from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Released, Retrying
+from tidegate.store.columns import rules_of
 from tidegate.store.sqlite import keys, query
-from tidegate.store.sqlite.columns import rules_of
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import finite, storable, to_json
 from tidegate.store.sqlite.totals import Totals
+from tidegate.store.text import finite, storable, to_json
 
 _SQL = load("finish")
 

@@ -19,8 +19,8 @@ from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.endings import end
 from tidegate.store.sqlite.resent import is_resent
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import storable
 from tidegate.store.sqlite.totals import Totals
+from tidegate.store.text import storable
 
 _SQL = load("finish")
 

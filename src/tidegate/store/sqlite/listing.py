@@ -11,7 +11,7 @@ from tidegate.store.rows import TaskFilter, TaskRow
 from tidegate.store.sqlite import ids
 from tidegate.store.sqlite.reads import rows_of
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import storable, to_json
+from tidegate.store.text import storable, to_json
 
 _SQL = load("list_tasks")
 

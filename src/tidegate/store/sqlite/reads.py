@@ -11,9 +11,9 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Reason
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError
+from tidegate.store.columns import PRIORITIES, counters_of, labels_of
 from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
 from tidegate.store.sqlite import ids, query
-from tidegate.store.sqlite.columns import PRIORITIES, counters_of, labels_of
 from tidegate.store.sqlite.statements import load
 
 _READ = load("read")["read"]

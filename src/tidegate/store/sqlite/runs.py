@@ -11,7 +11,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.store.rows import CancelRequest, ProgressNote
 from tidegate.store.sqlite import ids, query
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import finite, storable
+from tidegate.store.text import finite, storable
 
 _KEEP = load("progress")["keep"]
 _ASKED = load("cancel_requests")["asked"]

@@ -12,7 +12,7 @@ import msgspec
 from tidegate.store.rows import QueueStats
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import storable
+from tidegate.store.text import storable
 
 _SQL = load("queue_stats")
 _SAVE = load("save_manifest")["save"]

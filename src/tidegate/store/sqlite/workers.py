@@ -9,11 +9,11 @@ import apsw
 import msgspec
 
 from tidegate.domain.outcome import Fence
+from tidegate.store.columns import counters_of
 from tidegate.store.rows import CrashTerms, NewWorker, Orphan, WorkerRow
 from tidegate.store.sqlite import ids, query
-from tidegate.store.sqlite.columns import counters_of
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.text import storable
+from tidegate.store.text import storable
 
 _ADD = load("add_worker")["add"]
 _BEAT = load("beat")["beat"]

@@ -1,0 +1,78 @@
+"""What a `postgresql://` URL says: which server for the driver, and a few words for Tidegate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+
+from tidegate.errors import ConfigError
+
+SCHEMES = ("postgresql", "postgres")
+SCHEMA = "tidegate"
+CONNECTIONS = 4
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_OURS = frozenset({"schema", "connections", "hints", "pooler", "listen"})
+_SWITCH = {"on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a store is and how to reach it."""
+
+    dsn: str
+    """For the driver: hosts, database, credentials, and what else libpq knows (`sslmode=…`)."""
+    schema: str = SCHEMA
+    """Of the tables; one for each application that shares the database."""
+    connections: int = CONNECTIONS
+    """At most, for each event loop of a process; one more listens for hints, where somebody waits."""
+    hints: bool = True
+    """Whether commits are told to waiting processes (NOTIFY). Polling goes on either way."""
+    pooler: bool | None = None
+    """Whether a pooler in transaction mode is in between; None: found out at each connect."""
+    listen_dsn: str = ""
+    """For the listener, which no pooler in transaction mode can serve; empty: hints are not listened for."""
+
+
+def parse_address(url: str) -> Address:
+    """Return what a URL says.
+
+    Raises:
+        ConfigError: A word in it cannot work. The URL is not repeated: it may hold a password.
+    """
+    parts = urlsplit(url)
+    words = dict(parse_qsl(parts.query, keep_blank_values=True))
+    others = {word: value for word, value in words.items() if word not in _OURS}
+    schema = words.get("schema", SCHEMA)
+    if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
+        raise ConfigError(
+            f"schema={schema!r} in the database URL", fix="use small letters, digits and _, at most 48"
+        )
+    bare = parts._replace(query=urlencode(others))
+    return Address(
+        dsn=urlunsplit(bare),
+        schema=schema,
+        connections=_number(words.get("connections", str(CONNECTIONS))),
+        hints=_switch("hints", words["hints"]) if "hints" in words else True,
+        pooler=_switch("pooler", words["pooler"]) if "pooler" in words else None,
+        listen_dsn=urlunsplit(_at(bare, words["listen"]) if "listen" in words else bare),
+    )
+
+
+def _at(parts: SplitResult, server: str) -> SplitResult:
+    """Return the URL of the same database, as the same user, at another host and port."""
+    user, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}{at}{server}")
+
+
+def _number(word: str) -> int:
+    if not word.isascii() or not word.isdigit() or not 1 <= int(word) <= 100:
+        raise ConfigError(f"connections={word!r} in the database URL", fix="use a number from 1 to 100")
+    return int(word)
+
+
+def _switch(name: str, word: str) -> bool:
+    if word not in _SWITCH:
+        raise ConfigError(f"{name}={word!r} in the database URL", fix=f"use {name}=on or {name}=off")
+    return _SWITCH[word]

@@ -1,0 +1,139 @@
+"""Units of work on the database: in time, tried again where that helps, failing in the contract's words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from tidegate.store.postgres.address import Address
+from tidegate.store.postgres.links import Link, LinksByLoop
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
+
+T = TypeVar("T")
+Work = Callable[[Session], Awaitable[T]]
+
+BUSY_SECONDS = 30.0
+_TRIES = 6
+_FIRST_PAUSE_SECONDS = 0.01
+_LONGEST_PAUSE_SECONDS = 0.5
+
+
+class Database:
+    """Does units of work for the loop that asks.
+
+    Args:
+        address: Where to.
+        clock: The moment statements take for now; None: the server's clock.
+        busy_seconds: How long a unit may take in all, waiting for a connection and tries again included.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        clock: Callable[[], float] | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        self.address = address
+        self.place = _place(address.dsn)
+        self._clock = clock
+        self._busy_seconds = busy_seconds
+        self._links = LinksByLoop(address)
+
+    async def once(self, work: Work[T], *, repeatable: bool = True) -> T:
+        """Do work that is one statement: its own transaction, without a word more on the wire.
+
+        Args:
+            work: Run again from its start where a failure is no fault of its own.
+            repeatable: False: not run again once the connection was lost under it.
+
+        Raises:
+            StoreUnavailableError, StoreBusyError: It could not be done.
+        """
+        return await self._in_time(_plainly(work), repeatable)
+
+    async def transact(self, work: Work[T], *, repeatable: bool = True, snapshot: bool = False) -> T:
+        """Do work of several statements in one transaction.
+
+        Args:
+            work: As for `once`.
+            repeatable: As for `once`.
+            snapshot: Read only, and every statement sees the same moment.
+
+        Raises:
+            StoreUnavailableError, StoreBusyError: It could not be done.
+        """
+        return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable)
+
+    async def close(self) -> None:
+        """Part with all connections."""
+        await self._links.close()
+
+    async def _in_time(self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool) -> T:
+        try:
+            async with asyncio.timeout(self._busy_seconds) as limit:
+                return await self._tried(unit, repeatable)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise late(self.place, self._busy_seconds) from error
+
+    async def _tried(self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool) -> T:
+        for tries in range(1, _TRIES + 1):
+            try:
+                return await self._done(unit)
+            except Exception as error:
+                trouble = trouble_of(error)
+                again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
+                if not again or tries == _TRIES:
+                    wrapped = wrap(error, self.place)
+                    if wrapped is error:
+                        raise
+                    raise wrapped from error
+            await asyncio.sleep(_pause(tries))
+        raise AssertionError("the last try returns or raises")
+
+    async def _done(self, unit: Callable[[Link, Session], Awaitable[T]]) -> T:
+        links = self._links.mine()
+        link = await links.take()
+        try:
+            now = None if self._clock is None else self._clock()
+            answer = await unit(link, Session(link, self.address.schema, now))
+        except BaseException as error:
+            if isinstance(error, Exception) and trouble_of(error) is not Trouble.LOST:
+                links.give_back(link)
+            else:
+                links.drop(link)
+            raise
+        links.give_back(link)
+        return answer
+
+
+def _plainly(work: Work[T]) -> Callable[[Link, Session], Awaitable[T]]:
+    def unit(_: Link, session: Session) -> Awaitable[T]:
+        return work(session)
+
+    return unit
+
+
+def _in_transaction(work: Work[T], *, snapshot: bool) -> Callable[[Link, Session], Awaitable[T]]:
+    async def unit(link: Link, session: Session) -> T:
+        async with link.transaction(isolation="repeatable_read" if snapshot else None, readonly=snapshot):
+            return await work(session)
+
+    return unit
+
+
+def _pause(tries: int) -> float:
+    """Return seconds between two tries: doubled each time, with full jitter."""
+    return random.uniform(0.0, min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**tries))
+
+
+def _place(dsn: str) -> str:
+    """Return server and database for people, without credentials."""
+    parts = urlsplit(dsn)
+    return f"{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path}"

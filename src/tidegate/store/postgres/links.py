@@ -1,0 +1,178 @@
+"""Connections: a fixed small number for each event loop, made when they are first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import asyncpg
+
+from tidegate.store.postgres.address import Address
+from tidegate.store.postgres.wrap import late
+
+CONNECT_SECONDS = 10.0
+_FAREWELL_SECONDS = 5.0
+_STATEMENTS = 200
+"""Prepared statements kept on a direct connection."""
+
+Link: TypeAlias = Any
+"""An `asyncpg.Connection`; asyncpg brings no types."""
+
+
+class Links:
+    """The connections of one event loop.
+
+    Args:
+        address: Where to.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pooler = address.pooler
+        self._room = asyncio.Semaphore(address.connections)
+        self._free: list[Link] = []
+        self._all: set[Link] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def take(self) -> Link:
+        """Return a connection that nobody uses; wait for one if all are in use.
+
+        Raises:
+            asyncpg.PostgresError, OSError, TimeoutError: None can be made.
+        """
+        await self._room.acquire()
+        try:
+            while self._free:
+                link = self._free.pop()
+                if not link.is_closed():
+                    return link
+                self._all.discard(link)
+            link = await self._connect()
+        except BaseException:
+            self._room.release()
+            raise
+        self._all.add(link)
+        return link
+
+    def give_back(self, link: Link) -> None:
+        """Return a sound connection for others to take."""
+        self._free.append(link)
+        self._room.release()
+
+    def drop(self, link: Link) -> None:
+        """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
+        self._all.discard(link)
+        self._room.release()
+        farewell = asyncio.create_task(_part(link), name="tidegate-postgres-farewell")
+        self._leaving.add(farewell)
+        farewell.add_done_callback(self._leaving.discard)
+
+    async def close(self) -> None:
+        """Part with all connections; the next `take` makes new ones."""
+        self._free.clear()
+        parting = [_part(link) for link in self._all]
+        self._all.clear()
+        await asyncio.gather(*parting, *self._leaving)
+
+    def abandon(self) -> None:
+        """Let go without a word: from another thread, or when the loop is over."""
+        for link in self._all:
+            with suppress(Exception):  # a closed loop refuses everything; its sockets go with it
+                link.terminate()
+        self._all.clear()
+        self._free.clear()
+
+    async def _connect(self) -> Link:
+        if self._pooler is None:
+            probe = await connect(self._address.dsn, pooler=True)
+            try:
+                self._pooler = await is_pooled(probe)
+            finally:
+                await _part(probe)
+        return await connect(self._address.dsn, pooler=self._pooler)
+
+
+async def connect(dsn: str, *, pooler: bool) -> Link:
+    """Make a connection.
+
+    Args:
+        dsn: Where to.
+        pooler: Whether a pooler in transaction mode is in between: prepared statements would be left behind
+            on a server connection that the next transaction does not get.
+
+    Raises:
+        StoreUnavailableError: It took too long.
+        asyncpg.PostgresError, OSError: It was refused.
+    """
+    try:
+        return await asyncpg.connect(
+            dsn,
+            timeout=CONNECT_SECONDS,
+            statement_cache_size=0 if pooler else _STATEMENTS,
+            server_settings={"application_name": "tidegate"},
+        )
+    except TimeoutError as error:
+        raise late("the database", CONNECT_SECONDS) from error
+
+
+async def is_pooled(link: Link) -> bool:
+    """Whether something between us and the server hands server connections out by turns.
+
+    A pooler makes up the process id that it greets with.
+    """
+    pid: int = await link.fetchval("SELECT pg_backend_pid()")
+    return bool(pid != link.get_server_pid())
+
+
+async def _part(link: Link) -> None:
+    try:
+        await link.close(timeout=_FAREWELL_SECONDS)
+    except Exception:
+        link.terminate()
+
+
+class LinksByLoop:
+    """The connections of this process: a connection belongs to the event loop it was made in.
+
+    Args:
+        address: Where to.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._begin_anew()
+
+    def mine(self) -> Links:
+        """Return the running loop's connections."""
+        if self._pid != os.getpid():
+            self._begin_anew()
+        loop = asyncio.get_running_loop()
+        links = self._by_loop.get(loop)
+        if links is None:
+            links = self._by_loop[loop] = Links(self._address)
+        return links
+
+    async def close(self) -> None:
+        """Part with all connections of all loops."""
+        if self._pid != os.getpid():
+            self._begin_anew()
+            return
+        here = asyncio.get_running_loop()
+        for loop, links in list(self._by_loop.items()):
+            if loop is here:
+                await links.close()
+            elif loop.is_running():
+                with suppress(RuntimeError):  # it ended meanwhile
+                    loop.call_soon_threadsafe(links.abandon)
+            else:
+                links.abandon()
+            self._by_loop.pop(loop, None)
+
+    def _begin_anew(self) -> None:
+        # In a forked child the parent's connections are kept, unused: closing one here would end it there.
+        self._kept: list[Any] = [*getattr(self, "_kept", []), getattr(self, "_by_loop", None)]
+        self._pid = os.getpid()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()

@@ -1,0 +1,311 @@
+-- 001: the first schema, in the words of the SQLite one.
+-- Locks: none to speak of, the tables are new.
+--
+-- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
+-- `waiting`, `archive`, `dead` (or in `staged` while a large enqueue is under way). A claim deletes from
+-- `ready` and inserts into `running`; the task's own row is not written on the way to success.
+--
+-- Moments (…_at) are double precision seconds since the epoch, UTC: the contract's own unit, so that no
+-- driver turns them into calendars and back. to_timestamp(…) shows one. Names compare by their bytes (COLLATE
+-- "C"), as in SQLite, and twice as fast as by a language's rules. There are no foreign keys: each locks a row
+-- of its parent for each child (MultiXact), and every operation deletes what it owns itself.
+--
+-- The tables that a task passes through hold few live rows and many dead ones. Autovacuum comes by for every
+-- 1,000 dead rows, however large the table, does not pause, cleans the indexes each time, and never cuts off
+-- empty pages at the end, which would lock claims out.
+
+CREATE TABLE /*schema*/task (
+    id               uuid PRIMARY KEY,
+    function         text COLLATE "C" NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    upstream         text COLLATE "C" NOT NULL DEFAULT '',
+    tenant           text COLLATE "C" NOT NULL DEFAULT '',
+    concurrency_key  text COLLATE "C",
+    map_id           uuid,
+    idempotency_key  text COLLATE "C",
+    unique_name      text COLLATE "C",
+    unique_until_final boolean NOT NULL DEFAULT false,
+    timeout_seconds  double precision,
+    max_attempts     integer,
+    deadline_seconds double precision,  -- as the caller named it, from enqueue
+    deadline_at      double precision,
+    labels           jsonb,             -- object of texts, NULL for none
+    enqueued_at      double precision NOT NULL,
+    -- written only when a run ends without success
+    attempts         integer NOT NULL DEFAULT 0,
+    parks            integer NOT NULL DEFAULT 0,
+    crashes          integer NOT NULL DEFAULT 0,
+    losses           integer NOT NULL DEFAULT 0,
+    releases         integer NOT NULL DEFAULT 0,
+    rule_attempts    text,              -- JSON object {rule: attempts}, NULL for none
+    redrives         integer NOT NULL DEFAULT 0,
+    redriven_at      double precision,
+    first_started_at double precision,
+    parked_at        double precision,  -- set while the deadline stands still
+    paused_seconds   double precision NOT NULL DEFAULT 0,
+    last_reason      text COLLATE "C",
+    last_message     text COLLATE "C"
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+CREATE TABLE /*schema*/payload (
+    task_id   uuid PRIMARY KEY,
+    codec_tag text COLLATE "C" NOT NULL,
+    args      bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+-- The main queue. The claim reads it lane by lane: (queue, priority, upstream, function), by rank.
+CREATE TABLE /*schema*/ready (
+    task_id  uuid PRIMARY KEY,
+    queue    text COLLATE "C" NOT NULL,
+    priority smallint NOT NULL,
+    upstream text COLLATE "C" NOT NULL,
+    function text COLLATE "C" NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    rank     double precision NOT NULL,
+    ready_at double precision NOT NULL,
+    run      integer NOT NULL           -- of the last claim; 0 before the first
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
+);
+CREATE INDEX ready_lane ON /*schema*/ready (queue, priority, upstream, function, rank);
+
+CREATE TABLE /*schema*/running (
+    task_id             uuid PRIMARY KEY,
+    run                 integer NOT NULL,
+    worker_id           text COLLATE "C" NOT NULL,
+    queue               text COLLATE "C" NOT NULL,
+    priority            smallint NOT NULL,
+    upstream            text COLLATE "C" NOT NULL,
+    function            text COLLATE "C" NOT NULL,
+    tenant              text COLLATE "C" NOT NULL,
+    ready_at            double precision NOT NULL,
+    started_at          double precision NOT NULL,
+    -- what the steward needs without the user's code
+    crash_limit         integer NOT NULL,
+    crash_base_seconds  double precision NOT NULL,
+    crash_cap_seconds   double precision NOT NULL,
+    unique_name         text COLLATE "C",  -- only where it is free again at the final state
+    cancel_requested_at double precision,
+    cancel_forced       boolean NOT NULL DEFAULT false
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
+);
+CREATE INDEX running_worker ON /*schema*/running (worker_id);
+CREATE INDEX running_cancel ON /*schema*/running (worker_id) WHERE cancel_requested_at IS NOT NULL;
+
+-- Scheduled, retrying, held, suspended.
+CREATE TABLE /*schema*/waiting (
+    task_id  uuid PRIMARY KEY,
+    state    text COLLATE "C" NOT NULL CHECK (state IN ('scheduled', 'retrying', 'held', 'suspended')),
+    due_at   double precision,          -- NULL: waits for something else than time
+    queue    text COLLATE "C" NOT NULL,
+    priority smallint NOT NULL,
+    upstream text COLLATE "C" NOT NULL,
+    function text COLLATE "C" NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    rank     double precision NOT NULL, -- it will have when ready
+    run      integer NOT NULL,
+    why      text COLLATE "C" NOT NULL DEFAULT ''
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
+CREATE INDEX waiting_due ON /*schema*/waiting (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX waiting_queue ON /*schema*/waiting (queue, state);
+CREATE INDEX waiting_state ON /*schema*/waiting (state, task_id);
+
+-- Succeeded and cancelled. The history of a first-run success is this row alone.
+CREATE TABLE /*schema*/archive (
+    task_id     uuid PRIMARY KEY,
+    state       text COLLATE "C" NOT NULL CHECK (state IN ('succeeded', 'cancelled')),
+    run         integer NOT NULL,
+    worker_id   text COLLATE "C",
+    ready_at    double precision,
+    started_at  double precision,       -- NULL: cancelled before any run of this life
+    finished_at double precision NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX archive_finished ON /*schema*/archive (finished_at);
+CREATE INDEX archive_cancelled ON /*schema*/archive (task_id) WHERE state = 'cancelled';
+
+-- Results other than null; a task without a row here returned None.
+CREATE TABLE /*schema*/result (
+    task_id   uuid PRIMARY KEY,
+    codec_tag text COLLATE "C" NOT NULL,
+    data      bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+CREATE TABLE /*schema*/dead (
+    task_id     uuid PRIMARY KEY,
+    queue       text COLLATE "C" NOT NULL,
+    function    text COLLATE "C" NOT NULL,
+    tenant      text COLLATE "C" NOT NULL,
+    reason      text COLLATE "C" NOT NULL,
+    error_class text COLLATE "C" NOT NULL,
+    message     text COLLATE "C" NOT NULL,
+    run         integer NOT NULL,
+    worker_id   text COLLATE "C",
+    started_at  double precision,
+    failed_at   double precision NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX dead_failed ON /*schema*/dead (failed_at);
+CREATE INDEX dead_queue ON /*schema*/dead (queue, failed_at);
+
+-- One row for each run that did not succeed.
+CREATE TABLE /*schema*/attempt (
+    task_id     uuid NOT NULL,
+    run         integer NOT NULL,
+    worker_id   text COLLATE "C" NOT NULL,
+    started_at  double precision NOT NULL,
+    ended_at    double precision NOT NULL,
+    outcome     text COLLATE "C" NOT NULL CHECK (outcome IN ('retrying', 'released', 'dead', 'cancelled')),
+    charge      text COLLATE "C" NOT NULL,
+    verdict     text COLLATE "C" NOT NULL,
+    reason      text COLLATE "C" NOT NULL,
+    error_class text COLLATE "C" NOT NULL,
+    message     text COLLATE "C" NOT NULL,
+    traceback   text COLLATE "C" NOT NULL,
+    status      integer,
+    code        text COLLATE "C" NOT NULL,
+    request_id  text COLLATE "C" NOT NULL,
+    evidence    text COLLATE "C" NOT NULL,
+    next_run_at double precision,
+    why         text COLLATE "C" NOT NULL,
+    PRIMARY KEY (task_id, run)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+-- What people did to a task: redriven, cancel requested, priority changed, hurried.
+CREATE TABLE /*schema*/act (
+    task_id uuid NOT NULL,
+    at      double precision NOT NULL,
+    kind    text COLLATE "C" NOT NULL,
+    why     text COLLATE "C" NOT NULL,
+    PRIMARY KEY (task_id, at, kind)
+);
+
+CREATE TABLE /*schema*/progress (
+    task_id uuid PRIMARY KEY,
+    run     integer NOT NULL,
+    at      double precision NOT NULL,
+    done    double precision NOT NULL,
+    total   double precision,
+    note    text COLLATE "C" NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+-- Idempotency keys and unique names; each outlives its task's moves, an idempotency key also its end.
+CREATE TABLE /*schema*/key (
+    kind        text COLLATE "C" NOT NULL CHECK (kind IN ('key', 'unique')),
+    tenant      text COLLATE "C" NOT NULL,
+    name        text COLLATE "C" NOT NULL,
+    task_id     uuid NOT NULL,
+    fingerprint bytea NOT NULL,
+    expires_at  double precision,       -- NULL: until the final state
+    PRIMARY KEY (kind, tenant, name)
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX key_expires ON /*schema*/key (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The lease is the worker's, not the task's: one update a beat, however many tasks. Room in each page and no
+-- index on what a beat changes: the update stays in its page (HOT).
+CREATE TABLE /*schema*/worker (
+    id            text COLLATE "C" PRIMARY KEY,  -- incarnation: a fresh UUID for each process start
+    name          text COLLATE "C" NOT NULL,
+    pool          text COLLATE "C" NOT NULL,
+    host          text COLLATE "C" NOT NULL,
+    pid           integer NOT NULL,
+    queues        text COLLATE "C" NOT NULL,     -- JSON array
+    slots         integer NOT NULL,
+    version       text COLLATE "C" NOT NULL,
+    started_at    double precision NOT NULL,
+    beat_at       double precision NOT NULL,
+    expires_at    double precision NOT NULL,
+    retired_at    double precision,
+    retired_why   text COLLATE "C" NOT NULL DEFAULT '',
+    lost          boolean NOT NULL DEFAULT false,
+    culprit_id    uuid,                          -- the run that caused its end, where that is known
+    culprit_run   integer
+) WITH (
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+    vacuum_truncate = off
+);
+
+-- Counters a minute, so that status, drain, surge and spend never scan what is finished.
+CREATE TABLE /*schema*/rollup (
+    minute       integer NOT NULL,      -- floor(seconds since the epoch / 60)
+    queue        text COLLATE "C" NOT NULL,
+    function     text COLLATE "C" NOT NULL,
+    upstream     text COLLATE "C" NOT NULL,
+    tenant       text COLLATE "C" NOT NULL,
+    enqueued     bigint NOT NULL DEFAULT 0,
+    succeeded    bigint NOT NULL DEFAULT 0,
+    dead         bigint NOT NULL DEFAULT 0,
+    cancelled    bigint NOT NULL DEFAULT 0,
+    retried      bigint NOT NULL DEFAULT 0,
+    released     bigint NOT NULL DEFAULT 0,
+    run_seconds  double precision NOT NULL DEFAULT 0,
+    wait_seconds double precision NOT NULL DEFAULT 0,
+    first_final_at double precision,    -- of the first task that became final in this minute
+    PRIMARY KEY (minute, queue, function, upstream, tenant)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX rollup_queue ON /*schema*/rollup (queue, minute);
+
+-- What enqueue and finish add to the roll-up, appended: writers of one minute and queue would else wait for each
+-- other's commits, and a caller's open transaction would hold up everybody. A steward folds the rows in;
+-- readers add both tables.
+CREATE TABLE /*schema*/tally (
+    minute       integer NOT NULL,
+    queue        text COLLATE "C" NOT NULL,
+    function     text COLLATE "C" NOT NULL,
+    upstream     text COLLATE "C" NOT NULL,
+    tenant       text COLLATE "C" NOT NULL,
+    enqueued     bigint NOT NULL DEFAULT 0,
+    succeeded    bigint NOT NULL DEFAULT 0,
+    dead         bigint NOT NULL DEFAULT 0,
+    cancelled    bigint NOT NULL DEFAULT 0,
+    retried      bigint NOT NULL DEFAULT 0,
+    released     bigint NOT NULL DEFAULT 0,
+    run_seconds  double precision NOT NULL DEFAULT 0,
+    wait_seconds double precision NOT NULL DEFAULT 0,
+    first_final_at double precision
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_threshold = -1, vacuum_truncate = off
+);
+
+-- Enqueues of more than 5,000 tasks: staged in parts, visible at once.
+CREATE TABLE /*schema*/stage (
+    id           text COLLATE "C" PRIMARY KEY,
+    created_at   double precision NOT NULL,
+    committed_at double precision,
+    refused_key  text COLLATE "C",      -- set: its commit was refused because of this key,
+    refused_for  uuid                   -- which names this task; kept so that a resend hears it again
+);
+CREATE TABLE /*schema*/staged (
+    stage_id       text COLLATE "C" NOT NULL,
+    place          integer NOT NULL,    -- order within the stage, from 1
+    task_id        uuid NOT NULL,
+    due_at         double precision,    -- NULL: ready when the stage is committed
+    fingerprint    bytea,               -- NULL: neither key nor unique name to settle at the commit
+    key_seconds    double precision,
+    unique_seconds double precision,
+    holder         uuid,                -- set at the commit: this task has the key, the staged one is gone
+    PRIMARY KEY (stage_id, place)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
+CREATE UNIQUE INDEX staged_task ON /*schema*/staged (task_id);
+CREATE INDEX staged_keyed ON /*schema*/staged (stage_id, place) WHERE fingerprint IS NOT NULL;
+
+CREATE TABLE /*schema*/manifest (
+    app      text COLLATE "C" PRIMARY KEY,
+    body     text COLLATE "C" NOT NULL,  -- JSON object
+    saved_at double precision NOT NULL
+);
+
+-- The present moment: `at` where a test sets the clock, else this server's clock as it runs on, also inside a
+-- transaction.
+CREATE FUNCTION /*schema*/moment(at double precision) RETURNS double precision
+LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$ SELECT coalesce(at, date_part('epoch', clock_timestamp())) $$;

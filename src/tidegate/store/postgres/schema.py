@@ -1,0 +1,97 @@
+"""The schema of a PostgreSQL database: its version and the migrations to ours.
+
+Nothing else of Tidegate makes or changes a table. Each migration is one transaction under an advisory lock,
+so two may upgrade at once; it waits a short time only for tables in use, and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tidegate.errors import SchemaError
+from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import in_schema, load
+
+FOLDER = Path(__file__).parent / "migrations"
+_SQL = load("migrate")
+
+
+@cache
+def known() -> tuple[Migration, ...]:
+    """Return this version's migrations."""
+    return read_migrations(FOLDER)
+
+
+async def check(db: Session) -> None:
+    """Return if the database's schema is this version's.
+
+    Raises:
+        SchemaError: It is older, newer, or not there.
+    """
+    applied = await _applied(db)
+    if not applied:
+        raise SchemaError(
+            f'the database holds no tables of Tidegate in the schema "{db.schema}"',
+            fix="run `tidegate db upgrade`; for other tables, name their schema in the URL: ?schema=…",
+            schema=db.schema,
+        )
+    demand_current(known(), applied)
+
+
+async def upgrade(database: Database) -> list[str]:
+    """Apply what is missing; return the names.
+
+    Raises:
+        SchemaError: The schema is newer.
+    """
+    names: list[str] = []
+    while (name := await database.transact(_apply_next)) is not None:
+        names.append(name)
+    return names
+
+
+async def script(db: Session) -> str:
+    """Return the statements that `upgrade` would run, for a person to run; empty if there are none.
+
+    Raises:
+        SchemaError: The schema is newer.
+    """
+    todo = missing(known(), await _applied(db))
+    make = await _make_schema(db)
+    return "\n".join([*make, *(_transaction(migration, db.schema) for migration in todo)])
+
+
+async def _apply_next(db: Session) -> str | None:
+    await db.value(_SQL["lock"], db.schema)
+    todo = missing(known(), await _applied(db))
+    if not todo:
+        return None
+    make = await _make_schema(db)
+    await db.script("\n".join([*make, *_statements(todo[0], db.schema)]))
+    return todo[0].name
+
+
+async def _make_schema(db: Session) -> list[str]:
+    """Return the statement that makes the schema; none where an administrator has made it."""
+    return [] if await db.value(_SQL["has_schema"], db.schema) else [f'CREATE SCHEMA "{db.schema}";']
+
+
+async def _applied(db: Session) -> set[int]:
+    if await db.value(_SQL["is_there"], db.schema) is None:
+        return set()
+    return set(await db.column(_SQL["applied"]))
+
+
+def _transaction(migration: Migration, schema: str) -> str:
+    lock = _SQL["lock"].replace("$1", f"'{schema}'")
+    return "\n".join(["BEGIN;", f"{lock};", *_statements(migration, schema), "COMMIT;", ""])
+
+
+def _statements(migration: Migration, schema: str) -> Sequence[str]:
+    begin = [_SQL["begin"]] if migration.number == 1 else []
+    note = _SQL["note"].replace("$1", str(migration.number)).replace("$2", f"'{migration.name}'")
+    return [in_schema(text, schema) for text in (_SQL["patience"] + ";", *begin, migration.sql, note + ";")]

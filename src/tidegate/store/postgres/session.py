@@ -1,0 +1,62 @@
+"""One connection at work: the statements of this store's schema, and what their answers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import asyncpg
+
+from tidegate.store.postgres.statements import in_schema
+
+
+class Session:
+    """Runs statements on a connection.
+
+    Args:
+        link: The connection; this work's alone until it ends.
+        schema: Of the tables.
+        at: The moment a test has set; None: the server's clock. For the parameter `at` of statements.
+    """
+
+    __slots__ = ("_link", "at", "schema")
+
+    def __init__(self, link: asyncpg.Connection, schema: str, at: float | None) -> None:
+        self._link = link
+        self.schema = schema
+        self.at = at
+
+    async def rows(self, statement: str, *values: Any) -> list[Any]:
+        """Return all rows."""
+        found: list[Any] = await self._link.fetch(in_schema(statement, self.schema), *values)
+        return found
+
+    async def row(self, statement: str, *values: Any) -> Any:
+        """Return the first row; None if there is none."""
+        return await self._link.fetchrow(in_schema(statement, self.schema), *values)
+
+    async def value(self, statement: str, *values: Any) -> Any:
+        """Return the first column of the first row; None if there is none."""
+        return await self._link.fetchval(in_schema(statement, self.schema), *values)
+
+    async def column(self, statement: str, *values: Any) -> list[Any]:
+        """Return the first column of all rows."""
+        return [row[0] for row in await self.rows(statement, *values)]
+
+    async def run(self, statement: str, *values: Any) -> int:
+        """Run a statement; return how many rows it wrote."""
+        said: str = await self._link.execute(in_schema(statement, self.schema), *values)
+        number = said.rpartition(" ")[2]
+        return int(number) if number.isdigit() else 0
+
+    async def run_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        """Run a statement once for each set of values, in few round trips."""
+        await self._link.executemany(in_schema(statement, self.schema), values)
+
+    async def copy(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Append rows to a table by COPY."""
+        await self._link.copy_records_to_table(table, schema_name=self.schema, columns=columns, records=rows)
+
+    async def script(self, text: str) -> None:
+        """Run statements without values, as one message."""
+        await self._link.execute(text)

@@ -1,0 +1,119 @@
+"""From what PostgreSQL, its driver and the network say to the errors of the store contract."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import asyncpg
+
+from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+
+
+class Trouble(Enum):
+    """What an error means for the work it ended."""
+
+    AGAIN = auto()
+    """The transaction was rolled back through no fault of its own; the same may succeed at once."""
+    LOST = auto()
+    """The connection is of no use any more; whether a commit under way took place is not known."""
+    REFUSED = auto()
+    """The server did not do it and will not do it at once either."""
+    CONTENT = auto()
+    """A value cannot be stored; the work that sent it must deal with that."""
+    OTHER = auto()
+    """No error of the database."""
+
+
+_AGAIN = ("40001", "40P01", "55P03")
+"""Serialization failure, deadlock, lock time-out. Source: PostgreSQL manual, 13.5."""
+_LOST = ("08", "57P", "25006", "26000", "42P05")
+"""Connection errors; the server stops or has stopped; it has become a read-only standby; a prepared statement
+is not there or there twice, since a pooler came in between."""
+_CONTENT = ("22", "23", "54")
+"""Data exceptions, violated constraints, program limits."""
+
+CONTENT_ERRORS = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    UnicodeError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+"""What a value that cannot be stored makes of a statement; passed on as they are."""
+
+_FIXES = {
+    "53100": ("the disk is full", "free some space; what was stored is intact"),
+    "53200": ("the server ran out of memory", "give it more memory, or lower work_mem"),
+    "53300": ("the server has no connection left", "raise max_connections, or start fewer processes"),
+    "25006": ("the server is a read-only standby", "add target_session_attrs=read-write to the URL"),
+    "28000": ("the server refuses this user", "check the user in the URL and pg_hba.conf"),
+    "28P01": ("the password is wrong", "check the password in the URL"),
+    "3D000": ("there is no such database", "create it, or check its name in the URL"),
+    "3F000": ("the schema is not there", "run `tidegate db upgrade`"),
+    "42P01": ("a table is not there", "run `tidegate db upgrade`"),
+    "42501": ("this role lacks a right", "let an administrator run what `tidegate db roles` prints"),
+    "57014": ("a statement was cancelled", "try again; look for a long lock in pg_stat_activity"),
+}
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """Return what an error means."""
+    if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
+        return Trouble.AGAIN  # a migration changed a table under a prepared statement, now forgotten
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        for trouble, states in (
+            (Trouble.AGAIN, _AGAIN), (Trouble.LOST, _LOST), (Trouble.CONTENT, _CONTENT),
+        ):  # fmt: skip
+            if state.startswith(states):
+                return trouble
+        return Trouble.REFUSED
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError):
+        return Trouble.LOST
+    return Trouble.CONTENT if isinstance(error, CONTENT_ERRORS) else Trouble.OTHER
+
+
+def wrap(error: BaseException, place: str) -> BaseException:
+    """Return `error` as the contract names it, its cause kept; one that is not the database's as it is.
+
+    Args:
+        error: As it was raised.
+        place: The server and database, without credentials.
+    """
+    trouble = trouble_of(error)
+    if trouble in (Trouble.CONTENT, Trouble.OTHER):
+        return error
+    wrapped: StoreError
+    if trouble is Trouble.AGAIN:
+        wrapped = busy(place)
+    else:
+        state = getattr(error, "sqlstate", None) or ""
+        what, fix = _FIXES.get(state, _what(error, trouble))
+        wrapped = StoreUnavailableError(f"{what} ({place}): {error}", fix=fix, sqlstate=state)
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def busy(place: str) -> StoreBusyError:
+    """Return the error of work that others' locks or conflicts kept from being done."""
+    return StoreBusyError(
+        f"others held what this call needs at {place} for too long; nothing was written",
+        fix="try again; if it lasts, look for a long transaction in pg_stat_activity",
+    )
+
+
+def late(place: str, seconds: float) -> StoreUnavailableError:
+    """Return the error of work that was not done in time; it may or may not have been committed."""
+    return StoreUnavailableError(
+        f"{place} did not answer within {seconds:g} s",
+        fix="try again; look at the server and for locks in pg_stat_activity",
+        seconds=seconds,
+    )
+
+
+def _what(error: BaseException, trouble: Trouble) -> tuple[str, str]:
+    if trouble is Trouble.LOST:
+        return "the database cannot be reached", "check that the server runs and that the URL is right"
+    return "PostgreSQL refused a statement", "look at the server's log; if it is sound, report it"
