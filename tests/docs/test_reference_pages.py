@@ -16,7 +16,8 @@ from tidegate.config.load import _VARIABLES
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import MOVES, State, allowed
-from tidegate.policy._meanings import NOTHING_KNOWN, of_status
+from tidegate.providers.general import of_status
+from tidegate.providers.meaning import NOTHING_KNOWN
 from tidegate.worker.settings import Pool, Timings
 
 DOCS = ROOT / "docs"

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
-from tidegate.policy.describe import describe, storable
+from tidegate.domain.text import storable
+from tidegate.policy.describe import describe
 
 
 def caught(exc):

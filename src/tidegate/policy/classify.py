@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
+from tidegate.domain.text import storable
 from tidegate.errors import Permanent, RetryAfter, Transient
-from tidegate.policy._evidence import peek
-from tidegate.policy._observe import chain, observe
-from tidegate.policy.describe import class_name_of, message_of, storable, traceback_of
-from tidegate.policy.waits import clamp_wait
+from tidegate.policy.describe import class_name_of, message_of, traceback_of
+from tidegate.providers.evidence import peek
+from tidegate.providers.understand import chain, understand
+from tidegate.providers.waits import clamp_wait
 
 Classifier = Callable[[BaseException], Failure | None]
 """A user's own judgement of an exception; None leaves it to the next. One that raises is passed over."""
@@ -36,6 +37,7 @@ class _Terms:
     rules: tuple[Rule, ...]
     classifiers: tuple[Classifier, ...]
     now: float
+    provider: str
 
 
 def classify(
@@ -44,13 +46,14 @@ def classify(
     rules: Sequence[Rule] = (),
     now: float,
     classifiers: Sequence[Classifier] = (),
+    provider: str = "",
 ) -> Classified:
     """Return what the exception means for the task. Never raises.
 
     In this order: the first rule that names a class of the exception; `Permanent`, `Transient` and
-    `RetryAfter` raised by the task; the user's classifiers; the HTTP answer the exception carries; the
-    names of its classes; unknown. Explicit causes are walked throughout, implicit contexts only for the
-    evidence. A rule that names a reason applies to what the others found.
+    `RetryAfter` raised by the task; the user's classifiers; the HTTP answer the exception carries, as its
+    provider means it; the names of its classes; unknown. Explicit causes are walked throughout, implicit
+    contexts only for the evidence. A rule that names a reason applies to what the others found.
 
     A rule turns the verdict: `retry=True` to transient, `retry=False` to permanent; reason and wait stay
     as found. Against a verdict the task itself raised only a rule that names such a class counts, so that
@@ -64,8 +67,9 @@ def classify(
         rules: The task function's, the first match counts.
         now: Seconds since the epoch, UTC; dates in headers are measured against it.
         classifiers: Asked in order.
+        provider: Whom the task's upstream declares to call (`providers/packs/`).
     """
-    terms = _Terms(tuple(rules), tuple(classifiers), now)
+    terms = _Terms(tuple(rules), tuple(classifiers), now, provider)
     try:
         found = _judge(exc, terms)
     except BaseException as fault:
@@ -92,10 +96,10 @@ def _understood(
 ) -> Classified:
     """Return what the exception means before its own rules; a rule here is that of a group's member."""
     if stated is not None:
-        return Classified(_as_stated(stated, observe(exc, now=terms.now)))
+        return Classified(_as_stated(stated, understand(exc, now=terms.now, provider=terms.provider)))
     if (judged := _asked(exc, terms.classifiers)) is not None:
         return Classified(judged)
-    observed = observe(exc, now=terms.now)
+    observed = understand(exc, now=terms.now, provider=terms.provider)
     if depth < _DEEPEST_GROUP and (
         isinstance(exc, BaseExceptionGroup) or observed.verdict is Verdict.UNKNOWN
     ):

@@ -6,19 +6,17 @@ whatever the exception does, and no character that a database refuses may come o
 
 from __future__ import annotations
 
-import re
 import traceback
 from typing import TYPE_CHECKING
 
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
+from tidegate.domain.text import escaped, storable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _CLASS_NAME_LIMIT = 300
 _MOST_FRAMES = 100
-# PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
-_UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def describe(exc: BaseException) -> tuple[str, str, str]:
@@ -62,34 +60,13 @@ def traceback_of(exc: BaseException) -> str:
     return f"{class_name_of(exc)}: {message_of(exc)}\n"
 
 
-def storable(text: str, limit: int) -> str:
-    """Return the text with unstorable characters escaped and at most `limit` characters long.
-
-    What was cut is marked at the end with the length it had: `… (cut, 3000000 characters)`.
-    """
-    shown = _escaped(text[: limit + 1])
-    if len(shown) <= limit:
-        return shown
-    mark = f"… (cut, {len(text)} characters)"
-    return shown[: max(0, limit - len(mark))] + mark
-
-
 def _middle_cut(text: str, limit: int) -> str:
-    head, tail = _escaped(text[:limit]), _escaped(text[-limit:])
+    head, tail = escaped(text[:limit]), escaped(text[-limit:])
     if len(text) <= limit and len(head) <= limit:
         return head
     mark = f"\n… (cut, {len(text)} characters)\n"
     kept = (limit - len(mark)) // 2
     return head[:kept] + mark + tail[-kept:]
-
-
-def _escaped(text: str) -> str:
-    return _UNSTORABLE.sub(_visible, text)
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _with_exit_code(exc: SystemExit, text: str) -> str:

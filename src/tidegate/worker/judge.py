@@ -87,8 +87,14 @@ class Judge:
         """Return the outcome of an exception."""
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
-        rules = attempt.function.spec.rules
-        judged = classify(error, rules=rules, now=self._wall_clock(), classifiers=self._classifiers)
+        spec = attempt.function.spec
+        judged = classify(
+            error,
+            rules=spec.rules,
+            now=self._wall_clock(),
+            classifiers=self._classifiers,
+            provider=spec.upstream,
+        )
         return self.understood(attempt, judged.failure, judged.rule)
 
     def understood(self, attempt: Attempt, failure: Failure, rule: Rule | None) -> Outcome | None:

@@ -140,9 +140,15 @@ class Slot:
             return Halted()
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
-        rules = function.spec.rules
-        judged = classify(error, rules=rules, now=time.time(), classifiers=self._app.classifiers)
-        place = -1 if judged.rule is None else rules.index(judged.rule)
+        spec = function.spec
+        judged = classify(
+            error,
+            rules=spec.rules,
+            now=time.time(),
+            classifiers=self._app.classifiers,
+            provider=spec.upstream,
+        )
+        place = -1 if judged.rule is None else spec.rules.index(judged.rule)
         return Failed(failure=judged.failure, rule=place)
 
     def _tell(self, told: Progress) -> None:

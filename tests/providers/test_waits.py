@@ -4,9 +4,9 @@ from itertools import repeat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stand_ins import NOW, cases, header_list, wait_complaint
 
-from tidegate.policy.waits import LONGEST_WAIT_SECONDS, clamp_wait, server_wait
+from stand_ins import NOW, cases, header_list, wait_complaint
+from tidegate.providers.waits import LONGEST_WAIT_SECONDS, clamp_wait, server_wait
 
 OCTOBER = 1_792_567_620.0
 """2026-10-21T07:27:00Z"""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tidegate.policy._bodies import Document, as_document, error_part, members, message_text
-from tidegate.policy._moments import (
+from tidegate.providers._bodies import Document, as_document, error_part, members, message_text
+from tidegate.providers._moments import (
     read_duration,
     read_moment,
     read_number,

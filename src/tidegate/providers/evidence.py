@@ -1,4 +1,4 @@
-"""What one exception object carries of an HTTP answer: status, headers, body, codes.
+"""What one exception object or answer carries of HTTP: status, headers, body, codes.
 
 Found by duck typing; no SDK or HTTP library is imported, nothing is called, nothing is read from a
 socket. Every SDK keeps these facts somewhere else, hence the lists of names.
@@ -6,11 +6,12 @@ socket. Every SDK keeps these facts somewhere else, hence the lists of names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.policy._bodies import Document, as_document, codes
-from tidegate.policy.waits import header_pairs
+from tidegate.providers._bodies import Document, as_document, codes, message_text
+from tidegate.providers.waits import header_pairs
 
 _STATUS_NAMES = ("status_code", "http_status", "status", "code", "http_code")
 _BODY_NAMES = ("body", "json_body", "details")
@@ -26,8 +27,11 @@ _REQUEST_ID_HEADERS = (
     "x-amzn-trace-id",
     "cf-ray",
 )
+_URL_HOST = re.compile(r"[a-z]+://(?:[^/?#@]*@)?([^/?#:]+)", re.ASCII | re.IGNORECASE)
 _BODY_KINDS = (str, bytes, bytearray, list, tuple, Mapping)
 _LONGEST_CODE = 200
+_LONGEST_TEXT = 4_000
+_MOST_CLASSES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,18 @@ class Evidence:
     request_id: str
     is_page: bool
     """HTML: an edge answered, not the service."""
+    text: str
+    """The human sentence: of the body, or else the exception's own."""
+    host: str
+    """Who answered; empty where that is not known."""
+    modules: tuple[str, ...]
+    """Root modules of the exception's classes, the nearest first; empty for an answer."""
+    source: object
+    """The exception itself; None for an answer."""
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of the header, its name in lower case."""
+        return next((value for known, value in self.headers if known == name), None)
 
 
 def read_evidence(exc: BaseException) -> Evidence:
@@ -59,6 +75,28 @@ def read_evidence(exc: BaseException) -> Evidence:
         codes=tuple(_codes(exc, headers, document)),
         request_id=_request_id(exc, response, headers, document),
         is_page=_is_page(headers, bodies),
+        text=_text(document, bodies) or own_text(exc),
+        host=_host(exc, response),
+        modules=tuple(_modules(exc)),
+        source=exc,
+    )
+
+
+def evidence_of_answer(status: int | None, headers: object, body: object, *, host: str = "") -> Evidence:
+    """Return the facts of an answer that nobody made an exception of."""
+    pairs = tuple(header_pairs(headers))
+    document = as_document(body)
+    return Evidence(
+        status=_as_status(status),
+        headers=pairs,
+        document=document,
+        codes=tuple(_codes(None, pairs, document)),
+        request_id=_request_id(None, None, pairs, document),
+        is_page=_is_page(pairs, [body]),
+        text=_text(document, [body]),
+        host=host,
+        modules=(),
+        source=None,
     )
 
 
@@ -73,6 +111,16 @@ def peek(holder: object, name: str) -> object:
 def field(holder: object, name: str) -> object:
     """Return `holder[name]` of a dictionary, else None."""
     return holder.get(name) if isinstance(holder, dict) else None
+
+
+def own_text(exc: BaseException) -> str:
+    """Return the beginning of the exception's own text, or nothing where it fails to say it."""
+    try:
+        text = str.__str__(str(exc))[:_LONGEST_TEXT]
+    except BaseException:
+        text = ""
+    kept = (peek(exc, "message"), peek(exc, "detail"))
+    return text or next((value[:_LONGEST_TEXT] for value in kept if isinstance(value, str)), "")
 
 
 def _status(exc: BaseException, response: object) -> int | None:
@@ -117,7 +165,7 @@ def _bodies(exc: BaseException, response: object) -> Iterator[object]:
 
 
 def _codes(
-    exc: BaseException, headers: tuple[tuple[str, str], ...], document: Document | None
+    exc: BaseException | None, headers: tuple[tuple[str, str], ...], document: Document | None
 ) -> Iterator[str]:
     if document is not None:
         yield from codes(document)
@@ -128,7 +176,7 @@ def _codes(
 
 
 def _request_id(
-    exc: BaseException,
+    exc: BaseException | None,
     response: object,
     headers: tuple[tuple[str, str], ...],
     document: Document | None,
@@ -146,3 +194,27 @@ def _request_id(
 def _is_page(headers: tuple[tuple[str, str], ...], bodies: Sequence[object]) -> bool:
     declared = any(name == "content-type" and "text/html" in value.lower() for name, value in headers)
     return declared or any(isinstance(body, str) and body.lstrip()[:1] == "<" for body in bodies)
+
+
+def _text(document: Document | None, bodies: Sequence[object]) -> str:
+    if document is not None:
+        return message_text(document)[:_LONGEST_TEXT]
+    return next((body[:_LONGEST_TEXT] for body in bodies if isinstance(body, str)), "")
+
+
+def _host(exc: BaseException, response: object) -> str:
+    for holder in (response, peek(response, "request"), peek(exc, "request")):
+        url = peek(holder, "url")
+        host = peek(url, "host")
+        if isinstance(host, str) and host:
+            return host
+        if isinstance(url, str) and (found := _URL_HOST.match(url)):
+            return found[1]
+    return ""
+
+
+def _modules(exc: BaseException) -> Iterator[str]:
+    for kind in type(exc).__mro__[:_MOST_CLASSES]:
+        module = kind.__module__
+        if isinstance(module, str) and module != "builtins":
+            yield module.partition(".")[0]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 CASES = [
     json.loads(line)
-    for line in (Path(__file__).parents[1] / "data" / "provider_cases.jsonl").read_text("utf-8").splitlines()
+    for line in (Path(__file__).parent / "data" / "provider_cases.jsonl").read_text("utf-8").splitlines()
 ]
 NOW = 1_793_620_800.0
 """2026-11-02T12:00:00Z, the moment of every case."""
@@ -70,8 +70,8 @@ def _attribute(name, value):
     return value
 
 
-def complaint(case, failure):
-    """Return what is wrong with the verdict on a case, or an empty text."""
+def complaint(case, failure, *, bound=float("inf")):
+    """Return what is wrong with the verdict on a case, or an empty text. Expected waits are cut to `bound`."""
     expect = case["expect"]
     verdicts = [expect["verdict"], *expect.get("verdict_ok", ())]
     reasons = [expect["reason"], *expect.get("reason_ok", ())]
@@ -81,7 +81,7 @@ def complaint(case, failure):
         return f"{failure.reason} instead of {reasons}"
     if failure.verdict == "permanent":
         return "" if failure.wait_seconds is None else "a permanent failure with a wait"
-    return wait_complaint(expect, failure.wait_seconds)
+    return wait_complaint(expect, failure.wait_seconds, bound=bound)
 
 
 def wait_complaint(expect, wait, *, bound=float("inf")):

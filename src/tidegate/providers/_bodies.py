@@ -53,7 +53,7 @@ def members(document: Document, name: str) -> Iterator[Document]:
 def message_text(document: Document) -> str:
     """Return the human sentence of the error, or an empty text."""
     error = error_part(document)
-    for value in (error.get("message"), error.get("detail"), document.get("error")):
+    for value in (error.get("message"), error.get("Message"), error.get("detail"), document.get("error")):
         if isinstance(value, str):
             return value
     return ""

@@ -49,7 +49,7 @@ _SPOKEN_STEP = (
     r"(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|hrs?|h|days?|d)(?![a-z])"
 )
 _SPOKEN_WAIT = re.compile(
-    rf"(?:try again|retry)\s+(?:in|after)\s+~?((?:{_SPOKEN_STEP}\s?)+)",
+    rf"(?:try again|retry|resets?)\s+(?:in|after)\s+~?((?:{_SPOKEN_STEP}\s?)+)",
     re.ASCII | re.IGNORECASE,
 )
 _SPOKEN_PART = re.compile(r"(\d+(?:\.\d+)?)\s?([a-z]+)", re.ASCII)

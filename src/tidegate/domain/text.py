@@ -1,0 +1,30 @@
+"""Text of strangers, made fit to be stored and shown."""
+
+from __future__ import annotations
+
+import re
+
+# PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
+_UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def storable(text: str, limit: int) -> str:
+    """Return the text with unstorable characters escaped and at most `limit` characters long.
+
+    What was cut is marked at the end with the length it had: `… (cut, 3000000 characters)`.
+    """
+    shown = escaped(text[: limit + 1])
+    if len(shown) <= limit:
+        return shown
+    mark = f"… (cut, {len(text)} characters)"
+    return shown[: max(0, limit - len(mark))] + mark
+
+
+def escaped(text: str) -> str:
+    r"""Return the text with unstorable characters shown as `\x00` or `\ud800`."""
+    return _UNSTORABLE.sub(_visible, text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,181 @@
+"""What an HTTP status, a machine-readable code or a class name means to everyone, as tables.
+
+What one provider alone means by a code belongs to its pack.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidegate.providers.meaning import (
+    AUTH,
+    CANCELLED,
+    CONTENT_POLICY,
+    CONTEXT_LENGTH,
+    CUT_OFF_BY_SETTING,
+    INVALID,
+    NETWORK,
+    NO_MONEY,
+    NOT_FOUND,
+    NOTHING_KNOWN,
+    OVERLOADED,
+    RATE_LIMIT,
+    SERVER_ERROR,
+    TIMEOUT,
+    TOO_LARGE,
+    USED_UP,
+    Meaning,
+    table,
+)
+
+CLIENT_FAULTS = frozenset({CUT_OFF_BY_SETTING, INVALID})
+"""Faults of the caller's own set-up, which clients wrap into a mere connection error."""
+TOO_LARGE_FOR_NOW = OVERLOADED
+"""413 with Retry-After: the server says itself that it is temporary (RFC 9110 section 15.5.14)."""
+
+_STATUS = {
+    401: AUTH,
+    402: NO_MONEY,
+    403: AUTH,
+    404: NOT_FOUND,
+    408: TIMEOUT,
+    # SDKs take it for a lock that could not be had in time, and repeat the call.
+    409: SERVER_ERROR,
+    410: NOT_FOUND,
+    413: TOO_LARGE,
+    423: SERVER_ERROR,
+    424: SERVER_ERROR,
+    425: SERVER_ERROR,
+    429: RATE_LIMIT,
+    431: TOO_LARGE,
+    # Two providers mean opposite things by it.
+    498: NOTHING_KNOWN,
+    499: CANCELLED,
+    501: INVALID,
+    503: OVERLOADED,
+    504: TIMEOUT,
+    505: INVALID,
+    507: NOTHING_KNOWN,
+    511: NETWORK,
+    # Cloudflare's own, about the way to the origin.
+    521: NETWORK,
+    522: TIMEOUT,
+    523: NETWORK,
+    524: TIMEOUT,
+    525: NETWORK,
+    526: NETWORK,
+    527: NETWORK,
+    529: OVERLOADED,
+}
+
+_MONEY = re.compile(
+    r"^billing|^paymentrequired$|^arrearage$|^servicequotaexceeded$|insufficient(?:quota|balance|credit|funds)"
+    r"|creditbalance|spendlimit|usagelimitexceeded|budgetexceeded|exceededcurrentquota"
+)
+
+
+DECISIVE_CODES = table(
+    (
+        RATE_LIMIT,
+        (
+            "ratelimitexceeded ratelimitreached ratelimited throttling throttled throttlingratequota"
+            " throttlingallocationquota toomanyrequests requestlimitexceeded provisionedthroughputexceeded"
+            " slowdown"
+        ),
+    ),
+    (
+        OVERLOADED,
+        (
+            "overloaded engineoverloaded capacityexceeded nocapacity modelnotready"
+            " serverbusy temporaryreducedcapacity resourceunavailable"
+        ),
+    ),
+    (USED_UP, "quotaexceeded dailylimitexceeded"),
+    (TIMEOUT, "requestbodytimeout modeltimeout requesttimeout"),
+    (AUTH, "invalidapikey apikeyinvalid invalidgrant expiredtoken unrecognizedclient"),
+    (CONTEXT_LENGTH, "contextlengthexceeded contextwindowexceeded modelcontextwindowexceeded"),
+    (
+        CONTENT_POLICY,
+        (
+            "contentpolicyviolation contentfilter contentfiltered responsibleaipolicyviolation cyberpolicy"
+            " biopolicy datainspectionfailed moderationblocked"
+        ),
+    ),
+)
+"""Say more than the status beside them."""
+
+VAGUE_CODES = table(
+    (RATE_LIMIT, "ratelimit resourceexhausted"),
+    (OVERLOADED, "unavailable serviceunavailable"),
+    (TIMEOUT, "timeout deadlineexceeded gatewaytimeout"),
+    (SERVER_ERROR, "server internal internalserver internalfailure api modelstreamerror"),
+    (CANCELLED, "cancelled canceled"),
+    (INVALID, "invalidrequest badrequest invalidargument invalidparameter validation"),
+    (AUTH, "authentication unauthorized unauthenticated permission permissiondenied forbidden accessdenied"),
+    (NOT_FOUND, "notfound resourcenotfound modelnotfound deploymentnotfound"),
+    (TOO_LARGE, "requesttoolarge"),
+)
+"""Kinds of errors: they repeat what the status says, and count only where there is none."""
+
+CLASS_NAMES = table(
+    (
+        NETWORK,
+        (
+            "ConnectError NetworkError ReadError WriteError CloseError RemoteProtocolError ProxyError"
+            " ClientPayloadError ChunkedEncodingError IncompleteRead RemoteDisconnected gaierror herror"
+            " ServiceRequestError ServiceResponseError TransportError NoResponseError ProtocolError"
+            " MaxRetryError ClientConnectorError ClientOSError SSLError SSLEOFError"
+        ),
+    ),
+    (
+        CUT_OFF_BY_SETTING,
+        "SSLCertVerificationError CertificateError ClientConnectorCertificateError",
+    ),
+    (
+        INVALID,
+        (
+            "UnsupportedProtocol InvalidURL LocalProtocolError MissingSchema InvalidSchema InvalidHeader"
+            " LocationParseError TooManyRedirects"
+        ),
+    ),
+    (CANCELLED, "CancelledError"),
+    (SERVER_ERROR, "RetryableError"),
+    (OVERLOADED, "OverloadedError"),
+    (
+        AUTH,
+        (
+            "NoCredentialsError PartialCredentialsError CredentialRetrievalError DefaultCredentialsError"
+            " RefreshError AuthenticationError ClientAuthenticationError"
+        ),
+    ),
+    (CONTENT_POLICY, "ContentFilterFinishReasonError ContentPolicyViolationError"),
+    (CONTEXT_LENGTH, "LengthFinishReasonError ContextWindowExceededError ContextLengthExceededError"),
+)
+"""Classes of the usual HTTP clients and SDKs, by name alone: two packages may hold twins of one class."""
+
+_TIMEOUT_NAME = re.compile(r"(?:Timeout|TimedOut|TimeoutExpired)(?:Error|Exception)?$|^DeadlineExceeded$")
+_NETWORK_NAME = re.compile(
+    r"(?:Connection|ConnectionClosed|ConnectionReset|Disconnected)(?:Error|Exception)$"
+)
+
+
+def of_status(status: int) -> Meaning | None:
+    """Return what an HTTP status says by itself; None below 400.
+
+    An unlisted one counts as its class's first, as RFC 9110 section 15 has it: 4xx as 400, 5xx as 500.
+    """
+    if status < 400:
+        return None
+    return _STATUS.get(status, INVALID if status < 500 else SERVER_ERROR)
+
+
+def is_money(key: str) -> bool:
+    """Return whether the code says that an account is out of money or over a limit on spending."""
+    return _MONEY.search(key) is not None
+
+
+def of_class_name(name: str) -> Meaning | None:
+    """Return what an exception class of this name says, wherever it comes from."""
+    if _TIMEOUT_NAME.search(name):
+        return TIMEOUT
+    return CLASS_NAMES.get(name) or (NETWORK if _NETWORK_NAME.search(name) else None)

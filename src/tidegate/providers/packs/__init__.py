@@ -1,0 +1,95 @@
+"""The packs: one small file a provider, mostly tables. Here they are found again, by whatever is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.providers.pack import Pack
+from tidegate.providers.packs.anthropic import ANTHROPIC
+from tidegate.providers.packs.azure import AZURE
+from tidegate.providers.packs.bedrock import BEDROCK
+from tidegate.providers.packs.clients import REQUESTS
+from tidegate.providers.packs.cohere import COHERE
+from tidegate.providers.packs.dashscope import DASHSCOPE
+from tidegate.providers.packs.deepseek import DEEPSEEK
+from tidegate.providers.packs.fireworks import FIREWORKS
+from tidegate.providers.packs.gemini import GEMINI, VERTEX
+from tidegate.providers.packs.groq import GROQ
+from tidegate.providers.packs.huggingface import HUGGINGFACE, TGI
+from tidegate.providers.packs.litellm import LITELLM
+from tidegate.providers.packs.mistral import MISTRAL
+from tidegate.providers.packs.moonshot import MOONSHOT
+from tidegate.providers.packs.ollama import OLLAMA
+from tidegate.providers.packs.openai import OPENAI
+from tidegate.providers.packs.openrouter import OPENROUTER
+from tidegate.providers.packs.replicate import REPLICATE
+from tidegate.providers.packs.together import TOGETHER
+from tidegate.providers.packs.vllm import VLLM
+from tidegate.providers.packs.zhipu import ZHIPU
+
+PACKS = (
+    OPENAI,
+    AZURE,
+    OPENROUTER,
+    DEEPSEEK,
+    DASHSCOPE,
+    MOONSHOT,
+    ZHIPU,
+    GROQ,
+    TOGETHER,
+    FIREWORKS,
+    VLLM,
+    ANTHROPIC,
+    GEMINI,
+    VERTEX,
+    MISTRAL,
+    COHERE,
+    BEDROCK,
+    HUGGINGFACE,
+    TGI,
+    REPLICATE,
+    OLLAMA,
+    LITELLM,
+    REQUESTS,
+)
+GENERAL = Pack(name="general")
+"""For a provider that is not known: what is meant by everyone."""
+
+_BY_NAME = {name: pack for pack in PACKS for name in (pack.name, *pack.aliases)}
+_BY_HOST = {host: pack for pack in PACKS for host in pack.hosts}
+_BY_MODULE = {module: pack for pack in PACKS for module in pack.modules}
+
+
+def pack_for(*, host: str = "", modules: Iterable[str] = (), provider: str = "") -> Pack:
+    """Return the pack of a provider, by the surest of what is known; `GENERAL` if nothing tells.
+
+    Args:
+        host: Of the answer, which is surest: one SDK may call many providers.
+        modules: Root modules of the exception's classes, the nearest first.
+        provider: As the upstream declares it, in any case. A name like `openai-eu` counts as `openai`.
+    """
+    return _of_host(host.lower()) or _of_modules(modules) or _of_name(provider.lower()) or GENERAL
+
+
+def _of_host(host: str) -> Pack | None:
+    while host:
+        label, _, parent = host.partition(".")
+        # Vertex puts the region in front with a dash: us-central1-aiplatform.googleapis.com.
+        for name in (host, f"{label.rpartition('-')[2]}.{parent}"):
+            if pack := _BY_HOST.get(name):
+                return pack
+        host = parent
+    return None
+
+
+def _of_modules(modules: Iterable[str]) -> Pack | None:
+    return next((_BY_MODULE[module] for module in modules if module in _BY_MODULE), None)
+
+
+def _of_name(name: str) -> Pack | None:
+    while name:
+        if pack := _BY_NAME.get(name):
+            return pack
+        shorter = max(name.rfind("-"), name.rfind("_"), name.rfind("/"), 0)
+        name = name[:shorter]
+    return None

@@ -1,0 +1,16 @@
+"""HTTP clients: classes whose bare names would say too little.
+
+Source: requests 2.34.2 `exceptions.py`: every one of them is an `OSError`.
+"""
+
+from __future__ import annotations
+
+from tidegate.providers.meaning import SERVER_ERROR, table
+from tidegate.providers.pack import Pack
+
+REQUESTS = Pack(
+    name="requests",
+    modules=("requests",),
+    # Its own retries were in vain.
+    classes=table((SERVER_ERROR, "RetryError")),
+)

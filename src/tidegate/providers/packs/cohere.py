@@ -1,0 +1,16 @@
+"""Cohere. Errors hold a message and no code; 498 is a token that is not valid.
+
+Sources: cohere-ai/cohere-developer-experience `errors.mdx`, `rate-limits.mdx`; cohere 7.3.1 `errors/`.
+"""
+
+from __future__ import annotations
+
+from tidegate.providers.meaning import AUTH
+from tidegate.providers.pack import Pack
+
+COHERE = Pack(
+    name="cohere",
+    hosts=("api.cohere.com", "api.cohere.ai"),
+    modules=("cohere",),
+    statuses={498: AUTH},
+)

@@ -1,0 +1,10 @@
+"""DeepSeek. 402 is an empty balance, whatever code stands beside it.
+
+Source: api-docs.deepseek.com "Error codes".
+"""
+
+from __future__ import annotations
+
+from tidegate.providers.pack import Pack
+
+DEEPSEEK = Pack(name="deepseek", hosts=("api.deepseek.com",))

@@ -1,0 +1,10 @@
+"""Replicate. The wait is `retry_after` in the body; of that and the headers its SDK keeps only the text.
+
+Sources: replicate 1.0.7 `exceptions.py`; nodetool-ai/nodetool#5196.
+"""
+
+from __future__ import annotations
+
+from tidegate.providers.pack import Pack
+
+REPLICATE = Pack(name="replicate", hosts=("api.replicate.com",), modules=("replicate",))

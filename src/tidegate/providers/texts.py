@@ -1,0 +1,68 @@
+"""What the human sentence of an error adds. Providers change their wording, so it never turns a verdict.
+
+It may name a better reason for a request that is refused anyway. The one exception is arithmetic, not
+wording: a limit that is smaller than the request can never be met.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidegate.providers.meaning import (
+    AUTH,
+    CONTENT_POLICY,
+    CONTEXT_LENGTH,
+    INVALID,
+    NO_MONEY,
+    RATE_LIMIT,
+    TOO_LARGE,
+    Finding,
+    Meaning,
+)
+
+_LONGEST_TEXT = 4_000
+_SHARPER: tuple[tuple[Meaning, re.Pattern[str]], ...] = (
+    (
+        # OpenAI, vLLM, Ollama; Anthropic; Cohere; Bedrock; Moonshot; Gemini; TGI; DashScope.
+        CONTEXT_LENGTH,
+        re.compile(
+            r"context (?:length|window|size)|prompt is too long|too many (?:input )?tokens"
+            r"|input is too long|token limit|maximum number of tokens|max_new_tokens"
+            r"|range of input length|max(?:imum)? (?:input|prompt) (?:length|tokens)",
+            re.I,
+        ),
+    ),
+    (
+        # Anthropic: a balance, and a limit that the account set itself.
+        NO_MONEY,
+        re.compile(
+            r"credit balance|usage limits?\b.*regain access|insufficient (?:balance|credit)", re.IGNORECASE
+        ),
+    ),
+    (
+        CONTENT_POLICY,
+        re.compile(
+            r"safety system|content (?:management )?policy|content moderation|moderation policy", re.I
+        ),
+    ),
+    (AUTH, re.compile(r"(?:invalid|incorrect) api key|api key not (?:valid|found)", re.I)),
+)
+# OpenAI and Groq: "Request too large … on tokens per min (TPM): Limit 30000, Requested 34307."
+_LARGER_THAN_THE_BUCKET = re.compile(r"\bLimit:? (\d{1,15}),.{0,60}?\bRequested:? (\d{1,15})\b", re.ASCII)
+
+
+def sharpened(finding: Finding, text: str) -> Finding:
+    """Return the finding with the reason that the text of the error gives, if it gives a better one."""
+    text = text[:_LONGEST_TEXT]
+    if finding.meaning == RATE_LIMIT and _never_fits(text):
+        return finding._replace(meaning=TOO_LARGE, by=f"{finding.by}, requested over the whole limit")
+    if finding.meaning == INVALID:
+        for meaning, wording in _SHARPER:
+            if wording.search(text):
+                return finding._replace(meaning=meaning, by=f"{finding.by}, by its text")
+    return finding
+
+
+def _never_fits(text: str) -> bool:
+    found = _LARGER_THAN_THE_BUCKET.search(text)
+    return found is not None and int(found[2]) > int(found[1])
