@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
-from tidegate.domain.outcome import Counters
+from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
+from tidegate.store.rows import ClaimedTask, CrashTerms, DeadLetter, Orphan, WorkerRow
 
 PRIORITIES = tuple(Priority)
 """By their stored number."""
+
+IdText = Callable[[Any], str]
+"""Makes an id's text of what the back end stores."""
+
+_UNSPENT = Counters()
+_NO_LABELS: dict[str, str] = {}
 
 
 def labels_of(stored: str | None) -> dict[str, str]:
@@ -26,3 +36,106 @@ def counters_of(
 ) -> Counters:
     """Return what a task has spent."""
     return Counters(attempts, parks, crashes, losses, releases, tuple(sorted(rules_of(rules).items())))
+
+
+def claimed(row: tuple[Any, ...], now: float, id_text: IdText) -> ClaimedTask:
+    """Return a task claimed now, from what was stored of it before."""
+    (
+        task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
+        losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
+        timeout_seconds, max_attempts, labels,
+    ) = row  # fmt: skip
+    return ClaimedTask(
+        fence=Fence(id_text(task_id), run + 1),
+        function=function,
+        queue=queue,
+        priority=PRIORITIES[priority],
+        upstream=upstream,
+        tenant=tenant,
+        args=args,
+        codec_tag=codec_tag,
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules) if run else _UNSPENT,
+        enqueued_at=enqueued_at,
+        ready_at=ready_at,
+        claimed_at=now,
+        spent_seconds=_spent(now, first_started_at, parked_at, paused),
+        deadline_at=deadline_at,
+        timeout_seconds=timeout_seconds,
+        max_attempts=max_attempts,
+        labels=labels_of(labels) if labels else _NO_LABELS,
+    )
+
+
+def worker_row(row: tuple[Any, ...]) -> WorkerRow:
+    """Return a worker as it was stored."""
+    worker_id, name, pool, host, pid, queues, slots, *moments, running, version = row
+    started_at, beat_at, expires_at, retired_at = moments
+    return WorkerRow(
+        id=worker_id,
+        name=name,
+        pool=pool,
+        host=host,
+        pid=pid,
+        queues=msgspec.json.decode(queues, type=tuple[str, ...]),
+        slots=slots,
+        started_at=started_at,
+        beat_at=beat_at,
+        expires_at=expires_at,
+        retired_at=retired_at,
+        running=running,
+        version=version,
+    )
+
+
+def orphan(row: tuple[Any, ...], id_text: IdText) -> Orphan:
+    """Return a run whose worker is retired, with all the steward needs to decide it."""
+    (
+        task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
+        crashes, losses, releases, rules, lost, why, cancel_requested, culprit,
+    ) = row  # fmt: skip
+    return Orphan(
+        fence=Fence(id_text(task_id), run),
+        worker_id=worker_id,
+        function=function,
+        queue=queue,
+        started_at=started_at,
+        terms=CrashTerms(crash_limit, base, cap),
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
+        loss=bool(lost),
+        why=why,
+        cancel_requested=bool(cancel_requested),
+        culprit=None if culprit is None else bool(culprit),
+    )
+
+
+def dead_letter(row: tuple[Any, ...], id_text: IdText) -> DeadLetter:
+    """Return a dead task with what a person needs to judge it."""
+    (
+        task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,
+        redriven_at, redrives, run, attempts, parks, crashes, losses, releases, rules, labels,
+    ) = row  # fmt: skip
+    return DeadLetter(
+        task_id=id_text(task_id),
+        function=function,
+        queue=queue,
+        tenant=tenant,
+        args=args,
+        codec_tag=codec_tag,
+        reason=reason,
+        error_class=error_class,
+        message=message,
+        failed_at=failed_at,
+        redriven_at=redriven_at,
+        redrives=redrives,
+        run=run,
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
+        labels=labels_of(labels),
+    )
+
+
+def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
+    """Return the seconds since the first start, without those the deadline stood still."""
+    if first_started_at is None:
+        return 0.0
+    until = now if parked_at is None else parked_at
+    return max(0.0, until - first_started_at - paused)

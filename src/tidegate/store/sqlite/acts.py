@@ -15,9 +15,10 @@ from tidegate.domain.states import WAITING
 from tidegate.store.rows import ActAnswer, CancelAnswer
 from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.enqueue import count_enqueued
+from tidegate.store.sqlite.finish import count
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.totals import Totals
 from tidegate.store.text import storable
+from tidegate.store.totals import Totals
 
 _ACT = load("act")
 _CANCEL = load("cancel")
@@ -39,7 +40,7 @@ def cancel(
     answers = {
         task_id: _cancel_one(db, now, task_id, why, totals, force=force) for task_id in _sorted(task_ids)
     }
-    totals.write(db, now)
+    count(db, now, totals)
     return {task_id: answers[task_id] for task_id in task_ids}
 
 

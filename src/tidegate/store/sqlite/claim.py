@@ -7,19 +7,17 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.policy.order import apportion
-from tidegate.store.columns import PRIORITIES, counters_of, labels_of
-from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
+from tidegate.store.columns import PRIORITIES, claimed
+from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
 from tidegate.store.sqlite import ids, query
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("claim")
 _HELD = load("lost_claims")["held"]
 
-_UNSPENT = Counters()
-_NO_LABELS: dict[str, str] = {}
 _BEFORE_ALL = -1
 
 MANY_LANES = 2_000
@@ -64,7 +62,7 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     db.execute(_SQL["remove"], (array,))
     if any(row[18] is not None for row in rows):
         db.execute(_SQL["resume"], (array, now))
-    return Claim(tuple([_claimed(now, row) for row in rows]))
+    return Claim(tuple([claimed(row, now, ids.text) for row in rows]))
 
 
 def lost_claims(db: apsw.Connection, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
@@ -162,38 +160,3 @@ def _by_terms(rows: Sequence[tuple[Any, ...]], ask: ClaimAsk) -> dict[CrashTerms
     for function, mine in by_function.items():
         groups.setdefault(ask.functions[function], []).extend(mine)
     return {terms: tuple(mine) for terms, mine in groups.items()}
-
-
-def _claimed(now: float, row: tuple[Any, ...]) -> ClaimedTask:
-    (
-        task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
-        losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
-        timeout_seconds, max_attempts, labels,
-    ) = row  # fmt: skip
-    return ClaimedTask(
-        fence=Fence(ids.text(task_id), run + 1),
-        function=function,
-        queue=queue,
-        priority=PRIORITIES[priority],
-        upstream=upstream,
-        tenant=tenant,
-        args=args,
-        codec_tag=codec_tag,
-        counters=counters_of(attempts, parks, crashes, losses, releases, rules) if run else _UNSPENT,
-        enqueued_at=enqueued_at,
-        ready_at=ready_at,
-        claimed_at=now,
-        spent_seconds=_spent(now, first_started_at, parked_at, paused),
-        deadline_at=deadline_at,
-        timeout_seconds=timeout_seconds,
-        max_attempts=max_attempts,
-        labels=labels_of(labels) if labels else _NO_LABELS,
-    )
-
-
-def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
-    """Return the seconds since the first start, without those the deadline stood still."""
-    if first_started_at is None:
-        return 0.0
-    until = now if parked_at is None else parked_at
-    return max(0.0, until - first_started_at - paused)

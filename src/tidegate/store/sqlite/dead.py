@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import apsw
 
-from tidegate.store.columns import counters_of, labels_of
+from tidegate.store.columns import dead_letter
 from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
 from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.acts import answer_each, keep_act
@@ -31,7 +30,7 @@ def dead_letters(db: apsw.Connection, which: TaskFilter, after: str | None, limi
     last = None if after is None else ids.known_blob(after)
     moment = None if last is None else query.value(db, _PAGE["moment"], (last,))
     rows = db.execute(_PAGE["page"], (*filter_parameters(which), moment, last, limit))
-    return [_letter(row) for row in rows]
+    return [dead_letter(row, ids.text) for row in rows]
 
 
 def count_dead(db: apsw.Connection, which: TaskFilter) -> int:
@@ -87,27 +86,3 @@ def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[by
     db.execute(_REDRIVE["anew"], (task, now))
     keep_act(db, now, task, "redriven", "" if payload is None else "with new arguments")
     return True
-
-
-def _letter(row: tuple[Any, ...]) -> DeadLetter:
-    (
-        task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,
-        redriven_at, redrives, run, attempts, parks, crashes, losses, releases, rules, labels,
-    ) = row  # fmt: skip
-    return DeadLetter(
-        task_id=ids.text(task_id),
-        function=function,
-        queue=queue,
-        tenant=tenant,
-        args=args,
-        codec_tag=codec_tag,
-        reason=reason,
-        error_class=error_class,
-        message=message,
-        failed_at=failed_at,
-        redriven_at=redriven_at,
-        redrives=redrives,
-        run=run,
-        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
-        labels=labels_of(labels),
-    )

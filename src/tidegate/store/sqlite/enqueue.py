@@ -14,8 +14,8 @@ from tidegate.store.rows import Enqueued, NewTask
 from tidegate.store.sqlite import ids, keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.totals import Where
 from tidegate.store.text import to_json
+from tidegate.store.totals import Where
 
 _SQL = load("enqueue")
 _FORGET_STAGED = load("drop_stage")["forget_part"]

@@ -8,19 +8,17 @@ batch it came in nor stays `running` for ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import apsw
 
 from tidegate.codec.tags import CODEC
-from tidegate.domain.failure import Failure
-from tidegate.domain.outcome import Answer, Dead, Outcome, Retrying, Succeeded
+from tidegate.domain.outcome import Answer, Outcome, Succeeded
+from tidegate.store.endings import with_placeholder
 from tidegate.store.sqlite import ids, keys, query
-from tidegate.store.sqlite.endings import end
-from tidegate.store.sqlite.resent import is_resent
+from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
-from tidegate.store.sqlite.totals import Totals
 from tidegate.store.text import storable
+from tidegate.store.totals import Totals
 
 _SQL = load("finish")
 
@@ -57,26 +55,9 @@ def _in_halves(
     db: apsw.Connection, now: float, outcomes: Sequence[Outcome], error: Exception
 ) -> list[Answer]:
     if len(outcomes) == 1:
-        return _write(db, now, [_with_placeholder(outcomes[0], error)])
+        return _write(db, now, [with_placeholder(outcomes[0], error)])
     middle = len(outcomes) // 2
     return finish(db, now, outcomes[:middle]) + finish(db, now, outcomes[middle:])
-
-
-def _with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
-    """Return the outcome with a stand-in for what cannot be stored, saying so."""
-    what = f"could not be stored: {type(error).__name__}"
-    if isinstance(outcome, Succeeded):
-        return replace(outcome, result=f'"(the result {what})"'.encode(), codec_tag=CODEC)
-    if isinstance(outcome, Retrying):
-        failure = _plain(outcome.failure, what)
-        return replace(outcome, failure=failure, why=f"(the reason {what})", rule="")
-    if isinstance(outcome, Dead):
-        return replace(outcome, failure=_plain(outcome.failure, what), why=f"(the reason {what})")
-    return replace(outcome, why=f"(the reason {what})")
-
-
-def _plain(failure: Failure, what: str) -> Failure:
-    return Failure(failure.verdict, failure.reason, message=f"(the error {what})")
 
 
 def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[Answer]:
@@ -92,8 +73,14 @@ def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list
         if answers[place] is None and not isinstance(outcome, Succeeded):
             done = end(db, now, tasks[place], outcome, totals)
             answers[place] = Answer.DONE if done else None
-    totals.write(db, now)
+    count(db, now, totals)
     return [answer or _refusal(db, tasks[place], outcomes[place]) for place, answer in enumerate(answers)]
+
+
+def count(db: apsw.Connection, now: float, totals: Totals) -> None:
+    """Add what has ended to the minute's roll-up."""
+    for row in totals.rows(now):
+        db.execute(_SQL["count"], row)
 
 
 def _refusal(db: apsw.Connection, task: bytes, outcome: Outcome) -> Answer:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import apsw
 import msgspec
 
 from tidegate.domain.outcome import Fence
-from tidegate.store.columns import counters_of
-from tidegate.store.rows import CrashTerms, NewWorker, Orphan, WorkerRow
+from tidegate.store.columns import orphan, worker_row
+from tidegate.store.rows import NewWorker, Orphan, WorkerRow
 from tidegate.store.sqlite import ids, query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
@@ -53,7 +52,7 @@ def beat(db: apsw.Connection, now: float, worker_ids: Sequence[str], lease_secon
 
 def workers(db: apsw.Connection) -> list[WorkerRow]:
     """Return all workers that are not retired, and retired ones that still hold runs."""
-    return [_worker(row) for row in query.rows(db, _LIST)]
+    return [worker_row(row) for row in query.rows(db, _LIST)]
 
 
 def retire_worker(
@@ -74,7 +73,7 @@ def retire_worker(
 
 def orphans(db: apsw.Connection, limit: int) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
-    return [_orphan(row) for row in query.rows(db, _ORPHANS, (limit,))]
+    return [orphan(row, ids.text) for row in query.rows(db, _ORPHANS, (limit,))]
 
 
 def forget_workers(db: apsw.Connection, now: float, older_than_seconds: float) -> int:
@@ -82,43 +81,3 @@ def forget_workers(db: apsw.Connection, now: float, older_than_seconds: float) -
     before = db.total_changes()
     db.execute(_FORGET, (now - older_than_seconds,))
     return db.total_changes() - before
-
-
-def _worker(row: tuple[Any, ...]) -> WorkerRow:
-    worker_id, name, pool, host, pid, queues, slots, *moments, running, version = row
-    started_at, beat_at, expires_at, retired_at = moments
-    return WorkerRow(
-        id=worker_id,
-        name=name,
-        pool=pool,
-        host=host,
-        pid=pid,
-        queues=msgspec.json.decode(queues, type=tuple[str, ...]),
-        slots=slots,
-        started_at=started_at,
-        beat_at=beat_at,
-        expires_at=expires_at,
-        retired_at=retired_at,
-        running=running,
-        version=version,
-    )
-
-
-def _orphan(row: tuple[Any, ...]) -> Orphan:
-    (
-        task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
-        crashes, losses, releases, rules, lost, why, cancel_requested, culprit,
-    ) = row  # fmt: skip
-    return Orphan(
-        fence=Fence(ids.text(task_id), run),
-        worker_id=worker_id,
-        function=function,
-        queue=queue,
-        started_at=started_at,
-        terms=CrashTerms(crash_limit, base, cap),
-        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
-        loss=bool(lost),
-        why=why,
-        cancel_requested=bool(cancel_requested),
-        culprit=None if culprit is None else bool(culprit),
-    )
