@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
-    from tidegate.handle import Handle
+    from tidegate.handle import Chunk, Handle
     from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
     from tidegate.task import TaskFunction, discard, on
     from tidegate.worker.settings import Pool, Timings
@@ -41,6 +41,7 @@ __all__ = [
     "NO_LIMIT",
     "ArgumentsError",
     "CancelAnswer",
+    "Chunk",
     "ConfigError",
     "Context",
     "Exponential",
@@ -82,6 +83,7 @@ __all__ = [
 _HOMES = {
     "ArgumentsError": "tidegate.errors",
     "CancelAnswer": "tidegate.store.rows",
+    "Chunk": "tidegate.handle",
     "ConfigError": "tidegate.errors",
     "Context": "tidegate.context",
     "Exponential": "tidegate.domain.spec",

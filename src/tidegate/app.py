@@ -35,7 +35,7 @@ from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
 from tidegate.task import TaskFunction, function_name, place_to_run
-from tidegate.watch import FinalWatch
+from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Tidegate:
         self.store: Store = store if store is not None else open_store(self.url)
         self._opened_in = 0
         self._lock, self._lock_of = threading.Lock(), os.getpid()
-        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, FinalWatch] = WeakKeyDictionary()
+        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatch] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
 
     def __repr__(self) -> str:
@@ -266,12 +266,12 @@ class Tidegate:
             self._opened_in = os.getpid()
         return self.store
 
-    def final_watch(self, store: Store) -> FinalWatch:
-        """Return the running loop's watcher of final states."""
+    def task_watch(self, store: Store) -> TaskWatch:
+        """Return the running loop's watcher of tasks."""
         loop = asyncio.get_running_loop()
         with self._own_lock():
             if loop not in self._watches:
-                self._watches[loop] = FinalWatch(store)
+                self._watches[loop] = TaskWatch(store)
             return self._watches[loop]
 
     async def enqueue_prepared(self, task: NewTask) -> Enqueued:

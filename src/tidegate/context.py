@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+CROWDED_SECONDS = 0.05
+"""How long an emitting body waits before it asks again whether there is room."""
 
 
 class Stop(StrEnum):
@@ -56,6 +59,10 @@ def _nobody(_: Progress) -> None:
     return None
 
 
+def _nowhere(_: bytes) -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class RunControl:
     """Shared by the worker and one run of a body; written by one side, read by the other."""
@@ -73,6 +80,8 @@ class RunControl:
     """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
     on_progress: Callable[[Progress], None] = field(default=_nobody)
     """Told what the body tells, each time."""
+    on_emit: Callable[[bytes], bool] = field(default=_nowhere)
+    """Given each chunk the body emits, encoded; an empty one only asks whether there is room for more."""
     scratch_used: bool = False
     condemned: str = ""
     """Why this process must run nothing more, if the body said so."""
@@ -154,6 +163,35 @@ class Context:
             Progress(float(done), None if total is None else float(total), str(note)[:500])
         )
 
+    async def emit(self, data: Any) -> None:
+        """Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
+
+        Chunks keep their order, are stored within 0.1 s, and in any case before the task's end. They stay
+        as long as the task. Those of a run that is repeated stay too: the next run's follow them. Waits
+        only while the store cannot keep up.
+
+        Args:
+            data: Whatever JSON can hold, `CHUNK_BYTES` (64 KiB) at most.
+
+        Raises:
+            ArgumentsError: It cannot be stored.
+        """
+        import asyncio
+
+        has_room = self._control.on_emit(_chunk(data))
+        while not has_room and not self.cancelled():
+            await asyncio.sleep(CROWDED_SECONDS)
+            has_room = self._control.on_emit(b"")
+
+    def emit_sync(self, data: Any) -> None:
+        """As `emit`, from a plain function."""
+        import time
+
+        has_room = self._control.on_emit(_chunk(data))
+        while not has_room and not self.cancelled():
+            time.sleep(CROWDED_SECONDS)
+            has_room = self._control.on_emit(b"")
+
     def retry(self, after: float | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
         """End this run now and have exactly one next one. Never returns.
 
@@ -216,6 +254,13 @@ class Context:
             beside.replace(final)
             made.unlink()
         return final
+
+
+def _chunk(data: Any) -> bytes:
+    from tidegate.codec import encode
+    from tidegate.store.streams import CHUNK_BYTES
+
+    return encode(data, path="chunk", limit=CHUNK_BYTES)
 
 
 def _sync_file(path: Path) -> None:

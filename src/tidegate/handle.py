@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidegate._bridge import run_sync
@@ -16,9 +18,24 @@ from tidegate.errors import (
 )
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
-from tidegate.watch import FinalWatch
+from tidegate.store.streams import StoredChunk
+from tidegate.watch import TaskWatch
 
 R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One piece of a task's stream."""
+
+    sequence: int
+    """Its number within the task, from 1, rising over all runs."""
+    run: int
+    """The run that emitted it."""
+    at: float
+    """When it was stored."""
+    data: Any
+    """What was emitted."""
 
 
 class StoreSource(Protocol):
@@ -28,8 +45,8 @@ class StoreSource(Protocol):
         """Return the store, opened."""
         ...
 
-    def final_watch(self, store: Store) -> FinalWatch:
-        """Return the running loop's watcher of final states."""
+    def task_watch(self, store: Store) -> TaskWatch:
+        """Return the running loop's watcher of tasks."""
         ...
 
 
@@ -82,7 +99,7 @@ class Handle(Generic[R_co]):
             TaskNotFoundError: No such task.
         """
         store = await self._source.opened_store()
-        stored = await wait_final(store, self._source.final_watch(store), self.id, timeout)
+        stored = await wait_final(store, self._source.task_watch(store), self.id, timeout)
         if stored.state is State.SUCCEEDED:
             value: R_co = self._decode(stored.data)
             return value
@@ -96,6 +113,26 @@ class Handle(Generic[R_co]):
             error_class=stored.error_class,
             error_message=stored.message,
         )
+
+    async def stream(self, after: int = 0) -> AsyncIterator[Chunk]:
+        """Yield what the task emits, from its beginning to its end, as it comes.
+
+        Ends when the task is final, however it ended; `result()` says how. A repeated run's chunks follow
+        those of the run before it: `chunk.run` tells them apart.
+
+        Args:
+            after: Number of the last chunk that is known already; 0 for the whole stream.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+        from tidegate.codec import decode
+
+        watch = self._source.task_watch(await self._source.opened_store())
+        async with contextlib.aclosing(watch.follow(self.id, after)) as events:
+            async for event in events:
+                if isinstance(event, StoredChunk):
+                    yield Chunk(event.sequence, event.run, event.at, decode(event.data, path="chunk"))
 
     async def cancel(self, why: str = "", *, force: bool = False) -> CancelAnswer:
         """Cancel the task wherever it is.
@@ -138,7 +175,7 @@ class Handle(Generic[R_co]):
         return run_sync(self.history())
 
 
-async def wait_final(store: Store, watch: FinalWatch, task_id: str, timeout: float | None) -> StoredResult:
+async def wait_final(store: Store, watch: TaskWatch, task_id: str, timeout: float | None) -> StoredResult:
     """Return the result row of a task once it is final.
 
     Raises:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tidegate.domain.states import FINAL
+from tidegate.domain.states import FINAL, State
+from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
+from tidegate.store.streams import StoredChunk, StreamHead
 
 GAP_SECONDS = 0.02
 """Between two reads at least, so that a busy store is not read for each of its commits."""
@@ -13,10 +19,61 @@ LONGEST_SECONDS = 1.0
 """Between two reads at most, should a hint be missed."""
 AT_ONCE = 500
 """Tasks in one read."""
+PART_CHUNKS = 100
+"""Chunks of one task in one read."""
+RECENT_CHUNKS = 64
+"""Chunks of a followed task kept for all its followers; one that is further behind reads by itself."""
 
 
-class FinalWatch:
-    """Tells when tasks reach their final state. Belongs to one event loop.
+class Moved(NamedTuple):
+    """The task is in another state or run."""
+
+    state: State
+    run: int
+
+
+class Advanced(NamedTuple):
+    """The task told its progress."""
+
+    done: float
+    total: float | None
+    note: str
+
+
+class Reset(NamedTuple):
+    """The follower asked to go on after a chunk that does not exist; it gets the whole stream."""
+
+
+class Ended(NamedTuple):
+    """The task is final and its stream is told to the end. Always the last event."""
+
+    state: State
+    run: int
+
+
+Event = StoredChunk | Moved | Advanced | Reset | Ended
+
+
+@dataclass(slots=True)
+class _Followed:
+    """What the watcher knows of a task that somebody follows."""
+
+    head: StreamHead | None = None
+    look: int = 0
+    """Number of the look that the head is from: one that began earlier does not overwrite it."""
+    recent: deque[StoredChunk] = field(default_factory=lambda: deque(maxlen=RECENT_CHUNKS))
+    followers: int = 0
+    waiting: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def after(self, sequence: int) -> list[StoredChunk]:
+        """Return what follows a chunk, if it is all at hand."""
+        if not self.recent or self.recent[0].sequence > sequence + 1:
+            return []
+        return [chunk for chunk in self.recent if chunk.sequence > sequence]
+
+
+class TaskWatch:
+    """Tells what becomes of tasks. Belongs to one event loop.
 
     Args:
         store: An open store.
@@ -25,25 +82,101 @@ class FinalWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._followed: dict[str, _Followed] = {}
+        self._looks = 0
         self._job: asyncio.Task[None] | None = None
 
     async def final(self, task_id: str) -> None:
         """Return once the task is final, or gone."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(task_id, set()).add(future)
-        if self._job is None:
-            self._job = asyncio.create_task(self._follow(), name="tidegate result watch")
+        self._begin()
         try:
             await future
         finally:
             self._forget(task_id, future)
 
-    async def _follow(self) -> None:
+    async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield what becomes of a task, from its present state to its end. Close it when done with it.
+
+        Nothing is queued for a follower: a slow one costs no memory and reads later what it missed.
+
+        Args:
+            task_id: Which.
+            after: Number of the last chunk that is known already; 0 for the whole stream.
+
+        Raises:
+            TaskNotFoundError: No such task, or it was deleted meanwhile.
+        """
+        followed = self._followed.setdefault(task_id, _Followed())
+        followed.followers += 1
+        try:
+            await self._look([task_id])
+            told: StreamHead | None = None
+            while told is None or told.state not in FINAL:
+                head = await self._news(task_id, followed, told)
+                if told is None and after > head.last_sequence:
+                    yield Reset()
+                    after = 0
+                is_told = told is not None and (told.state, told.run) == (head.state, head.run)
+                if told is None:
+                    yield Moved(head.state, head.run)
+                    is_told = True
+                while after < head.last_sequence:
+                    for chunk in await self._part(task_id, followed, after):
+                        if not is_told and chunk.run >= head.run:
+                            yield Moved(head.state, head.run)
+                            is_told = True
+                        yield chunk
+                        after = chunk.sequence
+                if not is_told:
+                    yield Moved(head.state, head.run)
+                if (progress := _progress(head)) != _progress(told) and progress is not None:
+                    yield progress
+                told = head
+            yield Ended(told.state, told.run)
+        finally:
+            followed.followers -= 1
+            if not followed.followers:
+                self._followed.pop(task_id, None)
+
+    async def _news(self, task_id: str, followed: _Followed, told: StreamHead | None) -> StreamHead:
+        """Return the head of a task once it is another than the one that was told."""
+        while followed.head is not None and followed.head == told:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            followed.waiting.add(future)
+            self._begin()
+            try:
+                await future
+            finally:
+                followed.waiting.discard(future)
+        if followed.head is None:
+            raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id")
+        return followed.head
+
+    async def _part(self, task_id: str, followed: _Followed, after: int) -> list[StoredChunk]:
+        """Return some chunks that follow; there are some."""
+        at_hand = followed.after(after)
+        if at_hand:
+            return at_hand
+        found = await self._store.chunks({task_id: after}, limit=PART_CHUNKS)
+        if task_id not in found:
+            raise TaskNotFoundError(f"task {task_id} was deleted", fix="nothing is left to follow")
+        return found[task_id]
+
+    # --- one loop for all --------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._job is None:
+            self._job = asyncio.create_task(self._watch(), name="tidegate task watch")
+
+    async def _watch(self) -> None:
         """Read and tell until nobody waits any more."""
         try:
-            while self._waiting:
-                await self._look()
-                if self._waiting:
+            while ids := [*self._waiting, *(task for task, one in self._followed.items() if one.followers)]:
+                for begin in range(0, len(ids), AT_ONCE):
+                    await self._look(ids[begin : begin + AT_ONCE])
+                if self._waiting or self._followed:
                     await self._store.changed(LONGEST_SECONDS)
                     await asyncio.sleep(GAP_SECONDS)
         except Exception as error:  # else they would wait for ever
@@ -51,24 +184,50 @@ class FinalWatch:
         finally:
             self._job = None  # a task keeps its loop, which would keep us in turn
 
-    async def _look(self) -> None:
-        ids = list(self._waiting)
-        for begin in range(0, len(ids), AT_ONCE):
-            part = ids[begin : begin + AT_ONCE]
-            rows = await self._store.read(part)
-            for task_id in part:
-                if task_id not in rows or rows[task_id].state in FINAL:
-                    self._tell(task_id)
+    async def _look(self, ids: Iterable[str]) -> None:
+        """Read where these tasks are and what they emitted, and tell whoever waits for it."""
+        self._looks += 1
+        look, ids = self._looks, list(ids)
+        heads = await self._store.stream_heads(ids)
+        await self._read_on({task_id: heads[task_id] for task_id in ids if task_id in heads})
+        for task_id in ids:
+            head = heads.get(task_id)
+            if head is None or head.state in FINAL:
+                self._tell(task_id)
+            followed = self._followed.get(task_id)
+            if followed is not None and look > followed.look:
+                has_changed = head != followed.head
+                followed.head, followed.look = head, look
+                if has_changed:
+                    _wake(followed.waiting)
+
+    async def _read_on(self, heads: dict[str, StreamHead]) -> None:
+        """Read the newest chunks of followed tasks, once for all their followers."""
+        known = {
+            task_id: one.head.last_sequence
+            for task_id, one in self._followed.items()
+            if one.head is not None
+            and task_id in heads
+            and one.head.last_sequence < heads[task_id].last_sequence
+        }
+        found = await self._store.chunks(known, limit=PART_CHUNKS) if known else {}
+        for task_id, chunks in found.items():
+            followed = self._followed.get(task_id)
+            if followed is None:
+                continue
+            last = followed.recent[-1].sequence if followed.recent else known[task_id]
+            if last != known[task_id]:  # a gap, or another look was here first
+                followed.recent.clear()
+            followed.recent.extend(chunks)
 
     def _tell(self, task_id: str) -> None:
-        for future in self._waiting.pop(task_id, set()):
-            if not future.done():
-                future.set_result(None)
+        _wake(self._waiting.pop(task_id, set()))
 
     def _fail(self, error: Exception) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for futures in waiting.values():
-            for future in futures:
+        groups = [*self._waiting.values(), *(followed.waiting for followed in self._followed.values())]
+        self._waiting = {}
+        for futures in groups:
+            for future in list(futures):
                 if not future.done():
                     future.set_exception(error)
 
@@ -78,3 +237,15 @@ class FinalWatch:
             futures.discard(future)
             if not futures:
                 del self._waiting[task_id]
+
+
+def _wake(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in list(futures):
+        if not future.done():
+            future.set_result(None)
+
+
+def _progress(head: StreamHead | None) -> Advanced | None:
+    if head is None or head.progress_done is None:
+        return None
+    return Advanced(head.progress_done, head.progress_total, head.progress_note)

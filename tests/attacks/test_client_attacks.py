@@ -18,7 +18,7 @@ from attack_support import OddStore
 from support import FAST, make_app
 from tidegate import ConfigError, Pool, State, StoreUnavailableError, Tidegate, UsageError
 from tidegate.store.rows import NewTask
-from tidegate.watch import FinalWatch
+from tidegate.watch import TaskWatch
 
 pytestmark = pytest.mark.anyio
 
@@ -270,5 +270,5 @@ async def test_waiting_for_many_results_leaves_nothing_behind(app: Tidegate) -> 
         for _ in range(20):
             with pytest.raises(TimeoutError):
                 await late.result(0.01)
-    watch: FinalWatch = app.final_watch(app.store)
+    watch: TaskWatch = app.task_watch(app.store)
     assert watch._waiting == {}

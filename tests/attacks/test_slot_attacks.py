@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from support import APPS
-from tidegate.context import Stop
+from tidegate.context import RunControl, Stop
 from tidegate.worker.slots.frames import Halted, Run
 from tidegate.worker.slots.process import SlotProcess
 
@@ -45,7 +46,9 @@ async def test_a_stop_that_comes_before_its_body_has_begun_is_heard(
             scratch_root=str(tmp_path / "scratch"),
             ends_at=None,
         )
-        running = asyncio.create_task(slot.run(run, lambda told: None))
+        running = asyncio.create_task(
+            slot.run(run, RunControl(scratch_root=tmp_path, scratch_name="s", clock=time.monotonic))
+        )
         await asyncio.sleep(0)
         slot.halt(Stop.CANCEL)
         async with asyncio.timeout(5):

@@ -20,7 +20,7 @@ from tidegate.store.sqlite import claim, dead, endings, finish, ids, keys, query
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
-from tidegate.watch import FinalWatch
+from tidegate.watch import TaskWatch
 from tidegate.worker.claimer import Claimer
 from tidegate.worker.engine import Engine
 from tidegate.worker.finisher import Finisher
@@ -236,10 +236,10 @@ def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("", "I13")
 def who_waits_for_a_result_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    real = FinalWatch._tell
+    real = TaskWatch._tell
 
-    def tell(watch: FinalWatch, task_id: str) -> None:
+    def tell(watch: TaskWatch, task_id: str) -> None:
         if int(task_id[-1], 16) % 3:
             real(watch, task_id)
 
-    patch.setattr(FinalWatch, "_tell", tell)
+    patch.setattr(TaskWatch, "_tell", tell)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from tidegate.context import RunControl
 from tidegate.worker.slots.frames import Returned, Run
 from tidegate.worker.slots.process import SlotDied, SlotProcess
 
@@ -20,6 +22,10 @@ def a_run(directory: Path) -> Run:
         function="bodies:sync_nap", task_id="0" * 32, run=1, attempt=1, max_attempts=1, queue="q", tenant="",
         labels={}, args=b'{"a":[],"k":{"seconds":0.0}}', scratch_root=str(directory), ends_at=None,
     )  # fmt: skip
+
+
+def a_control(directory: Path) -> RunControl:
+    return RunControl(scratch_root=directory, scratch_name="scratch", clock=time.monotonic)
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ async def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlotProcess:
 
 
 async def test_a_body_is_run_and_answered(slot: SlotProcess, tmp_path: Path) -> None:
-    answer = await slot.run(a_run(tmp_path), lambda progress: None)
+    answer = await slot.run(a_run(tmp_path), a_control(tmp_path))
     assert isinstance(answer, Returned)
     await slot.close()
 
@@ -44,11 +50,11 @@ async def test_one_that_died_while_idle_says_that_nothing_began(slot: SlotProces
     os.kill(slot.pid, signal.SIGKILL)
     async with asyncio.timeout(10):
         with pytest.raises(SlotDied) as caught:
-            await slot.run(a_run(tmp_path), lambda progress: None)
+            await slot.run(a_run(tmp_path), a_control(tmp_path))
         assert not caught.value.began
         while slot.is_alive:
             await asyncio.sleep(0.01)
         with pytest.raises(SlotDied) as caught:
-            await slot.run(a_run(tmp_path), lambda progress: None)
+            await slot.run(a_run(tmp_path), a_control(tmp_path))
         assert not caught.value.began
     await slot.close()

@@ -151,9 +151,9 @@ async def _opened(application: Any, database: str | None) -> Store:
 async def _print_end(store: Store, facts: dict[str, Any], timeout: float | None, as_json: bool) -> int:
     from tidegate.domain.states import State
     from tidegate.handle import wait_final
-    from tidegate.watch import FinalWatch
+    from tidegate.watch import TaskWatch
 
-    stored = await wait_final(store, FinalWatch(store), facts["id"], timeout)
+    stored = await wait_final(store, TaskWatch(store), facts["id"], timeout)
     succeeded = stored.state is State.SUCCEEDED
     if as_json:
         print_json(facts | _end(stored))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
+from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
     CancelAnswer,
@@ -32,6 +33,7 @@ from tidegate.store.rows import (
     TaskRow,
     WorkerRow,
 )
+from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
 
 class Lifecycle(Protocol):
@@ -168,6 +170,32 @@ class Work(Protocol):
         """Return this worker's runs whose cancel was requested."""
 
 
+class Streams(Protocol):
+    """What running tasks emit. A stream is closed by its task's final state, and goes when the task goes."""
+
+    async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
+        """Keep what these runs emitted; return the fences that are no longer current.
+
+        Numbered within the task in order of run and place. A chunk whose place is taken is a resend and
+        changes nothing. Readers see a call's chunks all at once.
+        """
+
+    async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+        """Return where those tasks that exist are and how far their streams go, from one snapshot.
+
+        A task whose head is final and whose chunks are read up to its last one has nothing more to tell
+        (unless a person redrives it).
+        """
+
+    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
+        """Return up to `limit` chunks for each task, in order, that follow the given numbers.
+
+        Args:
+            after: By task id the number after which to go on; 0 for the start.
+            limit: Chunks a task.
+        """
+
+
 class Workers(Protocol):
     """Leases: held by the worker's row, not by each task."""
 
@@ -218,9 +246,9 @@ class Stewardship(Protocol):
     async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
         """Delete what has served its time; return how many rows went, `limit` a kind at most.
 
-        Expired keys, counters older than 90 days, uncommitted stages older than a day, final tasks
-        older than `finished_seconds` and dead letters older than `dead_seconds`, each with all that
-        belongs to it.
+        Expired keys, counters older than 90 days, audit entries older than a year, uncommitted stages
+        older than a day, final tasks older than `finished_seconds` and dead letters older than
+        `dead_seconds`, each with all that belongs to it.
         """
 
     async def checkpoint(self) -> None:
@@ -264,5 +292,27 @@ class Figures(Protocol):
         """Return the kept manifests by application."""
 
 
-class Store(Lifecycle, Tasks, Work, Workers, Stewardship, DeadLetters, Figures, Protocol):
+class Access(Protocol):
+    """Who may come in over HTTP, and the record of what they changed."""
+
+    async def add_token(self, token: NewToken) -> None:
+        """Keep a token's digest with what it lets people do."""
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        """Return the token with this digest; None if there is none, or it is expired or revoked."""
+
+    async def tokens(self) -> list[TokenRow]:
+        """Return all tokens that were ever made, the oldest first, expired and revoked ones too."""
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Make a token worthless for good; return whether there is one of this id. Safe to repeat."""
+
+    async def record(self, entries: Sequence[NewAuditEntry]) -> None:
+        """Put changes on record, all or none. An entry whose id is there already is a resend."""
+
+    async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
+        """Return the record, the newest first, continuing after the id `after`."""
+
+
+class Store(Lifecycle, Tasks, Work, Streams, Workers, Stewardship, DeadLetters, Figures, Access, Protocol):
     """All of it."""

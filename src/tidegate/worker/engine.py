@@ -24,6 +24,7 @@ from tidegate.worker import report
 from tidegate.worker.application import Application, crash_terms
 from tidegate.worker.attempt import Attempt
 from tidegate.worker.claimer import Claimer
+from tidegate.worker.emitter import Emitter
 from tidegate.worker.executor import Executor
 from tidegate.worker.finisher import Finisher
 from tidegate.worker.judge import Judge
@@ -96,7 +97,8 @@ class Engine:
             spot=spot,
             spoiled=self.spoiled.set,
         )
-        self.finisher = Finisher(self._store, rng, self._lost)
+        self.emitter = Emitter(self._store, rng, self._lost)
+        self.finisher = Finisher(self._store, rng, self._lost, first=self.emitter.write)
         self._claimer = Claimer(
             store=self._store,
             pool=pool,
@@ -117,6 +119,7 @@ class Engine:
             if inspect.isawaitable(done):
                 await done
         self._spawn(self.finisher.run(), "finisher")
+        self._spawn(self.emitter.run(), "emitter")
         self._spawn(self._watch_cancels(), "cancel watch")
         self._claiming = self._spawn(self._claim(), "claimer")
 
@@ -181,12 +184,17 @@ class Engine:
         self._idle.clear()
         attempt = self.executor.start(claimed)
         attempt.control.on_progress = functools.partial(self._told, claimed.fence)
+        attempt.control.on_emit = functools.partial(self._emitted, claimed.fence)
 
     def _told(self, fence: Fence, progress: Progress) -> None:
         if fence in self.executor.running:  # else its body was left behind
             self.finisher.note(fence, progress)
 
+    def _emitted(self, fence: Fence, data: bytes) -> bool:
+        return fence not in self.executor.running or self.emitter.emit(fence, data)
+
     def _settled(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        self.emitter.forget(attempt.claimed.fence)
         if outcome is not None:
             report.ended(attempt.claimed.function, outcome)
             self.finisher.finish(outcome)

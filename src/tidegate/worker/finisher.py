@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tidegate.context import Progress
 from tidegate.domain.outcome import Answer, Fence, Outcome
@@ -29,12 +29,20 @@ class Finisher:
         store: Where to.
         rng: For the pauses while the store is away.
         lost: Told of runs that are no longer ours, so that their bodies are stopped.
+        first: Awaited before outcomes are written: whatever the fence would refuse after them.
     """
 
-    def __init__(self, store: Store, rng: random.Random, lost: Callable[[Fence], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rng: random.Random,
+        lost: Callable[[Fence], None],
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._store = store
         self._pause = Pause(rng)
         self._lost = lost
+        self._first = first
         self._outcomes: deque[Outcome] = deque()
         self._progress: dict[Fence, Progress] = {}
         self._woken = asyncio.Event()
@@ -87,6 +95,8 @@ class Finisher:
         while self._outcomes:
             batch = [self._outcomes[place] for place in range(min(BATCH, len(self._outcomes)))]
             await self._write_progress()  # the last word of these runs, which the fence would refuse later
+            if self._first is not None:
+                await self._first()
             answers = await self._store.finish(batch)
             for outcome, answer in zip(batch, answers, strict=True):
                 self._outcomes.popleft()

@@ -17,7 +17,10 @@ from tidegate.store.sqlite import schema
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.store import SqliteStore
 
-LATER = Migration(2, "002_colour", "ALTER TABLE task ADD COLUMN colour TEXT; CREATE TABLE paint (name TEXT)")
+NEWEST = len(schema.known())
+LATER = Migration(
+    NEWEST + 1, "999_colour", "ALTER TABLE task ADD COLUMN colour TEXT; CREATE TABLE paint (name TEXT)"
+)
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ async def test_an_older_schema_is_refused_with_the_command_that_helps(
     for call in (later.open, later.queue_stats, lambda: later.enqueue([build.new()])):
         with pytest.raises(SchemaError, match="tidegate db upgrade") as caught:
             await call()
-        assert (caught.value.facts["database"], caught.value.facts["code"]) == (1, 2)
+        assert (caught.value.facts["database"], caught.value.facts["code"]) == (NEWEST, NEWEST + 1)
     await later.close()
 
 
@@ -79,7 +82,7 @@ async def test_an_upgrade_keeps_the_tasks_and_is_done_once(
     monkeypatch.setattr(schema, "known", lambda: later)
     stores = [SqliteStore(path, clock=clock) for _ in range(2)]
     applied = await asyncio.gather(*(store.migrate() for store in stores))
-    assert sorted(applied) == [[], ["002_colour"]]
+    assert sorted(applied) == [[], ["999_colour"]]
     for store in stores:
         await store.open()
         assert await store.migrate() == []
@@ -92,24 +95,26 @@ async def test_an_upgrade_keeps_the_tasks_and_is_done_once(
 async def test_an_upgrade_that_fails_changes_nothing(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = Migration(2, "002_broken", "CREATE TABLE half (a TEXT); CREATE TABLE task (b TEXT)")
-    monkeypatch.setattr(schema, "known", lambda: (*schema_001, broken))
-    schema_001 = migrate.read_migrations(schema.FOLDER)
+    broken = Migration(NEWEST + 1, "999_broken", "CREATE TABLE half (a TEXT); CREATE TABLE task (b TEXT)")
+    monkeypatch.setattr(schema, "known", lambda: (*released, broken))
+    released = migrate.read_migrations(schema.FOLDER)
     with pytest.raises(Exception, match="already exists"):
         await store.migrate()
     assert await run_sql(store, "SELECT name FROM sqlite_schema WHERE name = 'half'", Mode.BARE) == []
-    assert await run_sql(store, "SELECT number FROM migration", Mode.BARE) == [(1,)]
+    assert await run_sql(store, "SELECT number FROM migration", Mode.BARE) == [
+        (migration.number,) for migration in released
+    ]
 
 
 async def test_a_newer_schema_is_refused_and_not_touched(store: SqliteStore, path: Path) -> None:
     await run_sql(
-        store, "INSERT INTO migration (number, name, applied_at) VALUES (7, '007_x', 0)", Mode.WRITE
+        store, "INSERT INTO migration (number, name, applied_at) VALUES (777, '777_x', 0)", Mode.WRITE
     )
     older = SqliteStore(path)
     for call in (older.open, older.migrate, older.queue_stats):
         with pytest.raises(SchemaError, match="upgrade Tidegate") as caught:
             await call()
-        assert caught.value.facts["database"] == 7
+        assert caught.value.facts["database"] == 777
     await older.close()
 
 

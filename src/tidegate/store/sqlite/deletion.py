@@ -11,7 +11,7 @@ _STATEMENTS = tuple(load("purge").values())
 
 
 def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
-    """Delete final or staged tasks: row, payload, result, history, progress; at least one."""
+    """Delete final or staged tasks: row, payload, result, history, progress, stream; at least one."""
     array = ids.array(tasks)
     for statement in _STATEMENTS:
         db.execute(statement, (array,))

@@ -17,6 +17,8 @@ STAGE_KEPT_SECONDS = 86_400.0
 """An uncommitted stage older than this has lost its client; a committed one is resent no more."""
 ROLLUP_KEPT_SECONDS = 90 * 86_400.0
 """Counters a minute are for charts and estimates; nobody charts minutes of the last quarter."""
+AUDIT_KEPT_SECONDS = 365 * 86_400.0
+"""Who changed what is asked for months later, not years."""
 
 
 def look_promote(db: apsw.Connection, now: float) -> int | None:
@@ -44,6 +46,7 @@ def look_sweep(
         or query.value(db, _SWEEP["dead"], (now - dead_seconds, 1))
         or query.value(db, _SWEEP["stale_stages"], (now - STAGE_KEPT_SECONDS,))
         or query.value(db, _SWEEP["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
+        or query.value(db, _SWEEP["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
     )
     return None if something else 0
 
@@ -54,6 +57,7 @@ def sweep(
     """Delete what has served its time; return how many rows went, `limit` a kind at most."""
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
+    gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
     gone += _sweep_tasks(db, _SWEEP["finished"], now - finished_seconds, limit)
     gone += _sweep_tasks(db, _SWEEP["dead"], now - dead_seconds, limit)
     return gone + _sweep_stages(db, now - STAGE_KEPT_SECONDS, limit)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
+from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
     CancelAnswer,
@@ -29,6 +30,7 @@ from tidegate.store.rows import (
     WorkerRow,
 )
 from tidegate.store.sqlite import (
+    access,
     acts,
     claim,
     dead,
@@ -41,12 +43,14 @@ from tidegate.store.sqlite import (
     stages,
     stats,
     steward,
+    streams,
     upkeep,
     workers,
 )
 from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.job import Look, Mode, T, Work
 from tidegate.store.sqlite.writer import BUSY_SECONDS, Runner, WriterThread
+from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
 
 class SqliteStore:
@@ -193,6 +197,22 @@ class SqliteStore:
         """Return this worker's runs whose cancel was requested."""
         return await self._read(lambda db: runs.cancel_requests(db, worker_id))
 
+    # --- streams ---
+
+    async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
+        """Keep what these runs emitted; return the fences that are no longer current."""
+        if not new:
+            return []
+        return await self._write(lambda db: streams.append_chunks(db, self._now(), new))
+
+    async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+        """Return where those tasks that exist are and how far their streams go."""
+        return await self._read(lambda db: streams.stream_heads(db, task_ids))
+
+    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
+        """Return up to `limit` chunks a task that follow the given numbers."""
+        return await self._read(lambda db: streams.chunks(db, after, limit))
+
     # --- workers ---
 
     async def add_worker(self, worker: NewWorker) -> None:
@@ -292,3 +312,30 @@ class SqliteStore:
     async def manifests(self) -> dict[str, dict[str, Any]]:
         """Return the kept manifests by application."""
         return await self._read(stats.manifests)
+
+    # --- access ---
+
+    async def add_token(self, token: NewToken) -> None:
+        """Keep a token's digest with what it lets people do."""
+        await self._write(lambda db: access.add_token(db, self._now(), token))
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        """Return the token with this digest, if it is good now."""
+        return await self._read(lambda db: access.find_token(db, self._now(), digest))
+
+    async def tokens(self) -> list[TokenRow]:
+        """Return all tokens that were ever made, the oldest first."""
+        return await self._read(access.tokens)
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Make a token worthless; return whether there is one of this id."""
+        return await self._write(lambda db: access.revoke_token(db, self._now(), token_id))
+
+    async def record(self, entries: Sequence[NewAuditEntry]) -> None:
+        """Put changes on record."""
+        if entries:
+            await self._write(lambda db: access.record(db, self._now(), entries))
+
+    async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
+        """Return the record, the newest first, continuing after the id `after`."""
+        return await self._read(lambda db: access.audit(db, after, limit))

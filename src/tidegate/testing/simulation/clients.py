@@ -29,7 +29,7 @@ from tidegate.testing.checker import digest_of
 from tidegate.testing.simulation.journal import Journal
 from tidegate.testing.simulation.plan import Scene
 from tidegate.testing.simulation.tasks import TaskMaker
-from tidegate.watch import FinalWatch
+from tidegate.watch import TaskWatch
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[None]]
@@ -69,7 +69,7 @@ class Client:
         self._rng = rng
         self._tasks = tasks
         self._pause_seconds = pause_seconds
-        self._watch = FinalWatch(store)
+        self._watch = TaskWatch(store)
         self._waits: dict[str, asyncio.Task[None]] = {}
         self.is_done = False
         """Whether it has nothing more to ask for; it may still wait for results."""
@@ -90,8 +90,8 @@ class Client:
         """Return the store, for handles."""
         return self._store
 
-    def final_watch(self, store: Store) -> FinalWatch:
-        """Return the watcher of final states, for handles."""
+    def task_watch(self, store: Store) -> TaskWatch:
+        """Return the watcher of tasks, for handles."""
         return self._watch
 
     def _acts(self) -> Sequence[tuple[Act, int]]:

@@ -54,6 +54,12 @@ class Told(msgspec.Struct, tag="told", frozen=True):
     note: str
 
 
+class Emitted(msgspec.Struct, tag="emitted", frozen=True):
+    """A chunk of the task's stream, encoded. To the pool process, which reads on only when there is room."""
+
+    data: bytes
+
+
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """What every answer says."""
 
@@ -88,7 +94,7 @@ class Halted(Ended, tag="halted", frozen=True, kw_only=True):
 
 
 ToSlot = Run | Halt
-ToPool = Ready | Began | Told | Returned | Failed | AskedAgain | Halted
+ToPool = Ready | Began | Told | Emitted | Returned | Failed | AskedAgain | Halted
 Answer = Returned | Failed | AskedAgain | Halted
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -10,14 +10,14 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
 
-from tidegate.context import Progress, Stop
+from tidegate.context import CROWDED_SECONDS, Progress, RunControl, Stop
 from tidegate.worker.slots import tree
 from tidegate.worker.slots.frames import (
     HEADER_BYTES,
     Answer,
     Began,
+    Emitted,
     Halt,
     Ready,
     Run,
@@ -63,7 +63,7 @@ class SlotProcess:
         self._reading: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[Answer] | None = None
-        self._on_progress: Callable[[Progress], None] | None = None
+        self._control: RunControl | None = None
         self._killed_for = ""
         self._began = False
         self.started_at = time.monotonic()
@@ -111,8 +111,8 @@ class SlotProcess:
             self.kill(f"its application was not imported within {START_SECONDS:g} s")
             raise SlotDied(self._killed_for, began=False) from None
 
-    async def run(self, run: Run, on_progress: Callable[[Progress], None]) -> Answer:
-        """Run one body and return how it ended.
+    async def run(self, run: Run, control: RunControl) -> Answer:
+        """Run one body, pass on to its control what it tells and emits, and return how it ended.
 
         Raises:
             SlotDied: The process ended without an answer: killed, crashed, or left by `os._exit`.
@@ -122,13 +122,13 @@ class SlotProcess:
         if self._reading is None or self._reading.done():
             raise SlotDied("it was dead before", began=False)
         self.runs += 1
-        self._on_progress = on_progress
+        self._control = control
         self._answer = asyncio.get_running_loop().create_future()
         self._writer.write(packed(run))
         try:
             answer = await self._answer
         finally:
-            self._answer = self._on_progress = None
+            self._answer = self._control = None
         self.condemned = answer.condemned
         return answer
 
@@ -154,7 +154,11 @@ class SlotProcess:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
             while True:
                 header = await reader.readexactly(HEADER_BYTES)
-                self._hear(await reader.readexactly(int.from_bytes(header, "big")))
+                frame = decode_to_pool(await reader.readexactly(int.from_bytes(header, "big")))
+                if isinstance(frame, Emitted):
+                    await self._pass_on(frame.data)
+                else:
+                    self._hear(frame)
         assert self._process is not None
         assert self._writer is not None
         tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and live on
@@ -166,16 +170,22 @@ class SlotProcess:
                 future.set_exception(died)
                 future.exception()  # seen: nobody may be waiting
 
-    def _hear(self, data: bytes) -> None:
-        frame = decode_to_pool(data)
+    async def _pass_on(self, chunk: bytes) -> None:
+        """Hand on a chunk; until there is room for more, read nothing, so that the body has to wait."""
+        control = self._control
+        while control is not None and not control.on_emit(chunk) and not self._killed_for:
+            chunk = b""
+            await asyncio.sleep(CROWDED_SECONDS)
+
+    def _hear(self, frame: Ready | Began | Told | Answer) -> None:
         if isinstance(frame, Ready):
             if not self._ready.done():
                 self._ready.set_result(None)
         elif isinstance(frame, Began):
             self._began = True
         elif isinstance(frame, Told):
-            if self._on_progress is not None:
-                self._on_progress(Progress(frame.done, frame.total, frame.note))
+            if self._control is not None:
+                self._control.on_progress(Progress(frame.done, frame.total, frame.note))
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(frame)
 

@@ -51,7 +51,7 @@ class SlotRunner:
                     return self._judge.stopped(attempt)
                 begin(attempt)
                 attempt.slot = slot
-                answer = await slot.run(_frame(attempt), attempt.control.on_progress)
+                answer = await slot.run(_frame(attempt), attempt.control)
                 self._condemn_after(slot, answer)
                 self._pause.reset()
         except SlotDied as died:

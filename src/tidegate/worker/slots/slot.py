@@ -33,6 +33,7 @@ from tidegate.worker.slots.frames import (
     Answer,
     AskedAgain,
     Began,
+    Emitted,
     Failed,
     Halt,
     Halted,
@@ -158,6 +159,12 @@ class Slot:
             self._told_at, self._last_told = now, None
             self._send(Told(told.done, told.total, told.note))
 
+    def _emit(self, data: bytes) -> bool:
+        """Send a chunk; where the store cannot keep up, the socket makes us wait."""
+        if data:
+            self._send(Emitted(data))
+        return True
+
     def _send(self, frame: Any) -> None:
         with self._sending:
             try:
@@ -185,6 +192,7 @@ class Slot:
             ends_at=float("inf") if run.ends_at is None else run.ends_at,
         )
         control.on_progress = self._tell
+        control.on_emit = self._emit
         return control
 
     def _halt(self, frame: Halt) -> None:

@@ -40,3 +40,13 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- 1 ids
 DELETE FROM act
 WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_stream
+-- 1 ids
+DELETE FROM stream
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: delete_chunks
+-- 1 ids
+DELETE FROM chunk
+WHERE task_id IN (SELECT value FROM carray(?1))

@@ -62,3 +62,21 @@ SELECT 1
 FROM rollup
 WHERE minute < ?1
 LIMIT 1
+
+-- name: old_audit
+-- 1 moment before which it was recorded, 2 how many at most
+DELETE FROM audit
+WHERE id IN (
+    SELECT id
+    FROM audit
+    WHERE at < ?1
+    ORDER BY at
+    LIMIT ?2
+)
+
+-- name: has_old_audit
+-- 1 moment before which it was recorded
+SELECT 1
+FROM audit
+WHERE at < ?1
+LIMIT 1

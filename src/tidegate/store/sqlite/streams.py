@@ -1,0 +1,57 @@
+"""What running tasks emit: kept by fenced writes, read by anybody from any number on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import apsw
+
+from tidegate.domain.outcome import Fence
+from tidegate.domain.states import State
+from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite.statements import load
+from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+
+_APPEND = load("append_chunks")
+_AFTER = load("chunks")["after"]
+_HEADS = load("stream_heads")["heads"]
+
+
+def append_chunks(db: apsw.Connection, now: float, new: Sequence[NewChunk]) -> list[Fence]:
+    """Keep what these runs emitted; return the fences that are no longer current."""
+    in_order = sorted(new, key=lambda chunk: (chunk.fence, chunk.place))
+    by_run = groupby(in_order, key=lambda chunk: chunk.fence)
+    return [fence for fence, chunks in by_run if not _append(db, now, fence, list(chunks))]
+
+
+def stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+    """Return the heads of those tasks that exist, from one snapshot."""
+    known = tuple(blob for blob in map(ids.known_blob, dict.fromkeys(task_ids)) if blob is not None)
+    if not known:
+        return {}
+    return {
+        ids.text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
+        for task, state, run, tenant, last, done, total, note in query.rows(db, _HEADS, (ids.array(known),))
+    }
+
+
+def chunks(db: apsw.Connection, after: Mapping[str, int], limit: int) -> dict[str, list[StoredChunk]]:
+    """Return up to `limit` chunks a task that follow the given numbers, in order."""
+    found: dict[str, list[StoredChunk]] = {}
+    for task_id, sequence in after.items():
+        task = ids.known_blob(task_id)
+        if task is not None and (rows := query.rows(db, _AFTER, (task, sequence, limit))):
+            found[task_id] = [StoredChunk(*row) for row in rows]
+    return found
+
+
+def _append(db: apsw.Connection, now: float, fence: Fence, new: Sequence[NewChunk]) -> bool:
+    task = ids.known_blob(fence.task_id)
+    base = query.value(db, _APPEND["begin"], (task, fence.run))
+    if base is None:
+        return False
+    rows = [(task, base + chunk.place, fence.run, now, chunk.data) for chunk in new]
+    db.executemany(_APPEND["keep"], rows)
+    db.execute(_APPEND["extend"], (task, base + new[-1].place))
+    return True

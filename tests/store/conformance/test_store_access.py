@@ -1,0 +1,119 @@
+"""Access: tokens are found by their digest while they are good, and every change stays on record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+from store_build import Build, SettableClock
+
+from tidegate.domain.access import Role
+from tidegate.store.access import NewAuditEntry, NewToken
+from tidegate.store.protocol import Store
+
+YEAR = 365 * 86_400.0
+
+
+def token(number: int = 1, **changes: object) -> NewToken:
+    made = NewToken(f"t{number}", sha256(b"%d" % number).digest(), "front end", Role.SUBMITTER, "acme")
+    return replace(made, **changes)
+
+
+def entry(build: Build, target: str = "task", **changes: object) -> NewAuditEntry:
+    made = NewAuditEntry(build.id(), "front end", "submitter", "acme", "cancel", target, "cancelled", "late")
+    return replace(made, **changes)
+
+
+async def test_a_token_is_found_by_its_digest_alone(store: Store, clock: SettableClock) -> None:
+    await store.add_token(token())
+    found = await store.find_token(token().digest)
+    assert found is not None
+    assert (found.id, found.name, found.role, found.tenant) == ("t1", "front end", Role.SUBMITTER, "acme")
+    assert (found.created_at, found.expires_at, found.revoked_at) == (clock.now, None, None)
+    for wrong in (b"", b"t1", token(2).digest):
+        assert await store.find_token(wrong) is None
+
+
+async def test_a_token_for_all_tenants_is_not_one_for_none(store: Store) -> None:
+    await store.add_token(token(tenant=None, role=Role.ADMIN))
+    found = await store.find_token(token().digest)
+    assert found is not None
+    assert found.tenant is None
+
+
+async def test_adding_a_token_again_changes_nothing(store: Store) -> None:
+    await store.add_token(token())
+    await store.add_token(token(role=Role.ADMIN))
+    assert [row.role for row in await store.tokens()] == [Role.SUBMITTER]
+
+
+async def test_an_expired_token_lets_nobody_in(store: Store, clock: SettableClock) -> None:
+    await store.add_token(token(expires_seconds=60.0))
+    clock.advance(59)
+    assert await store.find_token(token().digest) is not None
+    clock.advance(1)
+    assert await store.find_token(token().digest) is None
+    assert [row.expires_at for row in await store.tokens()] == [clock.now]
+
+
+async def test_a_revoked_token_lets_nobody_in_and_stays_in_the_list(
+    store: Store, twin: Store, clock: SettableClock
+) -> None:
+    await store.add_token(token(1))
+    await store.add_token(token(2))
+    revoked_at = clock.now
+    assert await store.revoke_token("t1")
+    clock.advance(5)
+    assert await store.revoke_token("t1")
+    assert not await store.revoke_token("t9")
+    assert await twin.find_token(token(1).digest) is None
+    assert await twin.find_token(token(2).digest) is not None
+    assert [(row.id, row.revoked_at) for row in await store.tokens()] == [("t1", revoked_at), ("t2", None)]
+
+
+async def test_the_record_is_read_newest_first_in_pages(build: Build, store: Store) -> None:
+    entries = [entry(build, f"task {number}") for number in range(7)]
+    await store.record(entries[:4])
+    await store.record(entries[4:])
+    seen: list[str] = []
+    after = None
+    while page := await store.audit(after=after, limit=3):
+        seen += [row.target for row in page]
+        after = page[-1].id
+    assert seen == [f"task {number}" for number in reversed(range(7))]
+
+
+async def test_an_entry_keeps_what_was_done_by_whom_and_when(
+    build: Build, store: Store, clock: SettableClock
+) -> None:
+    await store.record([entry(build, tenant=None)])
+    [row] = await store.audit()
+    assert (row.at, row.actor, row.role, row.tenant) == (clock.now, "front end", "submitter", None)
+    assert (row.action, row.target, row.answer, row.why) == ("cancel", "task", "cancelled", "late")
+
+
+async def test_a_resent_entry_is_recorded_once(build: Build, store: Store) -> None:
+    twice = entry(build)
+    await store.record([twice])
+    await store.record([twice, entry(build)])
+    await store.record([])
+    assert len(await store.audit()) == 2
+
+
+async def test_the_record_is_kept_for_a_year(build: Build, store: Store, clock: SettableClock) -> None:
+    await store.record([entry(build, "old")])
+    clock.advance(YEAR)
+    await store.record([entry(build, "new")])
+    await store.sweep(finished_seconds=YEAR, dead_seconds=YEAR)
+    assert [row.target for row in await store.audit()] == ["new", "old"]
+    clock.advance(1)
+    await store.sweep(finished_seconds=YEAR, dead_seconds=YEAR)
+    assert [row.target for row in await store.audit()] == ["new"]
+
+
+@pytest.mark.parametrize("text", ["<img src=x>", "a\x00b", "\ud800", "🌊"])
+async def test_any_text_can_be_recorded(build: Build, store: Store, text: str) -> None:
+    await store.record([entry(build, text, why=text)])
+    [row] = await store.audit()
+    assert row.target == (text if text != "\ud800" else "\\ud800")
