@@ -1,9 +1,9 @@
 """Exceptions built from the descriptions in `data/provider_cases.jsonl`, so that no SDK is needed."""
 
-import builtins
 import json
 from pathlib import Path
-from types import SimpleNamespace
+
+from tidegate.cli.described import described
 
 CASES = [
     json.loads(line)
@@ -24,50 +24,7 @@ def header_list(case):
 
 def exception_of(case):
     """Build what a task would raise in this case."""
-    return _answered(case) if case["kind"] in ("http", "header") else _built(case)
-
-
-def _answered(case):
-    body = case["body"]
-    text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
-    exc = type("StatusError", (Exception,), {"__module__": "acme.sdk"})("the call failed")
-    exc.response = SimpleNamespace(status_code=case["status"], headers=header_list(case), text=text)
-    return exc
-
-
-def _built(description):
-    kind = _class(description["mro"])
-    if "children" in description:
-        return kind(*description["args"], [_built(child) for child in description["children"]])
-    exc = kind(*description.get("args", ()))
-    for name, value in description.get("attrs", {}).items():
-        setattr(exc, name, _attribute(name, value))
-    if "cause" in description:
-        exc.__cause__ = _built(description["cause"])
-    if "context" in description:
-        exc.__context__ = _built(description["context"])
-    return exc
-
-
-def _class(mro):
-    """Return a class with these bases: built-in ones are the real ones, the others only bear the names."""
-    real = [getattr(builtins, name.removeprefix("builtins.")) for name in mro if name.startswith("builtins.")]
-    bases = tuple(
-        one for one in real if not any(other is not one and issubclass(other, one) for other in real)
-    )
-    for name in reversed([name for name in mro if not name.startswith("builtins.")]):
-        module, _, short = name.rpartition(".")
-        bases = (type(short, bases, {"__module__": module}),)
-    return bases[0]
-
-
-def _attribute(name, value):
-    if isinstance(value, dict):
-        if "mro" in value:
-            return _built(value)
-        if name == "error" or (name == "response" and "status_code" in value):
-            return SimpleNamespace(**value)
-    return value
+    return described(case).error
 
 
 def complaint(case, failure, *, bound=float("inf")):

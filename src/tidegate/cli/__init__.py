@@ -26,6 +26,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "status": "Show each queue at a glance, and the live workers.",
     "tasks": "List, show, cancel, retry and re-rank tasks.",
     "dead": "List, show, redrive and purge dead letters.",
+    "classify": "Say what Tidegate would do about a provider's answer.",
     "db": "Bring the database up to date, or check it.",
     "doctor": "Look for what is wrong with this set-up.",
     "demo": "See failures, a killed worker, and nothing lost.",

@@ -13,7 +13,7 @@ from tidegate.errors import Permanent, RetryAfter, Transient
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 from tidegate.providers.evidence import peek
 from tidegate.providers.understand import chain, understand
-from tidegate.providers.waits import clamp_wait
+from tidegate.providers.waits import LONGEST_WAIT_SECONDS, clamp_wait
 
 Classifier = Callable[[BaseException], Failure | None]
 """A user's own judgement of an exception; None leaves it to the next. One that raises is passed over."""
@@ -47,6 +47,7 @@ def classify(
     now: float,
     classifiers: Sequence[Classifier] = (),
     provider: str = "",
+    longest_wait_seconds: float = LONGEST_WAIT_SECONDS,
 ) -> Classified:
     """Return what the exception means for the task. Never raises.
 
@@ -68,6 +69,7 @@ def classify(
         now: Seconds since the epoch, UTC; dates in headers are measured against it.
         classifiers: Asked in order.
         provider: Whom the task's upstream declares to call (`providers/packs/`).
+        longest_wait_seconds: A server that asks for more is believed this much.
     """
     terms = _Terms(tuple(rules), tuple(classifiers), now, provider)
     try:
@@ -76,7 +78,7 @@ def classify(
         # A failure that is not understood must still be recorded, and retried as unknown.
         evidence = f"could not be classified: {type(fault).__name__}"
         found = Classified(Failure(Verdict.UNKNOWN, Reason.UNKNOWN, evidence=evidence))
-    return Classified(_settled(_described(found.failure, exc)), found.rule)
+    return Classified(_settled(_described(found.failure, exc), longest_wait_seconds), found.rule)
 
 
 def _judge(exc: BaseException, terms: _Terms, depth: int = 0) -> Classified:
@@ -210,11 +212,11 @@ def _described(failure: Failure, exc: BaseException) -> Failure:
     )
 
 
-def _settled(failure: Failure) -> Failure:
+def _settled(failure: Failure, longest_wait_seconds: float) -> Failure:
     """Return the failure with its wait bounded; a permanent one has nothing to wait for."""
     if failure.verdict is Verdict.PERMANENT or failure.wait_seconds is None:
         return replace(failure, wait_seconds=None)
-    return replace(failure, wait_seconds=clamp_wait(failure.wait_seconds))
+    return replace(failure, wait_seconds=min(max(0.0, failure.wait_seconds), longest_wait_seconds))
 
 
 def _usable(wait: object) -> float | None:
