@@ -10,10 +10,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tidegate.domain.spec import Priority
 
 CROWDED_SECONDS = 0.05
 """How long an emitting body waits before it asks again whether there is room."""
@@ -108,6 +111,7 @@ class Context:
         attempt: int,
         max_attempts: int,
         queue: str = "",
+        priority: Priority = Priority.NORMAL,
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -119,6 +123,7 @@ class Context:
         """Which charged attempt this is, from 1; parks, crashes and releases do not count."""
         self.max_attempts = max_attempts
         self.queue = queue
+        self.priority = priority
         self.tenant = tenant
         self.labels: Mapping[str, str] = labels or {}
 
@@ -261,6 +266,22 @@ def _chunk(data: Any) -> bytes:
     from tidegate.store.streams import CHUNK_BYTES
 
     return encode(data, path="chunk", limit=CHUNK_BYTES)
+
+
+_present: ContextVar[Context | None] = ContextVar("tidegate_context", default=None)
+
+
+def present() -> Context | None:
+    """Return the context of the run that this code is part of; None outside a task.
+
+    Holds in everything the body awaits or starts as an asyncio task, but not in threads of its own making.
+    """
+    return _present.get()
+
+
+def set_present(context: Context) -> None:
+    """Say whose run the code from here on is part of, in the present `contextvars` context."""
+    _present.set(context)
 
 
 def _sync_file(path: Path) -> None:

@@ -40,6 +40,7 @@ async def test_a_stop_that_comes_before_its_body_has_begun_is_heard(
             attempt=1,
             max_attempts=3,
             queue="q",
+            priority=1,
             tenant="",
             labels={},
             args=b'{"a":[],"k":{"seconds":30}}',

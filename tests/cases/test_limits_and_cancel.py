@@ -14,6 +14,7 @@ import pytest
 
 from support import FAST, all_final, make_app, until
 from tidegate import CancelAnswer, Context, Fixed, State, TaskCancelledError, TaskStopped, Tidegate
+from tidegate.context import present
 
 pytestmark = pytest.mark.anyio
 QUICK = Fixed(0.01)
@@ -419,3 +420,26 @@ def test_a_body_that_was_stopped_cannot_publish() -> None:
     with pytest.raises(TaskStopped):
         ctx.publish(Path(os.devnull).parent / "f")
     ctx._control.remove_scratch()
+
+
+async def test_code_inside_a_run_finds_its_context_without_being_given_it(app: Tidegate) -> None:
+    def named(context: Context | None) -> tuple[str, int, str] | None:
+        return None if context is None else (context.task_id, context.run, context.priority.word)
+
+    @app.task(name="loop", priority="bulk")
+    async def on_the_loop() -> list[tuple[str, int, str] | None]:
+        here = named(present())
+        return [here, *await asyncio.gather(*(as_task() for _ in range(2)))]
+
+    async def as_task() -> tuple[str, int, str] | None:
+        return named(present())
+
+    @app.task(name="thread", runs_in="thread")
+    def in_a_thread() -> tuple[str, int, str] | None:
+        return named(present())
+
+    async with app.worker():
+        looped, threaded = await on_the_loop.enqueue(), await in_a_thread.enqueue()
+        assert await looped.result(10) == [(looped.id, 1, "bulk")] * 3
+        assert await threaded.result(10) == (threaded.id, 1, "normal")
+    assert present() is None

@@ -69,6 +69,7 @@ class Attempt:
             attempt=claimed.counters.attempts + 1,
             max_attempts=claimed.max_attempts or self.function.spec.max_attempts,
             queue=claimed.queue,
+            priority=claimed.priority,
             tenant=claimed.tenant,
             labels=claimed.labels,
         )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.context import RunControl, Stop
+from tidegate.context import RunControl, Stop, set_present
 from tidegate.domain.outcome import Fence, Outcome
 from tidegate.domain.spec import RunsIn
 from tidegate.errors import ArgumentsError
@@ -170,6 +170,7 @@ class Executor:
     def _called(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
         body = attempt.function.body
+        set_present(attempt.context())
         if attempt.runs_in is RunsIn.LOOP:
             coroutine: Awaitable[Any] = body(*args, **kwargs)
             return coroutine

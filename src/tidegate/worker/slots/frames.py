@@ -24,6 +24,7 @@ class Run(msgspec.Struct, tag="run", frozen=True):
     attempt: int
     max_attempts: int
     queue: str
+    priority: int
     tenant: str
     labels: dict[str, str]
     args: bytes

@@ -105,6 +105,7 @@ def _frame(attempt: Attempt) -> Run:
         attempt=context.attempt,
         max_attempts=context.max_attempts,
         queue=claimed.queue,
+        priority=claimed.priority,
         tenant=claimed.tenant,
         labels=dict(claimed.labels),
         args=claimed.args,

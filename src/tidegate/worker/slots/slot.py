@@ -6,6 +6,7 @@ It knows nothing of leases or the store. When the pool process is gone, it ends 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import inspect
 import os
@@ -21,8 +22,9 @@ from typing import Any
 
 import msgspec
 
-from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop, TaskStopped
+from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop, TaskStopped, set_present
 from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.spec import Priority
 from tidegate.errors import ArgumentsError
 from tidegate.policy.classify import classify
 from tidegate.worker.application import Application, Runnable, load_application
@@ -93,9 +95,11 @@ class Slot:
     def _perform(self, run: Run, control: RunControl, runner: asyncio.Runner) -> Answer:
         function = self._app.functions[run.function]
         self._last_told = None
+        context = _context(control, run)
+        set_present(context)
         try:
             args, kwargs = function.signature.load(run.args)
-            args, kwargs = function.signature.with_context(args, kwargs, _context(control, run))
+            args, kwargs = function.signature.with_context(args, kwargs, context)
         except ArgumentsError as error:
             return Failed(failure=_misfit(error), rule=-1)
         except BaseException as error:  # annotations and decoders are the user's code
@@ -131,7 +135,7 @@ class Slot:
             finally:
                 self._body = None
 
-        return runner.run(tracked())
+        return runner.run(tracked(), context=contextvars.copy_context())
 
     def _judge(self, function: Runnable, control: RunControl, error: BaseException) -> Answer:
         asked = _asked(control)
@@ -229,6 +233,7 @@ def _context(control: RunControl, run: Run) -> Context:
         attempt=run.attempt,
         max_attempts=run.max_attempts,
         queue=run.queue,
+        priority=Priority(run.priority),
         tenant=run.tenant,
         labels=run.labels,
     )

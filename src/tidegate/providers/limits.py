@@ -1,0 +1,68 @@
+"""The limits that an answer's headers show: how large each is, what is left, when it is full again.
+
+Sources: OpenAI, Groq and Azure `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`; Anthropic
+`anthropic-ratelimit-{dimension}-{part}`; Mistral `x-ratelimit-{part}-{req,tokens}-minute`; bare
+`x-ratelimit-{part}` of Cohere, OpenRouter and others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tidegate.domain.usage import Dimension, SeenLimit
+from tidegate.providers._moments import read_moment, read_number, read_reset
+from tidegate.providers.pack import Pack
+from tidegate.providers.waits import Headers, header_pairs
+
+_PART = r"(?P<part>limit|remaining|reset)"
+_FORMS = (
+    re.compile(rf"(?:x-)?ratelimit-{_PART}(?:-(?P<what>[a-z-]+?))?(?:-(?P<window>minute|day))?", re.ASCII),
+    re.compile(rf"anthropic-ratelimit-(?P<what>[a-z-]+?)-{_PART}", re.ASCII),
+)
+_DIMENSIONS = {
+    None: Dimension.REQUESTS,
+    "requests": Dimension.REQUESTS,
+    "req": Dimension.REQUESTS,
+    "tokens": Dimension.TOKENS,
+    "input-tokens": Dimension.INPUT_TOKENS,
+    "output-tokens": Dimension.OUTPUT_TOKENS,
+}
+_WINDOWS = {"minute": 60.0, "day": 86_400.0}
+
+
+def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tuple[SeenLimit, ...]:
+    """Return what the headers show of each limit, in the order of `Dimension`. Never raises.
+
+    Args:
+        headers: In any shape `server_wait` takes.
+        now: Seconds since the epoch, UTC; a `Date` header is preferred to it.
+        pack: The provider's; says over which time its limit on requests is counted.
+    """
+    pairs = header_pairs(headers)
+    date = read_moment(dict(pairs).get("date", ""), now=now)
+    found: dict[Dimension, dict[str, float]] = {}
+    for name, value in pairs:
+        match = next((match for form in _FORMS if (match := form.fullmatch(name))), None)
+        if match is None or match["what"] not in _DIMENSIONS:
+            continue
+        facts = found.setdefault(_DIMENSIONS[match["what"]], {})
+        # -1 means "unknown", and is no number here.
+        reset = match["part"] == "reset"
+        number = read_reset(value, now=now if date is None else date) if reset else read_number(value)
+        if number is not None:
+            facts[match["part"]] = number
+        if window := _WINDOWS.get(match.groupdict().get("window") or ""):
+            facts["window"] = window
+    return tuple(_seen(dimension, found[dimension], pack) for dimension in Dimension if found.get(dimension))
+
+
+def _seen(dimension: Dimension, facts: Mapping[str, float], pack: Pack | None) -> SeenLimit:
+    of_pack = pack.requests_window_seconds if pack is not None and dimension is Dimension.REQUESTS else None
+    return SeenLimit(
+        dimension,
+        limit=facts.get("limit"),
+        remaining=facts.get("remaining"),
+        reset_seconds=facts.get("reset"),
+        window_seconds=facts.get("window", of_pack),
+    )
