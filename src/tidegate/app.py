@@ -30,15 +30,15 @@ from tidegate.options import (
     seconds_option,
     size_option,
 )
-from tidegate.policy.classify import Classifier
-from tidegate.store.connect import open_store
-from tidegate.store.protocol import Store
-from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
+from tidegate.store.connect import check_url, open_store
 from tidegate.task import TaskFunction, function_name, place_to_run
 from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
+    from tidegate.policy.classify import Classifier
+    from tidegate.store.protocol import Store
+    from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
@@ -86,7 +86,10 @@ class Tidegate:
         self.stop_hooks: list[Hook] = []
         self.child_start_hooks: list[Hook] = []
         self.classifiers: list[Classifier] = []
-        self.store: Store = store if store is not None else open_store(self.url)
+        if store is not None:
+            self.store = store
+        else:
+            check_url(self.url)
         self._opened_in = 0
         self._lock, self._lock_of = threading.Lock(), os.getpid()
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatch] = WeakKeyDictionary()
@@ -245,6 +248,11 @@ class Tidegate:
         function: TaskFunction[Any, Any, Any] = TaskFunction(body, spec, self)
         self.functions[spec.name] = function
         return function
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store, made at its first use; `opened_store` also opens it."""
+        return open_store(self.url)
 
     # --- storing -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidegate._bridge import run_sync
 from tidegate.domain.states import State
@@ -16,10 +16,12 @@ from tidegate.errors import (
     TaskNotFoundError,
     UsageError,
 )
-from tidegate.store.protocol import Store
-from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
 from tidegate.store.streams import StoredChunk
 from tidegate.watch import TaskWatch
+
+if TYPE_CHECKING:
+    from tidegate.store.protocol import Store
+    from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
 
 R_co = TypeVar("R_co", covariant=True)
 

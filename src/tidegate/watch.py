@@ -6,12 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import TaskNotFoundError
-from tidegate.store.protocol import Store
 from tidegate.store.streams import StoredChunk, StreamHead
+
+if TYPE_CHECKING:
+    from tidegate.store.protocol import Store
 
 GAP_SECONDS = 0.02
 """Between two reads at least, so that a busy store is not read for each of its commits."""

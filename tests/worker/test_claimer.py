@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tidegate import Pool
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Claim, ClaimAsk
+from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
 from tidegate.worker.claimer import Claimer
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +59,72 @@ async def test_a_wait_for_changes_that_fails_does_not_end_the_claiming() -> None
     claiming.cancel()
     with pytest.raises(asyncio.CancelledError):
         await claiming
+
+
+class Recorded:
+    """Has no tasks; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asks: list[ClaimAsk] = []
+        self.asked = asyncio.Event()
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        self.asks.append(ask)
+        self.asked.set()
+        return Claim(())
+
+    async def changed(self, timeout_seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+def claimer_of(store: Recorded, child_room: Callable[[], int]) -> Claimer:
+    terms = CrashTerms(crash_limit=3, base_seconds=1.0, cap_seconds=60.0)
+    return Claimer(
+        store=cast("Store", store),
+        pool=Pool(poll_interval=60.0),
+        worker_id="w",
+        functions={"coroutine": terms, "in_child": terms},
+        free=lambda: 8,
+        in_children=frozenset({"in_child"}),
+        child_room=child_room,
+        may_start=lambda: True,
+        take=lambda task: None,
+        known=list,
+        give_back=lambda fence: None,
+        rng=random.Random(1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("room", "asked"),
+    [
+        (8, [(8, {"coroutine", "in_child"})]),
+        (3, [(3, {"in_child"}), (8, {"coroutine"})]),
+        (0, [(8, {"coroutine"})]),
+    ],
+)
+async def test_no_more_bodies_are_asked_for_than_children_are_soon_ready(
+    room: int, asked: list[tuple[int, set[str]]]
+) -> None:
+    store = Recorded()
+    claiming = asyncio.create_task(claimer_of(store, lambda: room).run())
+    async with asyncio.timeout(20):
+        while len(store.asks) < len(asked):
+            await asyncio.sleep(0)
+    assert [(ask.slots, set(ask.functions)) for ask in store.asks] == asked
+    claiming.cancel()
+
+
+async def test_a_child_that_becomes_ready_ends_the_wait_for_tasks() -> None:
+    store, room = Recorded(), 0
+    claimer = claimer_of(store, lambda: room)
+    claiming = asyncio.create_task(claimer.run())
+    async with asyncio.timeout(20):
+        await store.asked.wait()
+        await asyncio.sleep(0)
+        store.asked.clear()
+        room = 8
+        claimer.slot_freed()
+        await store.asked.wait()
+    assert set(store.asks[-1].functions) == {"coroutine", "in_child"}
+    claiming.cancel()

@@ -29,6 +29,15 @@ def open_store(url: str, **options: Any) -> Store:
     return SqliteStore(path, **options)
 
 
+def check_url(url: str) -> None:
+    """Do nothing if `open_store` knows what to do with this URL.
+
+    Raises:
+        ConfigError: The URL names no store of this release.
+    """
+    sqlite_path(url)
+
+
 def absolute_url(url: str) -> str:
     """Return the URL of the same store for a process in another working directory.
 

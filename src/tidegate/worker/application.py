@@ -9,15 +9,17 @@ import importlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
-from tidegate.policy.classify import Classifier
-from tidegate.store.protocol import Store
 from tidegate.store.rows import CrashTerms
 from tidegate.worker.settings import Pool, Timings
+
+if TYPE_CHECKING:
+    from tidegate.policy.classify import Classifier
+    from tidegate.store.protocol import Store
 
 
 class Runnable(Protocol):
@@ -39,7 +41,11 @@ class Application(Protocol):
     url: str
     pools: tuple[Pool, ...]
     timings: Timings
-    store: Store
+
+    @property
+    def store(self) -> Store:
+        """Where the tasks are."""
+        ...
 
     @property
     def functions(self) -> Mapping[str, Runnable]:

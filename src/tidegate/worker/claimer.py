@@ -1,11 +1,18 @@
-"""Looks for work: one poll a process, never more tasks than free slots."""
+"""Looks for work: one poll a process, never more tasks than free slots.
+
+A body that runs in a child process needs one that is ready. Where too few are, as while children keep
+dying, those tasks are asked for apart and no further than children are ready or being started: the rest
+stay in the main queue, and the slots go to tasks that can begin.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from tidegate.domain.outcome import Fence
 from tidegate.policy.order import Shares
@@ -19,6 +26,13 @@ CLAIM_LIMIT = 500
 """Tasks in one claim at most."""
 
 
+class Share(NamedTuple):
+    """What one claim asks for."""
+
+    slots: int
+    functions: Mapping[str, CrashTerms]
+
+
 class Claimer:
     """Claims tasks for one pool process and hands each over.
 
@@ -28,6 +42,8 @@ class Claimer:
         worker_id: Whose row holds the lease.
         functions: What this process can run.
         free: Returns the free slots now.
+        in_children: The functions whose bodies run in child processes.
+        child_room: Returns how many bodies more can go to child processes soon.
         may_start: Returns whether the lease is good for starting work.
         take: Takes up one claimed task.
         known: Returns the runs this process knows of, for finding those of a claim whose answer was lost.
@@ -43,6 +59,8 @@ class Claimer:
         worker_id: str,
         functions: dict[str, CrashTerms],
         free: Callable[[], int],
+        in_children: frozenset[str] = frozenset(),
+        child_room: Callable[[], int] = lambda: CLAIM_LIMIT,
         may_start: Callable[[], bool],
         take: Callable[[ClaimedTask], object],
         known: Callable[[], Iterable[Fence]],
@@ -53,7 +71,10 @@ class Claimer:
         self._pool = pool
         self._worker_id = worker_id
         self._functions = functions
+        self._in_children = {name: terms for name, terms in functions.items() if name in in_children}
+        self._elsewhere = {name: terms for name, terms in functions.items() if name not in in_children}
         self._free = free
+        self._child_room = child_room
         self._may_start = may_start
         self._take = take
         self._known = known
@@ -61,10 +82,16 @@ class Claimer:
         self._pause = Pause(rng)
         self._shares = Shares(pool.shares)
         self._slot_freed = asyncio.Event()
+        self._lacks_children = False
+        self._nap: asyncio.Timeout | None = None
+        """Under way while tasks wait for children."""
 
     def slot_freed(self) -> None:
-        """Tell that there may be a free slot."""
+        """Tell that there may be a free slot, or a child that is ready."""
         self._slot_freed.set()
+        if self._nap is not None:
+            self._nap.reschedule(asyncio.get_running_loop().time())
+            self._nap = None
 
     async def run(self) -> bool:
         """Claim until cancelled. Return False if the store says that this worker is retired."""
@@ -78,12 +105,13 @@ class Claimer:
                 if in_doubt:
                     await self._settle_doubt()
                     in_doubt = False
-                found, alive = await self._claim(slots)
+                self._slot_freed.clear()
+                more, alive = await self._claim(slots)
                 self._pause.reset()
                 if not alive:
                     return False
-                if found < slots:
-                    await self._store.changed(self._pool.poll_interval)
+                if not more:
+                    await self._wait_for_tasks()
                     continue
             except Exception as error:  # whatever it is, a worker that claims no more would look alive
                 in_doubt = True
@@ -93,25 +121,56 @@ class Claimer:
                 continue
             await asyncio.sleep(0)  # let what was taken start, so that freed slots are claimed together
 
-    async def _claim(self, slots: int) -> tuple[int, bool]:
-        ask = ClaimAsk(
+    async def _claim(self, slots: int) -> tuple[bool, bool]:
+        """Fill these slots; return whether there may be more to take at once, and whether we may claim."""
+        found = 0
+        for share in self._shares_of(slots):
+            claim = await self._store.claim(self._ask(share))
+            for task in claim.tasks:
+                self._take(task)
+            if not claim.alive:
+                return False, False
+            self._shares = self._shares.after(Counter(task.priority for task in claim.tasks), share.slots)
+            found += len(claim.tasks)
+        return found >= slots, True
+
+    def _shares_of(self, slots: int) -> Iterator[Share]:
+        """Yield one share for all functions, or two where fewer children than slots are ready."""
+        room = self._child_room() if self._in_children else slots
+        self._lacks_children = room < slots
+        if room >= slots:
+            yield Share(slots, self._functions)
+            return
+        if room > 0:
+            yield Share(room, self._in_children)
+        if self._elsewhere and (left := min(self._free(), slots)) > 0:
+            yield Share(left, self._elsewhere)
+
+    def _ask(self, share: Share) -> ClaimAsk:
+        return ClaimAsk(
             worker_id=self._worker_id,
-            slots=slots,
+            slots=share.slots,
             queues=self._pool.queues,
-            functions=self._functions,
+            functions=share.functions,
             strict=self._pool.strict,
             reserved=self._shares.reserved(),
         )
-        claim = await self._store.claim(ask)
-        for task in claim.tasks:
-            self._take(task)
-        self._shares = self._shares.after(Counter(task.priority for task in claim.tasks), slots)
-        return len(claim.tasks), claim.alive
 
     async def _settle_doubt(self) -> None:
         """Give back what a claim took whose answer never came: nobody runs it."""
         for fence in await self._store.lost_claims(self._worker_id, self._known()):
             self._give_back(fence)
+
+    async def _wait_for_tasks(self) -> None:
+        """Wait until the store may hold tasks for us, or a child is ready where they were too few."""
+        if not self._lacks_children:
+            await self._store.changed(self._pool.poll_interval)
+        elif not self._slot_freed.is_set():
+            # In this task and no other: the store tells each asyncio task of a change once.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None) as self._nap:
+                    await self._store.changed(self._pool.poll_interval)
+            self._nap = None
 
     async def _wait_for_slot(self) -> None:
         self._slot_freed.clear()

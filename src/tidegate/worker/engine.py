@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tidegate.context import Progress, Stop
 from tidegate.domain.outcome import Fence, Outcome, Released
+from tidegate.domain.spec import RunsIn
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
@@ -85,7 +86,9 @@ class Engine:
         self.spoiled = asyncio.Event()
         """Set when a coroutine would not stop: this process should be replaced, if it can be."""
         judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers)
-        self._slots = SlotPool(slots_of, _slot_rules(pool)) if slots_of is not None else None
+        self._slots: SlotPool | None = None
+        if slots_of is not None:
+            self._slots = SlotPool(slots_of, _slot_rules(pool), on_room=self._room_for_bodies)
         self.executor = Executor(
             functions=app.functions,
             scratch_root=scratch_root,
@@ -105,6 +108,8 @@ class Engine:
             worker_id=worker_id,
             functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
             free=self._free_slots,
+            in_children=self._in_children(),
+            child_room=lambda: self._slots.room if self._slots is not None else self._pool.concurrency,
             may_start=self._lease.holds,
             take=self._take,
             known=lambda: self.executor.running.keys() | self.finisher.fences(),
@@ -214,6 +219,16 @@ class Engine:
         if self.finisher.pending > UNCONFIRMED_LIMIT:
             return 0
         return self._pool.concurrency - self.executor.busy
+
+    def _room_for_bodies(self) -> None:
+        self._claimer.slot_freed()
+
+    def _in_children(self) -> frozenset[str]:
+        """Return the functions whose bodies run in child processes, where there are any."""
+        if self._slots is None:
+            return frozenset()
+        functions = self._app.functions
+        return frozenset(name for name in functions if functions[name].spec.runs_in is RunsIn.PROCESS)
 
     def _slot_runner(self, judge: Judge) -> SlotRunner | None:
         if self._slots is None:

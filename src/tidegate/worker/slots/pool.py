@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ log = logging.getLogger("tidegate.worker")
 
 MEMORY_LOOK_SECONDS = 0.2
 CONFIRM_SECONDS = 0.03
+AHEAD = 2
+"""Bodies that may wait for a child, for each that can be started at once."""
 START_PAUSE_SECONDS = 1.0
 
 
@@ -41,18 +44,33 @@ class SlotPool:
     Args:
         application: `module:attribute` that slots import.
         rules: When they are replaced.
+        on_room: Told when there may be `room` again.
     """
 
-    def __init__(self, application: str, rules: SlotRules) -> None:
+    def __init__(
+        self, application: str, rules: SlotRules, on_room: Callable[[], None] = lambda: None
+    ) -> None:
         self._application = application
         self._rules = rules
+        self._on_room = on_room
         self._idle: list[SlotProcess] = []
         self._all: dict[SlotProcess, int | None] = {}
         """Every living slot, with the memory limit of the task it runs."""
         self._ending: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         # An import keeps a core busy: a pool whose children keep dying must not take all cores from the rest.
-        self._starting = asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2))
+        self._starts_at_once = max(1, (os.cpu_count() or 1) // 2)
+        self._starting = asyncio.Semaphore(self._starts_at_once)
+        self._waiting: deque[asyncio.Future[SlotProcess]] = deque()
+        """Bodies without a slot, first come first served: a slot goes to the first, returned or fresh."""
+        self._starts: set[asyncio.Task[None]] = set()
+        self._unserved = 0
+        """Bodies that are to get a slot and have none yet."""
+
+    @property
+    def room(self) -> int:
+        """How many bodies more can be lent a slot soon."""
+        return max(0, len(self._idle) + AHEAD * self._starts_at_once - self._unserved)
 
     @property
     def processes(self) -> Sequence[SlotProcess]:
@@ -72,7 +90,12 @@ class SlotPool:
         Raises:
             NoSlot: None can be started.
         """
-        slot = await self._fresh() if alone else await self._any()
+        self._unserved += 1
+        try:
+            slot = await self._fresh() if alone else self._take_idle() or await self._next()
+        finally:
+            self._unserved -= 1
+            self._on_room()
         self._all[slot] = memory_limit
         try:
             yield slot
@@ -85,25 +108,62 @@ class SlotPool:
         started = await asyncio.gather(*(self._fresh() for _ in range(missing)), return_exceptions=True)
         for slot in started:
             if isinstance(slot, SlotProcess):
-                self._idle.append(slot)
+                self._hand(slot)
             else:
                 log.warning("a slot could not be started: %s", slot)
 
     async def close(self) -> None:
         """End every slot with all it started."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        jobs = [*self._starts] if self._watch is None else [*self._starts, self._watch]
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
         await asyncio.gather(*(slot.close() for slot in self._all), *self._ending)
         self._all.clear()
         self._idle.clear()
 
-    async def _any(self) -> SlotProcess:
-        """Return an idle slot, else a fresh one. Who had to wait for its turn to start one looks again."""
-        if (slot := self._take_idle()) is not None:
-            return slot
+    async def _next(self) -> SlotProcess:
+        """Return the next slot that is given back or started."""
+        turn: asyncio.Future[SlotProcess] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if sum(not start.done() for start in self._starts) < len(self._waiting):
+            start = asyncio.create_task(self._start_for_the_first(), name="tidegate slot start")
+            self._starts.add(start)
+            start.add_done_callback(self._starts.discard)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._hand(turn.result())
+            raise
+
+    async def _start_for_the_first(self) -> None:
+        """Start a slot for whoever waits then; nobody may, when others have given theirs back."""
         async with self._starting:
-            return self._take_idle() or await self._start()
+            if self._first() is None:
+                return
+            try:
+                slot = await self._start()
+            except Exception as error:  # whatever it is, nobody else would tell who waits
+                if (turn := self._first()) is not None:
+                    self._waiting.popleft()
+                    turn.set_exception(error)
+            else:
+                self._hand(slot)
+
+    def _first(self) -> asyncio.Future[SlotProcess] | None:
+        """Return the turn of the first that still waits."""
+        while self._waiting and self._waiting[0].done():
+            self._waiting.popleft()
+        return self._waiting[0] if self._waiting else None
+
+    def _hand(self, slot: SlotProcess) -> None:
+        """Give a slot to whoever waits first, or keep it warm."""
+        if (turn := self._first()) is None:
+            self._idle.append(slot)
+        else:
+            self._waiting.popleft()
+            turn.set_result(slot)
 
     async def _fresh(self) -> SlotProcess:
         async with self._starting:
@@ -137,7 +197,7 @@ class SlotPool:
         self._all[slot] = None
         why = self._why_replace(slot, alone=alone)
         if not why:
-            self._idle.append(slot)
+            self._hand(slot)
             return
         if slot.is_alive:
             log.info("slot %d is replaced: %s", slot.pid, why)

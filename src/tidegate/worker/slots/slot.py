@@ -26,7 +26,6 @@ from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
 from tidegate.errors import ArgumentsError
-from tidegate.policy.classify import classify
 from tidegate.worker.application import Application, Runnable, load_application
 from tidegate.worker.logs import set_up_logging
 from tidegate.worker.signals import outlive_the_group
@@ -145,6 +144,8 @@ class Slot:
             return Halted()
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
+        from tidegate.policy.classify import classify  # most bodies succeed: not at every start
+
         spec = function.spec
         judged = classify(
             error,
