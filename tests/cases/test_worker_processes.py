@@ -86,6 +86,7 @@ async def test_after_a_kill_of_everything_another_worker_takes_up_what_was_runni
 
             await until(two_workers)
             killed_at = time.time()
+            os.killpg(first["pid"], signal.SIGSTOP)  # or it gives its task back before it dies
             worker.signal(signal.SIGKILL)
             os.killpg(first["pid"], signal.SIGKILL)
             assert await handle.result(20) == "slept"
@@ -109,6 +110,7 @@ async def test_a_task_of_a_dead_worker_starts_again_within_lease_and_reap_interv
         first = (await started(tmp_path, handle.id))[0]
         holder = worker if first["pid"] in worker.children() else other
         killed_at = time.time()
+        os.killpg(first["pid"], signal.SIGSTOP)
         holder.signal(signal.SIGKILL)
         os.killpg(first["pid"], signal.SIGKILL)
         second = (await started(tmp_path, handle.id, 2))[1]
