@@ -13,7 +13,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench lock clean
+.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench bench-peers lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -25,6 +25,7 @@ help:
 	@echo "make lint       ruff, mypy --strict, the import contract"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make bench      throughput, latency and memory, each beside its limit"
+	@echo "make bench-peers  the same work done by other queues, side by side  ARGS=\"--peers pgqueuer,limit --n 5000\""
 	@echo "make lock       renew requirements/dev.lock from pyproject.toml (needs uv)"
 	@echo "make clean      remove .venv and every cache"
 
@@ -75,11 +76,30 @@ format: setup
 bench: setup
 	@.venv/bin/python -m benchmarks $(ARGS)
 
+bench-peers: setup .venv-peers/.ready benchmarks/peers/node_modules/.ready
+	@.venv/bin/python -m benchmarks.peers $(ARGS)
+
+# Other queues live apart, so that nothing of theirs can be imported here. Some need Python 3.12.
+PEERS_PYTHON ?= $(firstword $(foreach each,python3.12 python3.13 $(PYTHON),$(shell $(each) -c 'print("$(each)")' 2>/dev/null)))
+
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	@echo "setting up .venv-peers from $<" >&2
+	@$(PEERS_PYTHON) -m venv --clear .venv-peers
+	@.venv-peers/bin/python -m pip install --quiet --no-input --disable-pip-version-check -r $< >&2
+	@touch $@
+
+benchmarks/peers/node_modules/.ready: benchmarks/peers/package.json
+	@mkdir -p $(@D)
+	@if command -v npm >/dev/null; then \
+		npm install --prefix benchmarks/peers --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel error >&2; \
+	else echo "no npm here: the queues on Node are left out" >&2; fi
+	@touch $@
+
 lock:
-	@uv pip compile pyproject.toml --all-extras --group dev --group bench --universal --python-version 3.11 \
+	@uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet $(ARGS) \
 		--output-file requirements/dev.lock
 
 clean:
-	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-peers benchmarks/peers/node_modules dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

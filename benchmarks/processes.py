@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import say
-from benchmarks.usage import children
+from benchmarks.usage import tree
 
 ROOT = Path(__file__).resolve().parent.parent
 CHILD_SECONDS = 600.0
@@ -51,10 +51,19 @@ def run_child(module: str, directory: Path, *words: str, **options: Any) -> dict
         RuntimeError: It failed; its standard error is in the message.
     """
     command = [sys.executable, "-m", module, *words, json.dumps(options)]
+    return answer(command, directory, environment(directory))
+
+
+def answer(command: Sequence[str], directory: Path, env: Mapping[str, str]) -> Any:
+    """Run a command in `directory` and return the JSON it prints last.
+
+    Raises:
+        RuntimeError: It failed; its standard error is in the message.
+    """
     done = subprocess.run(
         command,
         cwd=directory,
-        env=environment(directory),
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -62,9 +71,8 @@ def run_child(module: str, directory: Path, *words: str, **options: Any) -> dict
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{module} {' '.join(words)} failed ({done.returncode}):\n{done.stderr[-4000:]}")
-    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+        raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextmanager
@@ -72,37 +80,50 @@ def worker_command(
     directory: Path, *, application: str = "benchmarks.noop:app", **env: object
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `tidegate worker` for the block; end it and all it started afterwards."""
+    command = [sys.executable, "-m", "tidegate.cli", "worker", application]
+    changed = {name: str(value) for name, value in env.items()}
+    with running(command, directory, environment(directory) | changed) as worker:
+        yield worker
+
+
+@contextmanager
+def running(
+    command: Sequence[str], directory: Path, env: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in `directory` for the block; end it and all it started afterwards.
+
+    What it says is kept in a file, and told when the block fails.
+    """
     log = directory / "worker.log"
-    with log.open("wb") as written:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli", "worker", application],
+    with log.open("ab") as written:
+        process = subprocess.Popen(
+            command,
             cwd=directory,
-            env=environment(directory) | {name: str(value) for name, value in env.items()},
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=subprocess.STDOUT,
         )
         try:
-            yield worker
+            yield process
         except BaseException:
             say(log.read_text(errors="replace")[-4000:])
             raise
         finally:
-            _end(worker)
+            _end(process)
 
 
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    pools = children(worker.pid)
-    if worker.poll() is None:
-        worker.send_signal(signal.SIGTERM)
+def _end(process: subprocess.Popen[bytes]) -> None:
+    started = tree(process.pid)
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
     try:
-        worker.wait(20)
+        process.wait(20)
     except subprocess.TimeoutExpired:
-        for pid in pools:
+        for pid in started:
             with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        worker.kill()
-        worker.wait()
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
 
 
 def wait_until(

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.harness import Line, Settings
 from benchmarks.processes import ROOT
 
-PACKAGES = ("tidegate", "apsw", "msgspec", "click", "huey", "litequeue")
+PACKAGES = ("tidegate", "apsw", "msgspec", "click")
 NOISY_CORES = 0.3
 
 
@@ -43,6 +43,11 @@ def write_json(path: str, lines: Sequence[Line], settings: Settings, began_at: f
         "settings": {"n": settings.n, "rounds": settings.rounds, "synchronous": "FULL"},
         "lines": [_plain(line) for line in lines],
     }
+    write(path, whole)
+
+
+def write(path: str, whole: Mapping[str, Any]) -> None:
+    """Write it as JSON that people can read too."""
     Path(path).write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -15,6 +16,16 @@ def children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def tree(pid: int) -> list[int]:
+    """Return a process's pid and those of all its descendants, whichever threads started them."""
+    pids = [pid]
+    for each in pids:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            with suppress(OSError):
+                pids += map(int, task.read_text().split())
+    return pids
 
 
 def command_line(pid: int) -> bytes:
@@ -31,6 +42,25 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its descendants, with those that ended and were waited for."""
+    ticks = 0
+    for each in tree(pid):
+        with suppress(OSError):
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / _TICKS_PER_SECOND
+
+
+def tree_peak_mib(pid: int) -> float:
+    """Return the most memory that a process and its living descendants each ever held, summed, in MiB."""
+    peaks = 0.0
+    for each in tree(pid):
+        with suppress(OSError, RuntimeError):
+            peaks += peak_mib(each)
+    return peaks
+
+
 def peak_mib(pid: int | str = "self") -> float:
     """Return the most memory a process has ever held (VmHWM), in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -40,18 +70,18 @@ def peak_mib(pid: int | str = "self") -> float:
 
 
 class Noise:
-    """Mean number of cores that other processes kept busy since this was made.
+    """Mean number of cores that processes not started by this one kept busy since this was made.
 
     Above 0.3 or so, rates are lower bounds; CPU seconds and ratios hold longer.
     """
 
     def __init__(self) -> None:
         self._began_at = time.monotonic()
-        self._busy, self._own = _machine_busy_seconds(), _own_seconds()
+        self._busy, self._own = _machine_busy_seconds(), tree_cpu_seconds(os.getpid())
 
     def cores(self) -> float:
         """Return it up to now."""
-        others = (_machine_busy_seconds() - self._busy) - (_own_seconds() - self._own)
+        others = (_machine_busy_seconds() - self._busy) - (tree_cpu_seconds(os.getpid()) - self._own)
         return max(0.0, others / (time.monotonic() - self._began_at))
 
 
@@ -60,8 +90,3 @@ def _machine_busy_seconds() -> float:
         int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
     )
     return (user + nice + system + irq + softirq) / _TICKS_PER_SECOND
-
-
-def _own_seconds() -> float:
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system

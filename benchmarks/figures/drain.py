@@ -1,14 +1,14 @@
 """Drain: a full queue of no-op async tasks, one worker process; rate, CPU and peak memory.
 
-Limit and worker start on copies of the same file. Peers are drained of as many no-op tasks of their own.
+Limit and worker start on copies of the same file.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import peers, worker
-from benchmarks.harness import LIMIT, OURS, Contestant, Line, Settings, say, take_turns
+from benchmarks import worker
+from benchmarks.harness import LIMIT, OURS, Line, Settings, take_turns
 from benchmarks.processes import copy_database, fresh_directory, run_child
 
 CONCURRENCIES = (100, 500)
@@ -16,18 +16,14 @@ LEAST_OF_LIMIT = 0.4
 
 
 def measure(settings: Settings) -> list[Line]:
-    """Return rate, CPU and memory at each concurrency; the peers stand beside the last."""
-    for name in peers.missing():
-        say(f"  {name} is not installed and left out: pip install --group bench")
+    """Return rate, CPU and memory at each concurrency."""
     with fresh_directory() as made:
         run_child("benchmarks.client", made, "bulk", n=settings.n)
         full = made / "queue.db"
-        lines = [line for k in CONCURRENCIES[:-1] for line in _at(k, full, settings, others={})]
-        others = {name: _peer(name, settings.n) for name in peers.installed()}
-        return lines + _at(CONCURRENCIES[-1], full, settings, others)
+        return [line for k in CONCURRENCIES for line in _at(k, full, settings)]
 
 
-def _at(k: int, full: Path, settings: Settings, others: dict[str, Contestant]) -> list[Line]:
+def _at(k: int, full: Path, settings: Settings) -> list[Line]:
     def ours() -> dict[str, float]:
         with fresh_directory() as directory:
             copy_database(full, directory)
@@ -38,22 +34,12 @@ def _at(k: int, full: Path, settings: Settings, others: dict[str, Contestant]) -
             copy_database(full, directory)
             return run_child("benchmarks.limit", directory, "drain", k=k)
 
-    values = take_turns(settings.rounds, {OURS: ours, LIMIT: limit} | others)
+    values = take_turns(settings.rounds, {OURS: ours, LIMIT: limit})
     rate = Line(f"drain, {k} at once", "/s", values["rate"])
     ratio = rate.ratio()
     rate.demand(f"≥ {LEAST_OF_LIMIT} of the limit", ratio is not None and ratio >= LEAST_OF_LIMIT)
-    for name in others:
-        rate.demand(f"ahead of {name}", rate.median(OURS) > rate.median(name))
     return [
         rate,
         Line(f"CPU of 1,000 tasks, {k} at once", "s", values["cpu"]),
         Line(f"peak memory, {k} at once", "MiB", values["memory"]),
     ]
-
-
-def _peer(name: str, n: int) -> Contestant:
-    def run() -> dict[str, float]:
-        with fresh_directory() as directory:
-            return run_child(f"benchmarks.peers.{name}_drain", directory, n=n)
-
-    return run

@@ -1,17 +1,5 @@
-"""Other queues on SQLite, drained of the same number of no-op tasks. Never imported by the product."""
+"""Tidegate beside other queues: the same work, in the same run, each set as its own manual says is fast.
 
-from __future__ import annotations
-
-from importlib.util import find_spec
-
-PEERS = ("huey", "litequeue")
-
-
-def installed() -> tuple[str, ...]:
-    """Return the peers that can be measured here."""
-    return tuple(name for name in PEERS if find_spec(name) is not None)
-
-
-def missing() -> tuple[str, ...]:
-    """Return those that cannot: they are in the dependency group `bench`."""
-    return tuple(name for name in PEERS if find_spec(name) is None)
+One file a queue, in a folder for each store. They run in processes and in an environment of their own and
+are never imported by the product, nor by what measures them.
+"""

@@ -1,0 +1,104 @@
+"""What Tidegate should reach beside the others in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.peers.catalogue import Contestant
+from benchmarks.peers.results import Results
+
+OURS, OURS_ON_SQLITE = "tidegate", "tidegate-sqlite"
+LIMIT, NODE, BOSS = "limit", "graphile-worker", "pg-boss"
+WORKER_CPU_SECONDS = 0.1
+"""Of 1,000 tasks: 100 µs each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One goal, what was reached, and whether that is enough."""
+
+    goal: str
+    reached: str
+    is_met: bool | None
+    """None: it could not be judged, for want of somebody to compare with."""
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        mark = {True: "met", False: "NOT MET", None: "not measured"}[self.is_met]
+        return f"{mark:<12}  {self.goal}{': ' + self.reached if self.reached else ''}"
+
+
+def judged(results: Results) -> list[Verdict]:
+    """Return the goals of each store that Tidegate was measured on, with what was reached."""
+    present = {each.name for each in results.contestants}
+    on_postgresql = [*_rates(results), *_pickups(results), *_costs(results)] if OURS in present else []
+    return on_postgresql + ([_on_sqlite(results)] if OURS_ON_SQLITE in present else [])
+
+
+def _rates(results: Results) -> Iterator[Verdict]:
+    peer = results.best("drain.rate", _is_python_on_postgresql)
+    yield _least(
+        "drain ≥ 2× the best Python peer on PostgreSQL", _against(results, "drain.rate", peer), 2, peer
+    )
+    yield _least("drain ahead of pg-boss", _against(results, "drain.rate", BOSS), 1)
+    yield _least("drain level with graphile-worker", _against(results, "drain.rate", NODE), 1)
+    yield _least("drain ≥ 0.4 of the raw loop", _against(results, "drain.rate", LIMIT), 0.4)
+    grown = results.ratio(OURS, "grown.rate", OURS, "drain.rate")
+    yield _least("drain beside old rows ≥ 0.9 of fresh", grown, 0.9)
+    yield _least("bulk enqueue ≥ 0.5 of COPY of the same rows", _against(results, "bulk.rate", LIMIT), 0.5)
+    single = _against(results, "single.rate", LIMIT)
+    yield _least("single enqueue ≥ 0.8 of one statement that writes the same rows", single, 0.8)
+
+
+def _pickups(results: Results) -> Iterator[Verdict]:
+    yield _most("pickup p50 ≤ 3× the raw LISTEN loop", _against(results, "pickup.p50", LIMIT), 3)
+    yield _most("pickup p99 ≤ 5× the raw LISTEN loop", _against(results, "pickup.p99", LIMIT), 5)
+
+
+def _costs(results: Results) -> Iterator[Verdict]:
+    two = results.ratio(OURS, "two.worker_cpu", OURS, "drain.worker_cpu")
+    yield _most("two processes: worker CPU a task ≤ 1.15× of one", two, 1.15)
+    worker = results.median(OURS, "drain.worker_cpu")
+    met = None if worker is None else worker <= WORKER_CPU_SECONDS
+    reached = "" if worker is None else f"{worker * 1000:.0f} µs"
+    yield Verdict("worker CPU ≤ 100 µs a task (50 µs wished for)", reached, met)
+    yield _below_all(results)
+
+
+def _below_all(results: Results) -> Verdict:
+    """Compare worker and server together with every Python peer, whatever its store."""
+    goal = "worker + server CPU below every Python peer"
+    own = results.cpu(OURS)
+    others = {each.name: results.cpu(each.name) for each in results.contestants if each.kind == "python"}
+    known = {name: cpu for name, cpu in others.items() if cpu is not None}
+    if own is None or not known:
+        return Verdict(goal, "", None)
+    least = min(known, key=lambda name: known[name])
+    return Verdict(goal, f"{own:.3f} s of 1,000, {least} {known[least]:.3f} s", own < known[least])
+
+
+def _on_sqlite(results: Results) -> Verdict:
+    peer = results.best("drain.rate", lambda each: each.kind == "python" and each.store == "sqlite")
+    ratio = results.ratio(OURS_ON_SQLITE, "drain.rate", peer) if peer else None
+    return _least("on SQLite: drain ahead of every other queue", ratio, 1, peer)
+
+
+def _is_python_on_postgresql(contestant: Contestant) -> bool:
+    return contestant.kind == "python" and contestant.store == "postgresql"
+
+
+def _against(results: Results, value: str, other: str | None) -> float | None:
+    return results.ratio(OURS, value, other) if other else None
+
+
+def _least(goal: str, ratio: float | None, floor: float, other: str | None = None) -> Verdict:
+    return Verdict(goal, _reached(ratio, other), None if ratio is None else ratio >= floor)
+
+
+def _most(goal: str, ratio: float | None, ceiling: float) -> Verdict:
+    return Verdict(goal, _reached(ratio), None if ratio is None else ratio <= ceiling)
+
+
+def _reached(ratio: float | None, other: str | None = None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}{f' ({other})' if other else ''}"

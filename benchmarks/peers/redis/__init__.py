@@ -1,0 +1,1 @@
+"""Queues on Redis, one a file."""

@@ -1,0 +1,171 @@
+"""One round of one contestant: a fresh place for each figure, the same work for everybody.
+
+- bulk, single: tasks stored a second by one client, in calls of 1,000 and one by one.
+- drain: a worker is started on a full queue. The rate runs from the first body's beginning to the last one's,
+  so start-up is left out; CPU of the worker's processes and of the server over the same time; peak memory of
+  the worker's processes.
+- two: the same with two worker processes.
+- pickup: an idle worker in another process; enqueue call → first line of the body.
+- grown: drain again beside finished and scheduled tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import say
+from benchmarks.limit import percentiles
+from benchmarks.peers.catalogue import Contestant
+from benchmarks.peers.moments import VARIABLE, Moments
+from benchmarks.peers.servers import PostgreSQL, Store
+from benchmarks.processes import answer, environment, fresh_directory, running, wait_until
+from benchmarks.usage import tree_cpu_seconds, tree_peak_mib
+
+FIGURES = ("bulk", "single", "drain", "two", "pickup", "grown")
+PICKUPS, PAUSE_SECONDS = 500, 0.02
+FINISHED_PER_TASK, SCHEDULED_PER_TASK = 50, 10
+"""1,000,000 and 200,000 beside 20,000 ready ones."""
+
+Values = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Runs the rounds of one contestant on one store."""
+
+    contestant: Contestant
+    store: Store
+    n: int
+    """Tasks drained in a round, before the contestant's share."""
+
+    figures: tuple[str, ...] = FIGURES
+
+    @property
+    def _tasks(self) -> int:
+        return self.contestant.tasks(self.n)
+
+    def round(self) -> Values:
+        """Measure the figures once and return their values by name."""
+        measure: dict[str, Callable[[], Values]] = {
+            "bulk": self._bulk,
+            "single": self._single,
+            "drain": lambda: self._drain("fresh", workers=1),
+            "two": lambda: self._drain("fresh", workers=2),
+            "pickup": self._pickup,
+            "grown": self._grown,
+        }
+        found: Values = {}
+        for figure in self.figures:
+            found |= {f"{figure}.{name}": value for name, value in measure[figure]().items()}
+        return found
+
+    def _bulk(self) -> Values:
+        with self._place() as url:
+            return self._call("bulk", url, n=self._tasks)
+
+    def _single(self) -> Values:
+        with self._place() as url:
+            return self._call("single", url, n=max(100, self._tasks // 10))
+
+    def _grown(self) -> Values:
+        has_old_rows = isinstance(self.store, PostgreSQL) and self.contestant.growth
+        return self._drain("grown", workers=1) if has_old_rows else {}
+
+    def _drain(self, kept: str, *, workers: int) -> Values:
+        n = self._tasks
+        with fresh_directory() as directory, self._place(kept) as url:
+            self._call("fill", url, n=n)
+            moments = Moments(directory, count=n, workers=workers)
+            with ExitStack() as stack:
+                pids = [stack.enter_context(self._worker(url, path, directory)) for path in moments.paths]
+                self._until(lambda: moments.begun() > 0, pids, every=0.005)
+                before = self._cpu(pids)
+                self._until(lambda: moments.begun() >= n, pids, every=0.01)
+                worker, server = (
+                    used - earlier for used, earlier in zip(self._cpu(pids), before, strict=True)
+                )
+                memory = sum(tree_peak_mib(pid) for pid in pids)
+            begun = moments.all()
+        return {
+            "rate": n / (max(begun) - min(begun)),
+            "worker_cpu": worker / n * 1000,
+            "server_cpu": server / n * 1000,
+            "memory": memory,
+        }
+
+    def _pickup(self) -> Values:
+        n = min(PICKUPS, self.n)
+        with fresh_directory() as directory, self._place() as url:
+            moments = Moments(directory, count=n + 1)
+            path = moments.paths[0]
+            with self._worker(url, path, directory) as pid:
+                asked = self._call("pickup", url, moments=path, n=n, pause=PAUSE_SECONDS)["asked"]
+                self._until(lambda: moments.begun() > n, [pid], every=0.05)
+            begun = moments.all()[1:]
+        return percentiles([(at - since) * 1000 for at, since in zip(begun, asked, strict=True)])
+
+    @contextmanager
+    def _place(self, kept: str = "fresh") -> Iterator[str]:
+        """Give the URL of a place with the queue's empty tables, or with the old rows too."""
+        if isinstance(self.store, PostgreSQL):
+            with self.store.fresh(self._made(self.store, kept)) as url:
+                yield url
+        else:
+            with self.store.fresh() as url:
+                self._call("create", url)
+                yield url
+
+    def _made(self, server: PostgreSQL, kept: str) -> str:
+        """Return the name of the database to copy; make it when it is first asked for."""
+        name = f"{self.contestant.name.replace('-', '_')}_{kept}"
+        if name not in server.kept:
+            self._call("create", server.keep(name))
+            if kept == "grown":
+                self._grow(server, name)
+        return name
+
+    def _grow(self, server: PostgreSQL, database: str) -> None:
+        """Write old rows, as many for everybody."""
+        assert self.contestant.growth
+        say(f"  writing the old rows of {self.contestant.name}")
+        counts = {":finished": self.n * FINISHED_PER_TASK, ":scheduled": self.n * SCHEDULED_PER_TASK}
+        sql = self.contestant.growth.read_text(encoding="utf-8")
+        for name, count in counts.items():
+            sql = sql.replace(name, str(count))
+        server.execute(sql, database)
+        server.execute("VACUUM ANALYZE", database)
+
+    @contextmanager
+    def _worker(self, url: str, moments: Path, directory: Path) -> Iterator[int]:
+        """Run a worker process for a block; give its pid."""
+        env = self._environment(directory, url, moments)
+        with running(self.contestant.command("work"), directory, env) as worker:
+            yield worker.pid
+
+    def _call(self, what: str, url: str, *, moments: Path | None = None, **options: object) -> Any:
+        """Let a client do this, and return what it answers."""
+        with fresh_directory() as directory:
+            env = self._environment(directory, url, moments)
+            return answer(self.contestant.command(what, **options), directory, env)
+
+    def _environment(self, directory: Path, url: str, moments: Path | None) -> dict[str, str]:
+        return environment(directory) | {"BENCH_URL": url, VARIABLE: str(moments or "")}
+
+    def _until(self, truth: Callable[[], bool], pids: list[int], *, every: float) -> None:
+        """Wait for a worker, unless it ends."""
+
+        def so() -> bool:
+            if not all(Path(f"/proc/{pid}/exe").exists() for pid in pids):
+                raise RuntimeError(f"the worker of {self.contestant.name} ended")
+            return truth()
+
+        wait_until(so, what=f"{self.contestant.name} runs its tasks", every=every)
+
+    def _cpu(self, pids: list[int]) -> tuple[float, float]:
+        """Return the CPU seconds that workers and server have used."""
+        server = tree_cpu_seconds(self.store.pid) if self.store.pid else 0.0
+        return sum(tree_cpu_seconds(pid) for pid in pids), server

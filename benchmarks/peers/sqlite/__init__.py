@@ -1,0 +1,1 @@
+"""Queues on SQLite, one a file."""
