@@ -15,8 +15,9 @@ import apsw
 import pytest
 
 from tidegate.domain.outcome import Outcome
+from tidegate.store import ids
 from tidegate.store.rows import ClaimAsk, Enqueued, NewTask
-from tidegate.store.sqlite import claim, dead, endings, finish, ids, keys, query, steward
+from tidegate.store.sqlite import claim, dead, endings, finish, keys, query, steward
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
@@ -99,8 +100,8 @@ def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
         if due:
             kept = [task for task in due if task[-1] % 8]
             if kept:
-                db.execute(steward._PROMOTE["ready"], (ids.array(tuple(kept)),))
-            db.execute(steward._PROMOTE["leave"], (ids.array(tuple(due)),))
+                db.execute(steward._PROMOTE["ready"], (query.array(tuple(kept)),))
+            db.execute(steward._PROMOTE["leave"], (query.array(tuple(due)),))
         return len(due)
 
     patch.setattr(steward, "promote", promote)

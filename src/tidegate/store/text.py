@@ -9,7 +9,12 @@ import msgspec
 
 
 def storable(value: str) -> str:
-    r"""Return the text with lone surrogates shown as `\udc00`; NUL and all else stay as they are."""
+    r"""Return the text with NUL shown as `\x00` and lone surrogates as `\udc00`; all else stays as it is.
+
+    PostgreSQL takes neither; SQLite would take a NUL, but the same text should read alike in both.
+    """
+    if "\0" in value:
+        value = value.replace("\0", r"\x00")
     if value.isascii():
         return value
     try:

@@ -75,7 +75,7 @@ async def test_each_id_gets_its_own_answer(build: Build) -> None:
 async def test_the_reason_may_be_any_text(build: Build) -> None:
     task_id = await build.one()
     await build.store.cancel([task_id], why="\ud800\x00")
-    assert [entry.why for entry in await build.store.history(task_id)] == ["", "\\ud800\x00"]
+    assert [entry.why for entry in await build.store.history(task_id)] == ["", "\\ud800\\x00"]
 
 
 async def test_half_of_a_hundred_cancelled_while_no_worker_is_up_never_run(

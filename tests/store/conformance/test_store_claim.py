@@ -79,7 +79,7 @@ async def test_a_queue_listed_twice_is_served_once(build: Build) -> None:
     assert ids_of(await build.claim(await build.worker(), queues=("a", "a"))) == ids
 
 
-@pytest.mark.parametrize("queue", ["", " ", "Ünïcode ☃", 'quo"te', "x" * 300, "a\x00b", "*"])
+@pytest.mark.parametrize("queue", ["", " ", "Ünïcode ☃", 'quo"te', "x" * 300, "a\x01b", "*"])
 async def test_any_queue_name_can_be_served(build: Build, queue: str) -> None:
     ids = await build.enqueue(2, queue=queue)
     await build.enqueue(1, queue=queue + "-other")

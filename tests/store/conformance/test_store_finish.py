@@ -243,7 +243,7 @@ async def test_a_failure_with_any_text_is_recorded(build: Build, text: str) -> N
         retrying(retried, failure=failure, why=text, rule=text[:50]), dead(buried, failure=failure, why=text)
     )
     [entry] = [entry for entry in await build.store.history(buried.task_id) if entry.kind == "run"]
-    expected = text.encode("utf-8", "backslashreplace").decode()
+    expected = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     assert entry.message == entry.traceback == entry.why == expected
     assert (await build.row(retried.task_id)).message == expected
     assert (await build.store.dead_letters(TaskFilter()))[0].message == expected

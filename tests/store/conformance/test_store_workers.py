@@ -15,12 +15,12 @@ from tidegate.store.rows import NewWorker, WorkerRow
 
 async def test_a_worker_is_listed_as_it_was_registered(build: Build) -> None:
     worker = NewWorker(
-        "id-1", "näme\x00", "pool", "host", 42, ("a", "b\x00", ""), 7, lease_seconds=30.0, version="1.2"
+        "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, lease_seconds=30.0, version="1.2"
     )
     await build.store.add_worker(worker)
     assert await build.store.workers() == [
         WorkerRow(
-            "id-1", "näme\x00", "pool", "host", 42, ("a", "b\x00", ""), 7, START, START, START + 30, None, 0, "1.2"
+            "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, START, START, START + 30, None, 0, "1.2"
         )
     ]  # fmt: skip
 

@@ -13,14 +13,14 @@ import pytest
 from sqlite_support import plan
 from store_build import START, Build, SettableClock
 
-from tidegate.store.sqlite import ids
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.store import SqliteStore
 
 READY = 100_000
 SCHEDULED = 100_000
-SOME = (ids.array((bytes(16), b"\x01" * 16)),)
+SOME = (query.array((bytes(16), b"\x01" * 16)),)
 
 FILL = f"""
 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {READY})

@@ -56,31 +56,42 @@ class Database:
         """
         return await self._in_time(_plainly(work), repeatable)
 
-    async def transact(self, work: Work[T], *, repeatable: bool = True, snapshot: bool = False) -> T:
+    async def transact(
+        self,
+        work: Work[T],
+        *,
+        repeatable: bool = True,
+        snapshot: bool = False,
+        seconds: float | None = None,
+    ) -> T:
         """Do work of several statements in one transaction.
 
         Args:
             work: As for `once`.
             repeatable: As for `once`.
             snapshot: Read only, and every statement sees the same moment.
+            seconds: How long it may take in all; None: as long as any unit.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable)
+        return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable, seconds)
 
     async def close(self) -> None:
         """Part with all connections."""
         await self._links.close()
 
-    async def _in_time(self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool) -> T:
+    async def _in_time(
+        self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, seconds: float | None = None
+    ) -> T:
+        most_seconds = seconds or self._busy_seconds
         try:
-            async with asyncio.timeout(self._busy_seconds) as limit:
+            async with asyncio.timeout(most_seconds) as limit:
                 return await self._tried(unit, repeatable)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise late(self.place, self._busy_seconds) from error
+            raise late(self.place, most_seconds) from error
 
     async def _tried(self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool) -> T:
         for tries in range(1, _TRIES + 1):

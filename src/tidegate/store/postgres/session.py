@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import asyncpg
@@ -56,6 +57,11 @@ class Session:
     async def copy(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Append rows to a table by COPY."""
         await self._link.copy_records_to_table(table, schema_name=self.schema, columns=columns, records=rows)
+
+    def savepoint(self) -> AbstractAsyncContextManager[Any]:
+        """Return a block inside the transaction under way, undone alone if it raises."""
+        nested: AbstractAsyncContextManager[Any] = self._link.transaction()
+        return nested
 
     async def script(self, text: str) -> None:
         """Run statements without values, as one message."""

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tidegate.store.postgres import schema
+from tidegate.domain.spec import Priority
+from tidegate.store.postgres import acts, enqueue, listing, reads, schema, stages
 from tidegate.store.postgres.address import parse_address
-from tidegate.store.postgres.clock import ServerClock
+from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.rows import (
+    ActAnswer,
+    CancelAnswer,
+    Enqueued,
+    HistoryEntry,
+    NewTask,
+    StoredResult,
+    TaskFilter,
+    TaskRow,
+)
 
 
 class PostgresStore:
@@ -28,7 +39,7 @@ class PostgresStore:
     ) -> None:
         self.address = parse_address(url)
         self._database = Database(self.address, clock=clock, busy_seconds=busy_seconds)
-        self._clock = ServerClock()
+        self._clock = HighWater()
 
     # --- lifecycle ---
 
@@ -44,6 +55,66 @@ class PostgresStore:
         """Bring the schema up to date; return the names of the migrations applied."""
         return await schema.upgrade(self._database)
 
+    async def upgrade_script(self) -> str:
+        """Return what `migrate` would run, for a person to run; empty if there is nothing to do."""
+        return await self._database.transact(schema.script, snapshot=True)
+
     async def now(self) -> float:
         """Return the store's clock."""
         return await self._database.once(self._clock.now)
+
+    # --- tasks ---
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store these tasks, all or none, and answer in their order."""
+        return await enqueue.enqueue(self._database, tasks) if tasks else []
+
+    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
+        """Store a part of a larger enqueue where nothing can see it yet."""
+        await stages.stage(self._database, stage_id, tasks)
+
+    async def commit_stage(self, stage_id: str) -> dict[str, str]:
+        """Make a stage's tasks visible at once; return {staged id: holder's id} where a key was taken."""
+        return await stages.commit_stage(self._database, stage_id)
+
+    async def drop_stage(self, stage_id: str) -> None:
+        """Forget an uncommitted stage and its tasks."""
+        await stages.drop_stage(self._database, stage_id)
+
+    async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+        """Return the rows of those ids that exist, from one snapshot."""
+        return await self._database.once(lambda db: reads.read(db, task_ids))
+
+    async def result(self, task_id: str) -> StoredResult | None:
+        """Return the result of a final task; None if it is not final."""
+        return await self._database.once(lambda db: reads.result(db, task_id))
+
+    async def payload(self, task_id: str) -> tuple[bytes, str]:
+        """Return a task's encoded arguments and their codec tag."""
+        return await self._database.once(lambda db: reads.payload(db, task_id))
+
+    async def history(self, task_id: str) -> list[HistoryEntry]:
+        """Return every run and act of a task, oldest first."""
+        return await self._database.transact(lambda db: reads.history(db, task_id), snapshot=True)
+
+    async def list_tasks(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[TaskRow]:
+        """Return tasks newest first, continuing after the id `after`."""
+        return await self._database.transact(
+            lambda db: listing.list_tasks(db, which, after, limit), snapshot=True
+        )
+
+    async def cancel(
+        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
+    ) -> dict[str, CancelAnswer]:
+        """Cancel tasks wherever they are; answer per id."""
+        return await self._database.transact(lambda db: acts.cancel(db, task_ids, why, force=force))
+
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+        """Give waiting or ready tasks another priority; their rank stays."""
+        return await self._database.transact(lambda db: acts.reprioritise(db, task_ids, priority))
+
+    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Make scheduled and retrying tasks ready now."""
+        return await self._database.transact(lambda db: acts.hurry(db, task_ids))

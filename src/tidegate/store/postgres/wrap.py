@@ -47,7 +47,10 @@ _FIXES = {
     "53100": ("the disk is full", "free some space; what was stored is intact"),
     "53200": ("the server ran out of memory", "give it more memory, or lower work_mem"),
     "53300": ("the server has no connection left", "raise max_connections, or start fewer processes"),
-    "25006": ("the server is a read-only standby", "add target_session_attrs=read-write to the URL"),
+    "25006": (
+        "the server is a standby, or this role may only read: read-only",
+        "add target_session_attrs=read-write to the URL, or use the worker's role",
+    ),
     "28000": ("the server refuses this user", "check the user in the URL and pg_hba.conf"),
     "28P01": ("the password is wrong", "check the password in the URL"),
     "3D000": ("there is no such database", "create it, or check its name in the URL"),

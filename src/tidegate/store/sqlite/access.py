@@ -8,8 +8,9 @@ from typing import Any
 import apsw
 
 from tidegate.domain.access import Role
+from tidegate.store import ids
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
-from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
 

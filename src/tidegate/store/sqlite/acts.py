@@ -12,8 +12,9 @@ import apsw
 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import WAITING
+from tidegate.store import ids
 from tidegate.store.rows import ActAnswer, CancelAnswer
-from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.enqueue import count_enqueued
 from tidegate.store.sqlite.finish import count
 from tidegate.store.sqlite.statements import load

@@ -10,9 +10,10 @@ import apsw
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.policy.order import apportion
+from tidegate.store import ids
 from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
-from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("claim")
@@ -52,12 +53,12 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     chosen = _choose(db, ask)
     if not chosen:
         return Claim(())
-    array = ids.array(chosen)
+    array = query.array(chosen)
     rows = query.rows(db, _SQL["load"], (array,))
     for terms, mine in _by_terms(rows, ask).items():
         db.execute(
             _SQL["start"],
-            (ids.array(mine), ask.worker_id, now, terms.crash_limit, terms.base_seconds, terms.cap_seconds),
+            (query.array(mine), ask.worker_id, now, terms.crash_limit, terms.base_seconds, terms.cap_seconds),
         )
     db.execute(_SQL["remove"], (array,))
     if any(row[18] is not None for row in rows):

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import apsw
 
+from tidegate.store import ids
 from tidegate.store.columns import dead_letter
+from tidegate.store.filters import filter_parameters
 from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
-from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.acts import answer_each, keep_act
 from tidegate.store.sqlite.deletion import delete_tasks
-from tidegate.store.sqlite.listing import filter_parameters
 from tidegate.store.sqlite.statements import load
 
 _PAGE = load("dead_letters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.store.sqlite import ids
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
 _STATEMENTS = tuple(load("purge").values())
@@ -12,6 +12,6 @@ _STATEMENTS = tuple(load("purge").values())
 
 def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
     """Delete final or staged tasks: row, payload, result, history, progress, stream; at least one."""
-    array = ids.array(tasks)
+    array = query.array(tasks)
     for statement in _STATEMENTS:
         db.execute(statement, (array,))

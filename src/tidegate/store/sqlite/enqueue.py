@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import apsw
 
-from tidegate.errors import ArgumentsError, OptionError
+from tidegate.store import ids
+from tidegate.store.incoming import demand_few, demand_text
+from tidegate.store.incoming import due_at as moment_due
 from tidegate.store.rows import Enqueued, NewTask
-from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import to_json
@@ -19,9 +20,6 @@ from tidegate.store.totals import Where
 
 _SQL = load("enqueue")
 _FORGET_STAGED = load("drop_stage")["forget_part"]
-
-MOST_TASKS = 5_000
-"""In one call: what one transaction may hold up others for."""
 
 
 class Fresh(NamedTuple):
@@ -64,42 +62,35 @@ def prepare(now: float, tasks: Sequence[NewTask]) -> list[Fresh]:
 
     Raises:
         OptionError: An id, a moment or the number of tasks is out of range.
+        ArgumentsError: A text cannot be stored.
     """
-    if len(tasks) > MOST_TASKS:
-        raise OptionError(
-            f"{len(tasks):,} tasks in one call", fix=f"stage more than {MOST_TASKS:,}", tasks=len(tasks)
-        )
-    return [Fresh(ids.new_blob(task.id), task, _due_at(now, task)) for task in tasks]
+    demand_few(tasks)
+    for task in tasks:
+        demand_text(task)
+    return [Fresh(ids.new_blob(task.id), task, moment_due(now, task)) for task in tasks]
 
 
 def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
     """Return which of these ids are stored already."""
     if not found:
         return set()
-    return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (ids.array(tuple(found)),))}
+    return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (query.array(tuple(found)),))}
 
 
 def _take_out_of_stages(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
     """Forget those that only an uncommitted stage holds, which nothing can see; return them."""
-    unseen = query.column(db, _SQL["unseen"], (ids.array(tuple(found)),))
+    unseen = query.column(db, _SQL["unseen"], (query.array(tuple(found)),))
     if unseen:
         delete_tasks(db, unseen)
-        db.execute(_FORGET_STAGED, (ids.array(unseen),))
+        db.execute(_FORGET_STAGED, (query.array(unseen),))
     return set(unseen)
 
 
 def insert_tasks(db: apsw.Connection, now: float, new: Iterable[Fresh]) -> None:
-    """Write the lifelong rows and the payloads.
-
-    Raises:
-        ArgumentsError: A text cannot be stored.
-    """
+    """Write the lifelong rows and the payloads."""
     new = list(new)
-    try:
-        db.executemany(_SQL["task"], [_task_row(now, row) for row in new])
-        db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
-    except UnicodeEncodeError as error:
-        raise _unstorable(error) from error
+    db.executemany(_SQL["task"], [_task_row(now, row) for row in new])
+    db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
 
 
 def insert_places(db: apsw.Connection, now: float, new: Sequence[Fresh]) -> None:
@@ -142,10 +133,7 @@ def _settle(db: apsw.Connection, now: float, row: Fresh) -> bytes | None:
     wanted = claims_of(row)
     if wanted is None:
         return None
-    try:
-        holder = keys.settle(db, now, wanted)
-    except UnicodeEncodeError as error:
-        raise _unstorable(error) from error
+    holder = keys.settle(db, now, wanted)
     if holder is None:
         insert_tasks(db, now, [row])
     return holder
@@ -159,14 +147,6 @@ def _insert_rest(db: apsw.Connection, now: float, new: Sequence[Fresh]) -> None:
 
 def _channel(task: NewTask) -> Where:
     return (task.queue, task.function, task.upstream, task.tenant)
-
-
-def _due_at(now: float, task: NewTask) -> float | None:
-    """Return when a task becomes ready; None for at once."""
-    due_at = now + task.delay_seconds if task.run_at is None else task.run_at
-    if not math.isfinite(due_at):
-        raise OptionError(f"{task.id} is due at {due_at}", fix="give a moment or delay that is a number")
-    return due_at if due_at > now else None
 
 
 def _task_row(now: float, row: Fresh) -> tuple[object, ...]:
@@ -188,11 +168,4 @@ def _task_row(now: float, row: Fresh) -> tuple[object, ...]:
         deadline_at,
         to_json(task.labels),
         now,
-    )
-
-
-def _unstorable(error: UnicodeEncodeError) -> ArgumentsError:
-    return ArgumentsError(
-        f"a name, key or label holds a lone surrogate and cannot be stored: {error.object!r}",
-        fix="clean the text, for example with .encode('utf-8', 'replace').decode()",
     )

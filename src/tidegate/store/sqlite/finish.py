@@ -13,8 +13,9 @@ import apsw
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
+from tidegate.store import ids
 from tidegate.store.endings import with_placeholder
-from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
@@ -111,7 +112,7 @@ def _succeed(
                 results.append((task, storable(outcome.codec_tag), outcome.result))
     if not ended:
         return
-    array = ids.array(tuple(ended))
+    array = query.array(tuple(ended))
     db.execute(_SQL["succeed"], (array, now))
     db.execute(_SQL["count_succeeded"], (array, now, int(now // 60)))
     _free_names(db, array)
@@ -120,7 +121,7 @@ def _succeed(
 
 
 def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, int]:
-    return dict(db.execute(_SQL["current"], (ids.array(tasks),)))
+    return dict(db.execute(_SQL["current"], (query.array(tasks),)))
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import apsw
 
-from tidegate.errors import KeyConflictError
-from tidegate.store.sqlite import ids, query
+from tidegate.store import ids
+from tidegate.store.refusals import key_conflict
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("keys")
@@ -75,11 +76,6 @@ def _take_key(db: apsw.Connection, now: float, wanted: Claims, key: str) -> byte
         return None
     holder, fingerprint = query.one(db, _SQL["holder"], ("key", wanted.tenant, key))
     if fingerprint != wanted.fingerprint:
-        raise KeyConflictError(
-            f"the key {key!r} already names a task with other arguments",
-            fix="use another key, or the same arguments",
-            key=key,
-            task_id=ids.text(holder),
-        )
+        raise key_conflict(key, ids.text(holder))
     found: bytes = holder
     return found

@@ -34,3 +34,8 @@ def value(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> Any:
     """Return the only column of the only row; None if there is no row."""
     found = db.execute(sql, bindings).fetchone()
     return None if found is None else found[0]
+
+
+def array(blobs: Sequence[bytes]) -> apsw.CArrayBinding:
+    """Return a binding that a statement reads as the table `carray(?)`; at least one id."""
+    return apsw.carray(tuple(blobs))

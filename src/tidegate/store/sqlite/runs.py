@@ -8,8 +8,9 @@ import apsw
 
 from tidegate.domain.failure import MESSAGE_LIMIT
 from tidegate.domain.outcome import Fence
+from tidegate.store import ids
 from tidegate.store.rows import CancelRequest, ProgressNote
-from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import finite, storable
 

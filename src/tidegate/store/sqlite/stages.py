@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import apsw
 
-from tidegate.errors import KeyConflictError, WrongStateError
+from tidegate.errors import KeyConflictError
+from tidegate.store import ids
+from tidegate.store.refusals import key_conflict, no_stage, stage_closed
 from tidegate.store.rows import NewTask
-from tidegate.store.sqlite import ids, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.enqueue import Fresh, claims_of, count_enqueued, insert_tasks, prepare, stored
 from tidegate.store.sqlite.statements import load
@@ -33,12 +35,7 @@ class Refused:
 
     def error(self) -> KeyConflictError:
         """Return the error that callers get, now and when they ask again."""
-        return KeyConflictError(
-            f"the key {self.key!r} already names a task with other arguments",
-            fix="use another key, or the same arguments",
-            key=self.key,
-            task_id=ids.text(self.holder),
-        )
+        return key_conflict(self.key, ids.text(self.holder))
 
 
 def stage(db: apsw.Connection, now: float, stage_id: str, tasks: Sequence[NewTask]) -> None:
@@ -75,9 +72,7 @@ def commit_stage(db: apsw.Connection, now: float, stage_id: str) -> dict[str, st
     """
     state = query.row(db, _STAGE["state"], (stage_id,))
     if state is None:
-        raise WrongStateError(
-            f"there is no stage {stage_id}", fix="enqueue the tasks again", stage_id=stage_id
-        )
+        raise no_stage(stage_id)
     committed_at, refused_key, refused_for = state
     if refused_for is not None:
         return Refused(refused_key, refused_for)
@@ -105,7 +100,7 @@ def drop_part(db: apsw.Connection, stage_id: str, limit: int) -> int:
     part = query.column(db, _DROP["part"], (stage_id, limit))
     if part:
         delete_tasks(db, part)
-        db.execute(_DROP["forget_part"], (ids.array(part),))
+        db.execute(_DROP["forget_part"], (query.array(part),))
     return len(part)
 
 
@@ -119,7 +114,7 @@ def unstage(db: apsw.Connection, now: float, limit: int) -> int:
     part = query.column(db, _UNSTAGE["next"], (limit,))
     if not part:
         return 0
-    array = ids.array(part)
+    array = query.array(part)
     channels = query.rows(db, _UNSTAGE["count"], (array,))
     db.execute(_UNSTAGE["ready"], (array,))
     db.execute(_UNSTAGE["scheduled"], (array,))
@@ -131,9 +126,7 @@ def unstage(db: apsw.Connection, now: float, limit: int) -> int:
 def _demand_open(db: apsw.Connection, stage_id: str) -> None:
     committed_at, _, refused_for = query.one(db, _STAGE["state"], (stage_id,))
     if committed_at is not None or refused_for is not None:
-        raise WrongStateError(
-            f"the stage {stage_id} is committed already", fix="use a new stage", stage_id=stage_id
-        )
+        raise stage_closed(stage_id)
 
 
 def _names(row: Fresh) -> tuple[bytes | None, float | None, float | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.stages import drop_part
 from tidegate.store.sqlite.statements import load
@@ -30,7 +30,7 @@ def promote(db: apsw.Connection, now: float, limit: int) -> int:
     """Move up to `limit` due tasks to the main queue; return how many were moved."""
     due = query.column(db, _PROMOTE["due"], (now, limit))
     if due:
-        array = ids.array(due)
+        array = query.array(due)
         db.execute(_PROMOTE["ready"], (array,))
         db.execute(_PROMOTE["leave"], (array,))
     return len(due)

@@ -9,7 +9,8 @@ import apsw
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
-from tidegate.store.sqlite import ids, query
+from tidegate.store import ids
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
@@ -32,7 +33,7 @@ def stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, Stre
         return {}
     return {
         ids.text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
-        for task, state, run, tenant, last, done, total, note in query.rows(db, _HEADS, (ids.array(known),))
+        for task, state, run, tenant, last, done, total, note in query.rows(db, _HEADS, (query.array(known),))
     }
 
 

@@ -8,9 +8,10 @@ import apsw
 import msgspec
 
 from tidegate.domain.outcome import Fence
+from tidegate.store import ids
 from tidegate.store.columns import orphan, worker_row
 from tidegate.store.rows import NewWorker, Orphan, WorkerRow
-from tidegate.store.sqlite import ids, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
 

@@ -309,3 +309,188 @@ CREATE TABLE /*schema*/manifest (
 CREATE FUNCTION /*schema*/moment(at double precision) RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$ SELECT coalesce(at, date_part('epoch', clock_timestamp())) $$;
+
+-- Which database this is. A caller that brings its own connection says which one it means.
+DO $$
+BEGIN
+    EXECUTE format(
+        'CREATE FUNCTION /*schema*/identity() RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
+        format('SELECT %L::uuid', gen_random_uuid())
+    );
+END
+$$;
+
+-- Take a task's names: its idempotency key, then its unique name. `holder` is NULL if it has them now, else the
+-- task that holds one; `conflict` says that this is a key with another fingerprint. A name whose time is over is
+-- free, and so is a unique name whose task is gone; an idempotency key outlives the retention of its task, or
+-- the work would be done again. The task's own row must be stored before the next task is settled.
+--
+-- Whether a holder is gone is asked in a statement of its own, after the insert: that one may have waited for
+-- the holder's commit, and what it reads is from before.
+CREATE FUNCTION /*schema*/settle_1(
+    now double precision, id uuid, tenant text, fingerprint bytea, key_name text, key_seconds double precision,
+    unique_name text, unique_seconds double precision, OUT holder uuid, OUT conflict boolean
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_variable
+DECLARE
+    kind text := CASE WHEN key_name IS NULL THEN 'unique' ELSE 'key' END;
+    name text := coalesce(key_name, unique_name);
+    held_as bytea;
+BEGIN
+    conflict := false;
+    WHILE name IS NOT NULL LOOP
+        INSERT INTO /*schema*/key AS k (kind, tenant, name, task_id, fingerprint, expires_at)
+        VALUES (
+            kind, tenant, name, id, fingerprint, now + CASE kind WHEN 'key' THEN key_seconds ELSE unique_seconds END
+        )
+        ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE
+        SET
+            task_id = excluded.task_id,
+            fingerprint = excluded.fingerprint,
+            expires_at = excluded.expires_at
+        WHERE k.task_id = excluded.task_id
+            OR k.expires_at <= now;
+        IF FOUND THEN
+            EXIT WHEN kind = 'unique';
+            kind := 'unique';
+            name := unique_name;
+            CONTINUE;
+        END IF;
+        SELECT k.task_id, k.fingerprint INTO holder, held_as
+        FROM /*schema*/key AS k
+        WHERE k.kind = kind
+            AND k.tenant = tenant
+            AND k.name = name;
+        CONTINUE WHEN NOT FOUND;
+        IF kind = 'key' THEN
+            conflict := held_as <> fingerprint;
+            RETURN;
+        END IF;
+        DELETE FROM /*schema*/key AS k
+        WHERE k.kind = kind
+            AND k.tenant = tenant
+            AND k.name = name
+            AND k.task_id = holder
+            AND NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = holder);
+        IF NOT FOUND THEN
+            DELETE FROM /*schema*/key AS k
+            WHERE k.kind = 'key'
+                AND k.tenant = tenant
+                AND k.name = key_name
+                AND k.task_id = id;
+            RETURN;
+        END IF;
+        holder := NULL;
+    END LOOP;
+END
+$$;
+
+-- Store one task, in whatever transaction the caller is in. `answer` is `stored`; `held`, by the task `holder`:
+-- a resend, or its name is taken; `conflict`: the key of `holder` came with other arguments; `elsewhere`: this
+-- is not the database the caller means. Only `stored` has stored anything.
+CREATE FUNCTION /*schema*/enqueue_1(
+    home uuid,                          -- what identity() must be; NULL for any
+    at double precision,                -- see moment
+    id uuid, function text, queue text, priority smallint, upstream text, tenant text, codec_tag text, args bytea,
+    fingerprint bytea, key_name text, key_seconds double precision, unique_name text,
+    unique_seconds double precision,    -- NULL: until the final state
+    delay_seconds double precision,
+    run_at double precision,            -- wins over the delay
+    deadline_seconds double precision, timeout_seconds double precision, max_attempts integer, labels jsonb,
+    OUT holder uuid, OUT answer text
+)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_variable
+DECLARE
+    now CONSTANT double precision := coalesce(at, date_part('epoch', clock_timestamp()));
+    due_at CONSTANT double precision := coalesce(run_at, now + delay_seconds);
+    is_conflict boolean;
+BEGIN
+    IF home <> /*schema*/identity() THEN
+        answer := 'elsewhere';
+        RETURN;
+    END IF;
+    IF key_name IS NOT NULL OR unique_name IS NOT NULL THEN
+        IF EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = id) AND NOT /*schema*/unsee_1(id) THEN
+            holder := id;
+            answer := 'held';
+            RETURN;
+        END IF;
+        SELECT s.holder, s.conflict INTO holder, is_conflict
+        FROM /*schema*/settle_1(
+            now, id, tenant, fingerprint, key_name, key_seconds, unique_name, unique_seconds
+        ) AS s;
+        IF holder IS NOT NULL THEN
+            answer := CASE WHEN is_conflict THEN 'conflict' ELSE 'held' END;
+            RETURN;
+        END IF;
+    END IF;
+    holder := id;
+    answer := 'stored';
+    LOOP
+        WITH new AS (
+            INSERT INTO /*schema*/task (
+                id, function, queue, priority, upstream, tenant, idempotency_key, unique_name, unique_until_final,
+                timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at
+            )
+            VALUES (
+                id, function, queue, priority, upstream, tenant, key_name, unique_name,
+                unique_name IS NOT NULL AND unique_seconds IS NULL,
+                timeout_seconds, max_attempts, deadline_seconds, now + deadline_seconds, labels, now
+            )
+            ON CONFLICT ON CONSTRAINT task_pkey DO NOTHING
+            RETURNING 1
+        ),
+        carried AS (
+            INSERT INTO /*schema*/payload (task_id, codec_tag, args)
+            SELECT id, codec_tag, args
+            FROM new
+        ),
+        at_once AS (
+            INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+            SELECT id, queue, priority, upstream, function, tenant, now, now, 0
+            FROM new
+            WHERE due_at <= now
+        ),
+        later AS (
+            INSERT INTO /*schema*/waiting (
+                task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run
+            )
+            SELECT id, 'scheduled', due_at, queue, priority, upstream, function, tenant, due_at, 0
+            FROM new
+            WHERE due_at > now
+        )
+        INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, enqueued)
+        SELECT floor(now / 60), queue, function, upstream, tenant, 1
+        FROM new;
+        EXIT WHEN FOUND;
+        IF NOT /*schema*/unsee_1(id) THEN
+            answer := 'held';
+            RETURN;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Delete a task that only an uncommitted stage holds, which nothing can see; tell whether there was one.
+CREATE FUNCTION /*schema*/unsee_1(id uuid) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_variable
+BEGIN
+    DELETE FROM /*schema*/staged AS s
+    USING /*schema*/stage AS c
+    WHERE s.task_id = id
+        AND c.id = s.stage_id
+        AND c.committed_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM /*schema*/payload AS p WHERE p.task_id = id;
+    DELETE FROM /*schema*/task AS t WHERE t.id = id;
+    RETURN true;
+END
+$$;

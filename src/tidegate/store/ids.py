@@ -1,10 +1,8 @@
-"""Task ids: text outside, the 16 bytes of the UUID in the file."""
+"""Task ids: text outside, the 16 bytes of the UUID in a store."""
 
 from __future__ import annotations
 
-import apsw
-
-from tidegate.errors import OptionError
+from tidegate.store.refusals import no_task_id
 
 _TEXT_LENGTH = 36
 _BLOB_LENGTH = 16
@@ -23,7 +21,7 @@ def new_blob(task_id: str) -> bytes:
     """
     found = known_blob(task_id)
     if found is None:
-        raise OptionError(f"{task_id!r} is no task id", fix="use a UUIDv7 as text", task_id=task_id)
+        raise no_task_id(task_id)
     return found
 
 
@@ -36,12 +34,13 @@ def known_blob(task_id: str) -> bytes | None:
     return found if len(found) == _BLOB_LENGTH and len(task_id) == _TEXT_LENGTH else None
 
 
+def known(task_id: str) -> str | None:
+    """Return an id a person typed in its usual form; None if no task can have it."""
+    found = known_blob(task_id)
+    return None if found is None else text(found)
+
+
 def text(stored: bytes) -> str:
     """Return an id's text."""
     digits = stored.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def array(blobs: tuple[bytes, ...]) -> apsw.CArrayBinding:
-    """Return a binding that a statement reads as the table `carray(?)`; at least one id."""
-    return apsw.carray(blobs)

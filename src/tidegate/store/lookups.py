@@ -1,0 +1,113 @@
+"""From what a store holds to what people read of a task: rows, results, histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidegate.codec.tags import CODEC
+from tidegate.domain.failure import Reason
+from tidegate.domain.states import State
+from tidegate.store.columns import PRIORITIES, IdText, counters_of, labels_of
+from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
+
+Row = Sequence[Any]
+
+
+def stored_result(row: Row) -> StoredResult | None:
+    """Return what the columns of `result` tell; None if the task is not final."""
+    state, data, codec_tag, reason, error_class, message, stopped, asked = row
+    if state is None:
+        return None
+    if state == State.SUCCEEDED:
+        return StoredResult(State.SUCCEEDED, b"null" if data is None else data, codec_tag or CODEC)
+    if state == State.CANCELLED:
+        why = asked or stopped or ""
+        return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=why)
+    return StoredResult(State.DEAD, b"", "", reason=reason, error_class=error_class, message=message)
+
+
+def history_of(
+    enqueued_at: float, *, attempts: Iterable[Row], other_runs: Iterable[Row], acts: Iterable[Row]
+) -> list[HistoryEntry]:
+    """Return every run and act of a task, oldest first, from the columns of `history`."""
+    runs = [*map(_attempt, attempts), *map(_other_run, other_runs)]
+    done = [HistoryEntry(kind, at, why=why) for kind, at, why in acts]
+    told = sorted([*runs, *done], key=lambda entry: (entry.at, entry.run or 0))
+    return [HistoryEntry("enqueued", enqueued_at), *told]
+
+
+def task_row(row: Row, id_text: IdText) -> TaskRow:
+    """Return a task as the columns of `read` tell it."""
+    (
+        task_id, function, queue, priority, upstream, tenant, state, run, attempts, parks, crashes, losses,
+        releases, rules, redrives, enqueued_at, due_at, started_at, finished_at, worker_id, cancel_requested,
+        reason, message, why, done, total, note, key, max_attempts, deadline_at, redriven_at, labels,
+    ) = row  # fmt: skip
+    return TaskRow(
+        id=id_text(task_id),
+        function=function,
+        queue=queue,
+        priority=PRIORITIES[priority],
+        upstream=upstream,
+        tenant=tenant,
+        state=State(state),
+        run=run,
+        counters=counters_of(attempts, parks, crashes, losses, releases, rules),
+        redrives=redrives,
+        enqueued_at=enqueued_at,
+        due_at=due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        worker_id=worker_id,
+        cancel_requested=bool(cancel_requested),
+        reason=reason or "",
+        message=message or why or "",
+        progress_done=done,
+        progress_total=total,
+        progress_note=note or "",
+        key=key,
+        max_attempts=max_attempts,
+        deadline_at=deadline_at,
+        redriven_at=redriven_at,
+        labels=labels_of(labels),
+    )
+
+
+def _attempt(row: Row) -> HistoryEntry:
+    (
+        run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message,
+        traceback, status, code, request_id, evidence, next_run_at, why,
+    ) = row  # fmt: skip
+    return HistoryEntry(
+        "run",
+        started_at,
+        run=run,
+        ended_at=ended_at,
+        worker_id=worker_id,
+        outcome=outcome,
+        verdict=verdict,
+        reason=reason,
+        charge=charge,
+        error_class=error_class,
+        message=message,
+        traceback=traceback,
+        status=status,
+        code=code,
+        request_id=request_id,
+        evidence=evidence,
+        next_run_at=next_run_at,
+        why=why,
+    )
+
+
+def _other_run(row: Row) -> HistoryEntry:
+    run, worker_id, started_at, finished_at = row
+    return HistoryEntry(
+        "run",
+        started_at,
+        run=run,
+        ended_at=finished_at,
+        worker_id=worker_id or "",
+        outcome="" if finished_at is None else str(State.SUCCEEDED),
+    )

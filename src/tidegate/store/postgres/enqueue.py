@@ -1,0 +1,120 @@
+"""Storing new tasks at once: one or some through the server's function, many by COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from tidegate.errors import ArgumentsError
+from tidegate.store import ids
+from tidegate.store.incoming import demand_few, demand_text, due_at
+from tidegate.store.postgres.copying import enqueue_by_copy
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import load
+from tidegate.store.refusals import key_conflict
+from tidegate.store.rows import Enqueued, NewTask
+from tidegate.store.text import to_json
+
+_SQL = load("enqueue")
+
+COPY_TASKS = 50
+"""From so many on, the extra round trips of COPY cost less than a function call for each task."""
+
+
+async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    """Store these tasks, all or none, and answer in their order.
+
+    Raises:
+        KeyConflictError: A key is taken by a task with another fingerprint.
+        ArgumentsError: A text cannot be stored.
+        OptionError: An id, a moment or the number of tasks is out of range.
+    """
+    demand(tasks)
+    with as_arguments():
+        if len(tasks) == 1:
+            return [await database.once(lambda db: _one(db, tasks[0]))]
+        if len(tasks) >= COPY_TASKS and all(task.key is None and task.unique is None for task in tasks):
+            with suppress(asyncpg.UniqueViolationError):  # a resend: `_some` tells which are there
+                await database.transact(lambda db: enqueue_by_copy(db, tasks))
+                return [Enqueued(task.id, created=True) for task in tasks]
+        return await database.transact(lambda db: _some(db, tasks))
+
+
+@contextmanager
+def as_arguments() -> Iterator[None]:
+    """Say of values that PostgreSQL cannot store that they are the caller's.
+
+    Raises:
+        ArgumentsError: One cannot be stored.
+    """
+    try:
+        yield
+    except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
+        raise ArgumentsError(
+            f"PostgreSQL cannot store a value of these tasks: {error}",
+            fix="use smaller numbers and shorter names",
+        ) from error
+
+
+def demand(tasks: Sequence[NewTask]) -> None:
+    """Return if these tasks can be stored.
+
+    Raises:
+        ArgumentsError, OptionError: As `enqueue`.
+    """
+    demand_few(tasks)
+    for task in tasks:
+        demand_text(task)
+        ids.new_blob(task.id)
+        due_at(0.0, task)
+
+
+def values_of(task: NewTask) -> tuple[Any, ...]:
+    """Return what `enqueue_1` takes of a task, after the identity and the moment."""
+    return (
+        task.id,
+        task.function,
+        task.queue,
+        int(task.priority),
+        task.upstream,
+        task.tenant,
+        task.codec_tag,
+        task.args,
+        task.fingerprint,
+        task.key,
+        task.key_seconds,
+        task.unique,
+        task.unique_seconds,
+        task.delay_seconds,
+        task.run_at,
+        task.deadline_seconds,
+        task.timeout_seconds,
+        task.max_attempts,
+        to_json(task.labels),
+    )
+
+
+def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
+    """Return what the function's answer means.
+
+    Raises:
+        KeyConflictError: The key is taken by a task with another fingerprint.
+    """
+    if answer == "conflict":
+        raise key_conflict(task.key or "", str(holder))
+    return Enqueued(task.id if answer == "stored" else str(holder), created=answer == "stored")
+
+
+async def _one(db: Session, task: NewTask) -> Enqueued:
+    holder, answer = await db.row(_SQL["one"], None, db.at, *values_of(task))
+    return answer_of(task, holder, answer)
+
+
+async def _some(db: Session, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    columns = zip(*map(values_of, tasks), strict=True)
+    rows = await db.rows(_SQL["some"], None, db.at, *map(list, columns))
+    return [answer_of(task, holder, answer) for task, (holder, answer) in zip(tasks, rows, strict=True)]

@@ -1,0 +1,42 @@
+-- enqueue: store new tasks with their payloads, ready or scheduled, and count them. One task, or some with
+-- names, by the function `enqueue_1`; many without names by COPY, where nothing is to be settled.
+-- moves: new -> ready, new -> scheduled
+
+-- name: one
+-- 1 identity of the database that is meant, or NULL, 2 at, 3 id, 4 function, 5 queue, 6 priority, 7 upstream,
+-- 8 tenant, 9 codec tag, 10 arguments as bytes, 11 fingerprint, 12 key or NULL, 13 seconds it is kept, 14 unique
+-- name or NULL, 15 seconds it is kept or NULL for until the final state, 16 seconds of delay, 17 moment it is due
+-- or NULL, 18 deadline seconds or NULL, 19 timeout seconds or NULL, 20 max attempts or NULL, 21 labels as JSON
+-- or NULL
+SELECT holder, answer
+FROM /*schema*/enqueue_1(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
+)
+
+-- name: some
+-- As `one`, in the order given, each from the third on an array.
+-- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
+-- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,
+-- 17 due moments, 18 deadlines, 19 timeouts, 20 max attempts, 21 labels
+SELECT a.holder, a.answer
+FROM unnest(
+    $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
+    $11::bytea[], $12::text[], $13::double precision[], $14::text[], $15::double precision[],
+    $16::double precision[], $17::double precision[], $18::double precision[], $19::double precision[],
+    $20::integer[], $21::jsonb[]
+) WITH ORDINALITY AS g (
+    id, function, queue, priority, upstream, tenant, codec_tag, args, fingerprint, key_name, key_seconds,
+    unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
+    place
+)
+CROSS JOIN LATERAL /*schema*/enqueue_1(
+    $1, $2, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
+    g.key_name, g.key_seconds, g.unique_name, g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds,
+    g.timeout_seconds, g.max_attempts, g.labels
+) AS a
+ORDER BY g.place
+
+-- name: count
+-- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued
+INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, enqueued)
+VALUES ($1, $2, $3, $4, $5, $6)

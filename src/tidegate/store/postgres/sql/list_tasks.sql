@@ -1,0 +1,159 @@
+-- list_tasks: the newest tasks of some states. Each state is read from its own narrow table, newest first,
+-- so that a page of dead tasks costs the same beside a million finished ones; the pages are merged outside.
+-- Parameters of all: 1 state, 2 queue, 3 function, 4 tenant, 5 reason of the last failure, 6 error class of the
+-- last failed run, 7 moment before which they were enqueued, 8 labels as a JSON object (each but the first NULL for
+-- any), 9 id after which to go on (the largest id for the start), 10 how many at most
+
+-- name: ready
+SELECT x.task_id
+FROM /*schema*/ready AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE $1::text = 'ready'
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: running
+SELECT x.task_id
+FROM /*schema*/running AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE $1::text = 'running'
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: waiting
+SELECT x.task_id
+FROM /*schema*/waiting AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE x.state = $1::text
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: succeeded
+SELECT x.task_id
+FROM /*schema*/archive AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE x.state = 'succeeded'
+    AND $1::text = 'succeeded'
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: cancelled
+-- The state is written out, so that the small index `archive_cancelled` serves: few in a million are cancelled.
+SELECT x.task_id
+FROM /*schema*/archive AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE x.state = 'cancelled'
+    AND $1::text = 'cancelled'
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: dead
+SELECT x.task_id
+FROM /*schema*/dead AS x
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE $1::text = 'dead'
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10
+
+-- name: staged
+-- Tasks of committed stages that have not reached their place yet.
+SELECT x.task_id
+FROM /*schema*/staged AS x
+JOIN /*schema*/stage AS c ON c.id = x.stage_id
+JOIN /*schema*/task AS t ON t.id = x.task_id
+WHERE c.committed_at IS NOT NULL
+    AND x.holder IS NULL
+    AND $1::text = CASE WHEN x.due_at IS NULL THEN 'ready' ELSE 'scheduled' END
+    AND x.task_id < $9
+    AND ($2::text IS NULL OR t.queue = $2)
+    AND ($3::text IS NULL OR t.function = $3)
+    AND ($4::text IS NULL OR t.tenant = $4)
+    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND (
+        $6::text IS NULL
+        OR $6 = (
+            SELECT p.error_class FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1
+        )
+    )
+    AND ($7::double precision IS NULL OR t.enqueued_at < $7)
+    AND ($8::jsonb IS NULL OR t.labels @> $8)
+ORDER BY x.task_id DESC
+LIMIT $10

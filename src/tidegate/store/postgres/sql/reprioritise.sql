@@ -1,0 +1,43 @@
+-- reprioritise: give tasks that do not run another priority; their rank stays. Repeated until each was met, as
+-- cancel is.
+
+-- name: standing
+-- The task's own row only where its narrow one was met.
+-- 1 ids: array of uuid, 2 priority
+WITH in_ready AS (
+    UPDATE /*schema*/ready
+    SET priority = $2
+    WHERE task_id = ANY(ARRAY(
+        SELECT task_id FROM /*schema*/ready WHERE task_id = ANY($1::uuid[]) ORDER BY task_id FOR UPDATE
+    ))
+    RETURNING task_id
+),
+in_waiting AS (
+    UPDATE /*schema*/waiting
+    SET priority = $2
+    WHERE task_id = ANY(ARRAY(
+        SELECT task_id FROM /*schema*/waiting WHERE task_id = ANY($1::uuid[]) ORDER BY task_id FOR UPDATE
+    ))
+    RETURNING task_id
+),
+in_stage AS (
+    SELECT s.task_id
+    FROM /*schema*/staged AS s
+    JOIN /*schema*/stage AS c ON c.id = s.stage_id
+    WHERE s.task_id = ANY($1::uuid[])
+        AND c.committed_at IS NOT NULL
+    ORDER BY s.task_id
+    FOR UPDATE OF s
+),
+met AS (
+    SELECT task_id FROM in_ready
+    UNION ALL
+    SELECT task_id FROM in_waiting
+    UNION ALL
+    SELECT task_id FROM in_stage
+)
+UPDATE /*schema*/task AS t
+SET priority = $2
+FROM met
+WHERE t.id = met.task_id
+RETURNING t.id

@@ -1,0 +1,47 @@
+"""Fixtures for what only PostgreSQL has."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from postgres_support import SCHEMA, emptied
+from store_build import Build, SettableClock
+
+from pgserver import Server
+from tidegate.store.postgres.roles import role
+from tidegate.store.postgres.store import PostgresStore
+
+Open = Callable[..., PostgresStore]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def worker_url(postgres: Server) -> str:
+    """The URL of an empty store, as the worker's role."""
+    emptied(postgres)
+    return postgres.url(user=role(SCHEMA, "worker"))
+
+
+@pytest.fixture
+def fresh_url(postgres: Server) -> Iterator[str]:
+    """The URL of a database of its own, as its owner: nothing was ever made there."""
+    name = f"fresh_{next(_numbers)}"
+    with postgres.connect() as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        yield postgres.url(name)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def store(worker_url: str) -> AsyncIterator[PostgresStore]:
+    one = PostgresStore(worker_url)
+    yield one
+    await one.close()
+
+
+@pytest.fixture
+def build(store: PostgresStore) -> Build:
+    return Build(store, SettableClock())

@@ -1,0 +1,115 @@
+"""The schema: made by the migrator alone, by two at once if need be, or by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import asyncpg
+import psycopg
+import pytest
+from postgres_support import SCHEMA, prepared
+from store_build import Build
+
+from pgserver import Server
+from tidegate.errors import SchemaError, StoreUnavailableError
+from tidegate.store.postgres import schema
+from tidegate.store.postgres.roles import role, roles_sql
+from tidegate.store.postgres.store import PostgresStore
+
+NAMES = [migration.name for migration in schema.known()]
+
+CATALOGUE = """
+SELECT c.relname, c.relkind::text, c.reloptions, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull
+FROM pg_class AS c
+LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relnamespace = to_regnamespace(%s)
+ORDER BY 1, 4
+"""
+FUNCTIONS = (
+    "SELECT proname, pg_get_function_arguments(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(%s)"
+)
+
+
+def catalogue(url: str, name: str) -> list[tuple[object, ...]]:
+    """Everything that is in a schema."""
+    with psycopg.connect(url) as connection:
+        return [*connection.execute(CATALOGUE, [name]), *sorted(connection.execute(FUNCTIONS, [name]))]
+
+
+async def test_two_may_upgrade_an_empty_database_at_once(fresh_url: str) -> None:
+    one, other = PostgresStore(fresh_url), PostgresStore(fresh_url)
+    applied = await asyncio.gather(one.migrate(), other.migrate())
+    assert sorted(applied[0] + applied[1]) == NAMES
+    await one.open()
+    assert await one.migrate() == []
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_what_is_printed_makes_the_same_schema_as_an_upgrade(fresh_url: str) -> None:
+    by_us, by_hand = (PostgresStore(f"{fresh_url}?schema={name}") for name in ("by_us", "by_hand"))
+    await by_us.migrate()
+    script = await by_hand.upgrade_script()
+    done = subprocess.run(
+        ["psql", "-v", "ON_ERROR_STOP=1", "-q", fresh_url], input=script, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert catalogue(fresh_url, "by_hand") == catalogue(fresh_url, "by_us") != []
+    await by_hand.open()
+    assert await by_hand.upgrade_script() == ""
+    await asyncio.gather(by_us.close(), by_hand.close())
+
+
+async def test_an_empty_database_is_refused_with_what_to_do(fresh_url: str) -> None:
+    store = PostgresStore(fresh_url)
+    with pytest.raises(SchemaError, match="db upgrade"):
+        await store.open()
+    await store.close()
+
+
+@pytest.mark.parametrize(("change", "says"), [("DELETE FROM tidegate.migration WHERE number > 1", "older"),
+    ("INSERT INTO tidegate.migration VALUES (999, '999_later', 0)", "newer")])  # fmt: skip
+async def test_a_schema_of_another_version_is_refused(fresh_url: str, change: str, says: str) -> None:
+    store = PostgresStore(fresh_url)
+    await store.migrate()
+    with psycopg.connect(fresh_url) as connection:
+        connection.execute(change)
+    with pytest.raises(SchemaError, match=says):
+        await store.open()
+    await store.close()
+
+
+async def test_an_upgrade_waits_for_no_table_for_long(fresh_url: str) -> None:
+    store = PostgresStore(fresh_url)
+    statements = await store.upgrade_script()
+    assert statements.count("SET LOCAL lock_timeout") == len(NAMES)
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", ["worker", "reader"])
+async def test_only_the_migrator_may_change_tables(postgres: Server, kind: str) -> None:
+    prepared(postgres)
+    connection = await asyncpg.connect(postgres.url(user=role(SCHEMA, kind)))
+    await connection.execute("SET default_transaction_read_only = off")
+    for statement in (
+        "CREATE TABLE tidegate.mine (a integer)", "ALTER TABLE tidegate.task ADD COLUMN mine integer",
+        "DROP TABLE tidegate.task", "TRUNCATE tidegate.task", "DROP FUNCTION tidegate.identity()",
+    ):  # fmt: skip
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement)
+    await connection.close()
+
+
+async def test_the_reader_reads_and_writes_nothing(postgres: Server, build: Build) -> None:
+    task_id = await build.one()
+    reader = PostgresStore(postgres.url(user=role(SCHEMA, "reader")))
+    assert set(await reader.read([task_id])) == {task_id}
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        await reader.cancel([task_id])
+    await reader.close()
+
+
+async def test_giving_rights_again_is_harmless(postgres: Server) -> None:
+    prepared(postgres)
+    with postgres.connect() as admin:
+        admin.execute(roles_sql(SCHEMA))

@@ -1,0 +1,43 @@
+"""The tests' PostgreSQL as a store: one schema, made by the migrator, emptied for each test, used by the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+from pgserver import Server
+from tidegate.store.postgres.roles import role, roles_sql
+from tidegate.store.postgres.store import PostgresStore
+
+SCHEMA = "tidegate"
+
+
+@cache
+def prepared(server: Server, schema: str = SCHEMA) -> tuple[str, ...]:
+    """Make a schema with its roles, once a server; return the tables that hold what tests store."""
+    with server.connect() as admin:
+        admin.execute(roles_sql(schema))
+        url = f"{server.url(user=role(schema, 'migrator'))}?schema={schema}"
+        with ThreadPoolExecutor() as elsewhere:  # the caller's loop may be running
+            elsewhere.submit(asyncio.run, migrated(url)).result()
+        found = admin.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'migration'", [schema]
+        )
+        return tuple(name for (name,) in found)
+
+
+async def migrated(url: str) -> list[str]:
+    """Bring the schema of a URL up to date."""
+    store = PostgresStore(url)
+    try:
+        return await store.migrate()
+    finally:
+        await store.close()
+
+
+def emptied(server: Server, schema: str = SCHEMA) -> None:
+    """Delete everything that tests stored."""
+    tables = ", ".join(f'"{schema}".{name}' for name in prepared(server, schema))
+    with server.connect() as admin:
+        admin.execute(f"TRUNCATE {tables}")
