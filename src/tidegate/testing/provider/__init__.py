@@ -1,4 +1,4 @@
-"""A simulated AI provider: OpenAI's HTTP interface on loopback, with limits, faults and a ledger.
+"""A simulated AI provider: OpenAI's and Anthropic's interfaces on loopback, with limits, faults, a ledger.
 
 For tests, the demo and benchmarks: it throttles, fails and bills as a real provider does, and its ledger
 answers the question that matters, "was anything paid twice?". Needs the extra `testing` (h11). Run it in

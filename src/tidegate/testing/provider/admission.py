@@ -42,9 +42,9 @@ class Admission:
         """Refuse a request without an accepted key."""
         keys = self._settings.api_keys
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if not keys or (scheme.lower() == "bearer" and key.strip() in keys):
-            return None
-        return wrong_key(key.strip())
+        if scheme.lower() != "bearer":
+            key = request.headers.get("x-api-key", "")
+        return None if not keys or key.strip() in keys else wrong_key(key.strip())
 
     def unknown_model(self, prompt: Prompt) -> Refusal | None:
         """Refuse a prompt for a model that is not there."""

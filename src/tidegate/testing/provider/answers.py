@@ -79,6 +79,11 @@ def embed(text: str, dimensions: int) -> tuple[float, ...]:
     return tuple(value / norm for value in vector) if norm else (1.0, *vector[1:])
 
 
+def words_of(text: str) -> list[str]:
+    """Return a text in pieces of a word each, as it is streamed."""
+    return _WORDS_AND_SPACES.findall(text)
+
+
 def render(answer: Answer, prompt: Prompt, *, call_id: str, pause_seconds: float) -> Reply:
     """Return the answer in the form this prompt asked for."""
     if prompt.param == "input":
@@ -98,7 +103,7 @@ def _completion(answer: Answer, prompt: Prompt, completion_id: str) -> Reply:
 
 def _stream(answer: Answer, prompt: Prompt, completion_id: str) -> tuple[bytes, ...]:
     deltas: list[dict[str, str]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": word} for word in _WORDS_AND_SPACES.findall(answer.text)]
+    deltas += [{"content": word} for word in words_of(answer.text)]
     choices = [_choice(finish_reason=None, delta=delta) for delta in deltas]
     choices.append(_choice(finish_reason=_finish(answer), delta={}))
     head = _head("chat.completion.chunk", answer, prompt, completion_id)

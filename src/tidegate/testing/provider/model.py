@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tidegate.testing.provider import anthropic_form
 from tidegate.testing.provider.admission import Admission
 from tidegate.testing.provider.answers import Answer, generate, render
 from tidegate.testing.provider.buckets import Monotonic
@@ -17,7 +18,7 @@ from tidegate.testing.provider.headers import limit_headers
 from tidegate.testing.provider.ledger import Call, Ledger
 from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
 from tidegate.testing.provider.outages import OutageKind, Timetable
-from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings
+from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings, read_messages
 from tidegate.testing.provider.refusals import Refusal, away, overloaded
 from tidegate.testing.provider.replays import Replays
 from tidegate.testing.provider.settings import ProviderSettings
@@ -25,6 +26,7 @@ from tidegate.testing.provider.settings import ProviderSettings
 READERS: dict[str, Callable[[bytes], Prompt | Refusal]] = {
     "/v1/chat/completions": read_chat,
     "/v1/embeddings": read_embeddings,
+    anthropic_form.PATH: read_messages,
 }
 """The paths at which model calls are made."""
 
@@ -129,7 +131,8 @@ class SimulatedModel:
         self._record(receipt, 200, "replayed" if replayed else "answered", outcome)
         pace = self.settings.tokens_per_second
         call_id = receipt.id.removeprefix("req_")
-        return render(outcome, prompt, call_id=call_id, pause_seconds=1 / pace if pace else 0)
+        written = anthropic_form.render_message if _is_anthropic(receipt.request) else render
+        return written(outcome, prompt, call_id=call_id, pause_seconds=1 / pace if pace else 0)
 
     async def _outcome(self, prompt: Prompt, request: Request) -> tuple[Answer | Refusal, bool]:
         key = request.headers.get("idempotency-key", "")
@@ -170,7 +173,7 @@ class SimulatedModel:
 
     def _refuse(self, receipt: _Receipt, refusal: Refusal) -> Reply:
         self._record(receipt, refusal.status, refusal.noted)
-        return refusal.reply()
+        return anthropic_form.error_reply(refusal) if _is_anthropic(receipt.request) else refusal.reply()
 
     def _record(self, receipt: _Receipt, status: int, outcome: str, answer: Answer | None = None) -> None:
         prompt = receipt.prompt if isinstance(receipt.prompt, Prompt) else None
@@ -195,6 +198,10 @@ class SimulatedModel:
         if isinstance(reply, NoReply):
             return reply
         return reply.adding({"x-request-id": call_id, **limit_headers(self._admission.limits)})
+
+
+def _is_anthropic(request: Request) -> bool:
+    return request.path == anthropic_form.PATH
 
 
 def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoReply:

@@ -68,6 +68,14 @@ class _Chat(msgspec.Struct):
     stream_options: _StreamOptions | None = None
 
 
+class _Messages(msgspec.Struct):
+    model: str
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    max_tokens: _Positive
+    system: str | list[_Part] = ""
+    stream: bool = False
+
+
 class _Embeddings(msgspec.Struct):
     model: str
     input: str | Annotated[list[str | int | list[int]], msgspec.Meta(min_length=1, max_length=2048)]
@@ -93,6 +101,27 @@ def read_chat(body: bytes) -> Prompt | Refusal:
         max_tokens=chat.max_completion_tokens or chat.max_tokens,
         stream=bool(chat.stream),
         stream_usage=chat.stream_options is not None and chat.stream_options.include_usage,
+    )
+
+
+def read_messages(body: bytes) -> Prompt | Refusal:
+    """Read the body of a request to Anthropic's messages interface."""
+    found = _read(body, _Messages)
+    if isinstance(found, Refusal):
+        return found
+    wanted, raw = found
+    system = _Message("system", wanted.system or None)
+    texts = tuple(_text(message) for message in (system, *wanted.messages))
+    tokens = sum(estimate_tokens(text) for text in texts)
+    return Prompt(
+        model=wanted.model,
+        texts=texts,
+        tokens=tokens,
+        longest=tokens,
+        content_hash=_fingerprint(wanted.model, [raw.get("system"), raw["messages"]]),
+        param="messages",
+        max_tokens=wanted.max_tokens,
+        stream=wanted.stream,
     )
 
 

@@ -26,7 +26,9 @@ _REOPEN_SECONDS = 0.1
 
 
 class SimulatedProvider:
-    """An OpenAI-compatible AI provider on loopback that throttles, fails and bills as it is told to.
+    """A provider of AI on loopback that throttles, fails and bills as it is told to.
+
+    Speaks OpenAI's chat and embeddings, and Anthropic's messages (whose SDK wants the `url` without `/v1`).
 
     Use it as `async with`, or call `start` and `stop`; it can be stopped twice, and started again. The
     ledger stays readable after `stop`.
