@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
 from tidegate.domain.text import storable
-from tidegate.errors import Permanent, RetryAfter, Transient
+from tidegate.errors import CallTooLargeError, Permanent, RetryAfter, Transient, UpstreamError
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 from tidegate.providers.evidence import peek
 from tidegate.providers.understand import chain, understand
@@ -99,6 +99,8 @@ def _understood(
     """Return what the exception means before its own rules; a rule here is that of a group's member."""
     if stated is not None:
         return Classified(_as_stated(stated, understand(exc, now=terms.now, provider=terms.provider)))
+    if (refused := _refused(exc)) is not None:
+        return Classified(refused)
     if (judged := _asked(exc, terms.classifiers)) is not None:
         return Classified(judged)
     observed = understand(exc, now=terms.now, provider=terms.provider)
@@ -127,6 +129,25 @@ def _as_stated(stated: Transient | Permanent, observed: Failure) -> Failure:
     if isinstance(stated, RetryAfter):
         failure = replace(failure, reason=Reason.RATE_LIMIT, wait_seconds=_usable(peek(stated, "seconds")))
     return replace(failure, verdict=Verdict.TRANSIENT)
+
+
+def _refused(exc: BaseException) -> Failure | None:
+    """Return what a call means that was not made: the upstream is parked, or it can never be let through."""
+    causes, _ = chain(exc)
+    refusal = next((link for link in causes if isinstance(link, UpstreamError)), None)
+    if refusal is None:
+        return None
+    if isinstance(refusal, CallTooLargeError):
+        return Failure(Verdict.PERMANENT, Reason.TOO_LARGE, evidence="larger than the upstream's whole limit")
+    # Whatever parked it is a fact about the upstream: the task waits, uncharged.
+    told = refusal.facts.get("reason")
+    reason = next((reason for reason in UPSTREAM_REASONS if reason == told), Reason.OVERLOADED)
+    return Failure(
+        Verdict.TRANSIENT,
+        reason,
+        wait_seconds=_usable(refusal.facts.get("wait_seconds")),
+        evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({told})",
+    )
 
 
 def _asked(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:

@@ -1,0 +1,66 @@
+"""The two HTTP libraries, told apart by name: their classes are twins, and neither is imported unasked.
+
+`httpx2` is what the current SDKs of OpenAI, Anthropic and others are made for, `httpx` what the older and
+many other ones are. Both may be loaded in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+from tidegate.errors import ConfigError
+
+_NAMES = ("httpx2", "httpx")
+
+
+def make_inner() -> Any:
+    """Return a new asynchronous transport of the library that is installed, `httpx2` first.
+
+    Raises:
+        ConfigError: Neither is installed.
+    """
+    for name in _NAMES:
+        try:
+            library = import_module(name)
+        except ImportError:
+            continue
+        return library.AsyncHTTPTransport()
+    raise ConfigError("a transport needs httpx2 or httpx, and neither is installed", fix="pip install httpx2")
+
+
+def library_of(inner: object) -> Any:
+    """Return the library whose transport this is, or a subclass of.
+
+    Raises:
+        ConfigError: It is of neither.
+    """
+    for kind in type(inner).__mro__:
+        name = kind.__module__.partition(".")[0]
+        if name in _NAMES:
+            return sys.modules[name]
+    raise ConfigError(
+        f"{type(inner).__name__} is no transport of httpx2 or httpx",
+        fix="give a transport of the library whose client gets it",
+    )
+
+
+@asynccontextmanager
+async def at_most(library: Any, seconds: float, request: Any) -> AsyncIterator[None]:
+    """Give the block this much time.
+
+    Raises:
+        Exception: The library's `ReadTimeout`, which SDKs know, when it takes longer.
+    """
+    limit = asyncio.timeout(None if seconds == float("inf") else seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as over:
+        if not limit.expired():
+            raise
+        raise library.ReadTimeout(f"nothing came within {seconds:g} s", request=request) from over

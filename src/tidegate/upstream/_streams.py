@@ -1,0 +1,104 @@
+"""A streamed answer on its way to the client: read while it passes, its permit settled at its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import cache
+from typing import Any
+
+from tidegate.domain.permit import CallEnd
+from tidegate.upstream._answers import StreamReader
+from tidegate.upstream._calls import end_of_error, see_through
+from tidegate.upstream._libraries import at_most
+from tidegate.upstream.permits import Permit
+from tidegate.upstream.settings import CallSettings
+
+
+class Passing:
+    """The pieces of one answer.
+
+    Args:
+        library: Whose client gets them.
+        request: What they answer.
+        response: As the inner transport made it.
+        permit: Settled when the stream ends, breaks off, or is left.
+        settings: Of the call.
+        idle_seconds: The longest wait for the next piece.
+        seconds: From sending to the first byte, for the permit.
+    """
+
+    def __init__(
+        self,
+        *,
+        library: Any,
+        request: Any,
+        response: Any,
+        permit: Permit,
+        settings: CallSettings,
+        idle_seconds: float,
+        seconds: float,
+    ) -> None:
+        self._library = library
+        self._request = request
+        self._source = response.stream
+        self._status: int = response.status_code
+        self._permit = permit
+        self._settings = settings
+        self._idle_seconds = idle_seconds
+        self._seconds = seconds
+        readable = response.headers.get("content-encoding", "identity") == "identity"
+        self._reader = StreamReader(settings, request.url.host, readable=readable)
+        self._ended = False
+
+    def stream(self) -> Any:
+        """Return it as a stream of the library."""
+        return _stream_class(self._library)(self)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the pieces as they come."""
+        source = self._source.__aiter__()
+        while True:
+            try:
+                async with at_most(self._library, self._idle_seconds, self._request):
+                    piece = await anext(source)
+            except StopAsyncIteration:
+                break
+            except BaseException as error:
+                await self._settle(end_of_error(error, self._settings, seconds=self._seconds))
+                raise
+            self._reader.feed(piece)
+            yield piece
+        self._reader.finish()
+        await self._settle(self._good_end())
+
+    async def aclose(self) -> None:
+        """Release the connection. A stream that is left early was still a call that went well."""
+        try:
+            await self._source.aclose()
+        finally:
+            await self._settle(self._good_end())
+
+    def _good_end(self) -> CallEnd:
+        return CallEnd(self._reader.failure, self._status, self._reader.usage, self._seconds)
+
+    async def _settle(self, end: CallEnd) -> None:
+        if not self._ended:
+            self._ended = True
+            await see_through(self._permit.settle(end))
+
+
+@cache
+def _stream_class(library: Any) -> Any:
+    """Return a class that this library's client takes for a stream."""
+
+    class PassingStream(library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, passing: Passing) -> None:
+            self._passing = passing
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self._passing.pieces()
+
+        async def aclose(self) -> None:
+            await self._passing.aclose()
+
+    return PassingStream

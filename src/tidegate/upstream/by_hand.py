@@ -1,0 +1,77 @@
+"""A call made by hand, through whatever client: with a permit, a time limit and a settlement all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tidegate.domain.failure import Failure
+from tidegate.domain.permit import CallEnd
+from tidegate.domain.usage import Usage
+from tidegate.providers.limits import seen_limits
+from tidegate.providers.packs import pack_for
+from tidegate.providers.requests import Sizes
+from tidegate.providers.usage import usage_of
+from tidegate.upstream._calls import ask_for, end_of_error, see_through, times_now
+from tidegate.upstream.permits import Permit, Permits
+from tidegate.upstream.settings import CallSettings
+
+
+class Call:
+    """One call in progress. Tell it what the answer said; all of it may be left out."""
+
+    def __init__(self, permit: Permit, settings: CallSettings) -> None:
+        self._permit = permit
+        self._settings = settings
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+
+    @property
+    def api_key(self) -> str | None:
+        """The key to make this call with; None: your own."""
+        return self._permit.api_key
+
+    def headers(self, headers: Any) -> None:
+        """Tell the answer's headers, so that limits are learned: a mapping or pairs."""
+        pack = pack_for(provider=self._settings.meant_by)
+        self._permit.learn(seen_limits(headers, now=time.time(), pack=pack))
+
+    def used(self, usage: Usage | Mapping[str, Any]) -> None:
+        """Tell what the call used: a `Usage`, or the answer as JSON values, its usage fields among them."""
+        self._usage = usage if isinstance(usage, Usage) else usage_of(dict(usage))
+
+    def failed(self, failure: Failure) -> None:
+        """Tell that the answer was a failure, where nothing is raised."""
+        self._failure = failure
+
+    def end(self, seconds: float) -> CallEnd:
+        """Return how the call ended, as told."""
+        status = None if self._failure is None else self._failure.status
+        return CallEnd(self._failure, status, self._usage, seconds)
+
+
+@asynccontextmanager
+async def by_hand(permits: Permits, settings: CallSettings, sizes: Sizes) -> AsyncIterator[Call]:
+    """Make one call inside the block: wait for a permit, limit its time, settle it at the end.
+
+    Raises:
+        UpstreamParkedError: The gate is shut; the block was not entered.
+        CallTooLargeError: It can never be let through; the block was not entered.
+        TimeoutError: The block took longer than one call may.
+    """
+    permit = await permits.acquire(ask_for(sizes))
+    call = Call(permit, settings)
+    started_at = time.monotonic()
+    try:
+        seconds = times_now(settings.times).seconds
+        await permit.sending()
+        async with asyncio.timeout(None if seconds == float("inf") else seconds):
+            yield call
+    except BaseException as error:
+        end = end_of_error(error, settings, seconds=time.monotonic() - started_at)
+        await see_through(permit.settle(end))
+        raise
+    await see_through(permit.settle(call.end(time.monotonic() - started_at)))

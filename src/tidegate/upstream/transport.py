@@ -1,0 +1,166 @@
+"""The transport that makes any SDK polite: a permit a call, limits learned, failures understood.
+
+It stands between an `httpx2.AsyncClient` (or one of `httpx`) and the transport that really sends:
+
+    client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=upstream.transport()))
+
+Errors and JSON answers are read whole before they are handed on; streams are read while they pass, and
+their permit is settled at their end.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
+from tidegate.upstream._calls import (
+    ask_for,
+    dress,
+    end_of_error,
+    raise_again,
+    remember,
+    see_through,
+    sizes_of_request,
+    times_now,
+)
+from tidegate.upstream._libraries import at_most, library_of, make_inner
+from tidegate.upstream._streams import Passing
+from tidegate.upstream._sync import InThreads, SyncSide
+from tidegate.upstream.permits import Permit, Permits
+from tidegate.upstream.settings import CallSettings
+
+
+class PoliteTransport:
+    """A transport for the clients of `httpx2` and `httpx`, asynchronous and sync ones.
+
+    One client each: connections belong to the event loop they were made in.
+
+    Args:
+        permits: Whom to ask before each call.
+        settings: How calls are made.
+        inner: What really sends; None: `httpx2.AsyncHTTPTransport()`, or that of `httpx` without it.
+
+    Raises:
+        ConfigError: Neither library is installed, or `inner` is of neither.
+    """
+
+    def __init__(self, permits: Permits, settings: CallSettings, inner: Any = None) -> None:
+        self._permits = permits
+        self._settings = settings
+        inner = make_inner() if inner is None else inner
+        self._library = library_of(inner)
+        is_async = hasattr(inner, "handle_async_request")
+        self._inner = inner if is_async else InThreads(inner, self._library)
+        self._sync = SyncSide(self, self._library)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Wait for a permit, send the request, and return the answer.
+
+        Raises:
+            UpstreamParkedError: The gate is shut; nothing was sent.
+            CallTooLargeError: It can never be let through; nothing was sent.
+            Exception: What the inner transport raises, and its library's `ReadTimeout` when the call takes
+                too long.
+        """
+        raise_again(request)
+        try:
+            return await self.exchange(request)
+        except BaseException as error:
+            remember(request, error)
+            raise
+
+    def handle_request(self, request: Any) -> Any:
+        """Do the same for a sync client.
+
+        Raises:
+            UsageError: Called inside an event loop, which it would block.
+        """
+        return self._sync.handle_request(request)
+
+    async def exchange(self, request: Any) -> Any:
+        """Do the same, and take no notice of an SDK's own retries."""
+        permit = await self._permits.acquire(ask_for(sizes_of_request(request)))
+        return await self._called(request, permit)
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self._sync.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
+    async def _called(self, request: Any, permit: Permit) -> Any:
+        host, sent_at = request.url.host, None
+        try:
+            times = times_now(self._settings.times)
+            dress(request, self._settings, permit, times)
+            await permit.sending()
+            sent_at = time.monotonic()
+            async with at_most(self._library, times.seconds, request):
+                response = await self._inner.handle_async_request(request)
+                permit.learn(limits_of(response, self._settings, host))
+                body = await self._read(response) if is_read_whole(response) else None
+        except BaseException as error:
+            await self._broken_off(permit, error, sent_at)
+            raise
+        seconds = time.monotonic() - sent_at
+        if body is None:
+            response.stream = Passing(
+                library=self._library,
+                request=request,
+                response=response,
+                permit=permit,
+                settings=self._settings,
+                idle_seconds=times.idle_seconds,
+                seconds=seconds,
+            ).stream()
+            return response
+        end = end_of_answer(response, body, self._settings, host, seconds=seconds)
+        await see_through(permit.settle(end))
+        return response
+
+    async def _read(self, response: Any) -> bytes:
+        """Read the whole body, leave it in the response as it came, and return it decoded."""
+        try:
+            raw = b"".join([piece async for piece in response.stream])
+        finally:
+            await response.stream.aclose()
+        response.stream = self._library.ByteStream(raw)
+        copy = self._library.Response(200, headers=response.headers, stream=self._library.ByteStream(raw))
+        try:
+            decoded: bytes = copy.read()
+        except self._library.DecodingError:
+            return raw
+        return decoded
+
+    async def _broken_off(self, permit: Permit, error: BaseException, sent_at: float | None) -> None:
+        if sent_at is None:
+            await see_through(permit.release())
+            return
+        seconds = time.monotonic() - sent_at
+        await see_through(permit.settle(end_of_error(error, self._settings, seconds=seconds)))

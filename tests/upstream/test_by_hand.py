@@ -1,0 +1,67 @@
+"""Calls made by hand, through whatever client."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from permits_in_memory import MemoryPermits
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.usage import Dimension, Usage
+from tidegate.errors import UpstreamParkedError
+from tidegate.providers.requests import Sizes
+from tidegate.upstream.by_hand import by_hand
+from tidegate.upstream.settings import CallSettings, CallTimes
+
+pytestmark = pytest.mark.anyio
+
+
+def call(permits, **settings):
+    return by_hand(permits, CallSettings("acme", **settings), Sizes("m", 10, 20))
+
+
+async def test_a_call_settles_with_what_it_is_told():
+    permits = MemoryPermits("sk-pooled")
+    async with call(permits) as made:
+        assert made.api_key == "sk-pooled"
+        assert permits.only.steps == ["acquire", "sending"]
+        made.headers({"x-ratelimit-limit-requests": "60"})
+        made.used({"usage": {"input_tokens": 9, "output_tokens": 1}})
+    permit = permits.only
+    assert (permit.ask.model, permit.ask.input_tokens, permit.ask.output_tokens) == ("m", 10, 20)
+    assert permit.seen[0].dimension is Dimension.REQUESTS
+    assert permit.end.usage == Usage(9, 1)
+    assert (permit.end.failure, permit.end.in_doubt) == (None, False)
+
+
+async def test_what_is_raised_is_understood_and_passed_on():
+    permits = MemoryPermits()
+    with pytest.raises(ConnectionResetError):
+        async with call(permits):
+            raise ConnectionResetError
+    assert permits.only.end.failure.reason is Reason.NETWORK
+    assert permits.only.end.in_doubt
+
+
+async def test_a_failure_that_nobody_raises_can_be_told():
+    permits = MemoryPermits()
+    async with call(permits) as made:
+        made.failed(Failure(Verdict.TRANSIENT, Reason.RATE_LIMIT, status=429))
+    assert (permits.only.end.failure.reason, permits.only.end.status) == (Reason.RATE_LIMIT, 429)
+
+
+async def test_a_call_that_takes_too_long_is_given_up():
+    permits = MemoryPermits()
+    with pytest.raises(TimeoutError):
+        async with call(permits, times=CallTimes(seconds=0.05)):
+            await asyncio.Event().wait()
+    assert permits.only.end.failure.reason is Reason.TIMEOUT
+
+
+async def test_the_block_is_not_entered_while_the_upstream_is_parked():
+    permits = MemoryPermits()
+    permits.refusal = UpstreamParkedError("parked", upstream="acme", reason="quota", wait_seconds=None)
+    with pytest.raises(UpstreamParkedError):
+        async with call(permits):
+            pytest.fail("entered")

@@ -1,0 +1,361 @@
+"""What the transport does with each request and answer, on a stand-in for the network."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import time
+
+import httpx2
+import pytest
+from permits_in_memory import MemoryPermits
+
+from tidegate.context import Context, RunControl, set_present
+from tidegate.domain.failure import Reason
+from tidegate.domain.spec import Priority
+from tidegate.domain.usage import Usage
+from tidegate.errors import ConfigError, StoreUnavailableError, UsageError
+from tidegate.upstream.settings import CallSettings, CallTimes
+from tidegate.upstream.transport import PoliteTransport
+
+pytestmark = pytest.mark.anyio
+URL = "https://api.acme.test/v1/chat/completions"
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 9}
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
+
+
+class Network:
+    """Answers with what it is given, and keeps the requests."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+
+    def __call__(self, request):
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def ok(**body):
+    return httpx2.Response(200, json={"usage": USAGE, **body})
+
+
+def polite(network, permits=None, **settings):
+    settings.setdefault("upstream", "acme")
+    transport = PoliteTransport(
+        permits or MemoryPermits(), CallSettings(**settings), httpx2.MockTransport(network)
+    )
+    return httpx2.AsyncClient(transport=transport)
+
+
+def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("inf"), run=1):
+    control = RunControl(scratch_root="/nowhere", scratch_name="x", clock=time.monotonic)
+    control.ends_at = control.clock() + seconds
+    context = Context(
+        control,
+        task_id=task_id,
+        run=run,
+        attempt=1,
+        max_attempts=3,
+        priority=Priority.INTERACTIVE,
+        tenant="acme",
+    )
+    set_present(context)
+
+
+# --- before ---
+
+
+async def test_a_permit_is_asked_for_on_behalf_of_the_run():
+    permits = MemoryPermits()
+    in_a_run(seconds=100, run=4)
+    async with polite(Network(ok()), permits) as http:
+        await http.post(URL, json=ASKED)
+    ask = permits.only.ask
+    assert (ask.fence.run, ask.tenant, ask.priority) == (4, "acme", Priority.INTERACTIVE)
+    assert (ask.model, ask.input_tokens, ask.output_tokens) == ("m", 3, 9)
+    assert 99 < ask.patience_seconds <= 100
+
+
+async def test_a_run_that_comes_again_sends_the_same_keys():
+    async def keys(task_id, run):
+        network = Network(ok())
+        in_a_run(task_id, run=run)
+        async with polite(network) as http:
+            for content in ("one", "two", "one"):
+                await http.post(URL, json={"input": content})
+        return [request.headers["idempotency-key"] for request in network.requests]
+
+    first = await keys("task a", 1)
+    assert len(set(first)) == 3
+    assert await keys("task a", 2) == first
+    assert not set(await keys("task b", 1)) & set(first)
+
+
+async def test_a_key_of_the_users_own_stays_and_reading_has_none():
+    network = Network(ok())
+    async with polite(network) as http:
+        await http.post(URL, json=ASKED, headers={"Idempotency-Key": "mine"})
+        await http.get(URL)
+        await http.post(URL, json=ASKED)
+        await http.post(URL, json=ASKED)
+    keys = [request.headers.get("idempotency-key") for request in network.requests]
+    assert keys[:2] == ["mine", None]
+    assert keys[2] != keys[3]
+
+
+async def test_no_key_is_sent_where_none_is_wanted():
+    network = Network(ok())
+    async with polite(network, idempotency_header="") as http:
+        await http.post(URL, json=ASKED)
+    assert "idempotency-key" not in network.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("authorization", "Bearer sk-pooled"),
+        ("x-api-key", "sk-pooled"),
+        ("api-key", "sk-pooled"),
+        ("x-goog-api-key", "sk-pooled"),
+    ],
+)
+async def test_the_permits_key_goes_where_the_clients_own_was(header, value):
+    network = Network(ok())
+    async with polite(network, MemoryPermits("sk-pooled")) as http:
+        await http.post(URL, json=ASKED, headers={header: "Bearer sk-own"})
+    assert network.requests[0].headers[header] == value
+
+
+async def test_time_limits_are_the_shortest_of_the_clients_ours_and_what_the_run_has_left():
+    network = Network(ok())
+    async with polite(network) as http:
+        await http.post(URL, json=ASKED, timeout=httpx2.Timeout(600, connect=2))
+        in_a_run(seconds=1.0)
+        await http.post(URL, json=ASKED, timeout=None)
+    long, short = (request.extensions["timeout"] for request in network.requests)
+    assert long == {"connect": 2, "read": 60.0, "write": 60.0, "pool": 60.0}
+    assert all(0 < seconds <= 1.0 for seconds in short.values())
+
+
+async def test_nothing_is_sent_that_could_not_be_noted_before():
+    class Forgetful(MemoryPermits):
+        async def acquire(self, ask):
+            permit = await super().acquire(ask)
+
+            async def sending():
+                raise StoreUnavailableError("gone")
+
+            permit.sending = sending
+            return permit
+
+    permits, network = Forgetful(), Network(ok())
+    async with polite(network, permits) as http:
+        with pytest.raises(StoreUnavailableError):
+            await http.post(URL, json=ASKED)
+    assert network.requests == []
+    assert permits.only.steps == ["acquire", "release"]
+
+
+# --- an SDK's own retries ---
+
+
+async def test_only_a_retry_of_the_same_call_meets_the_first_error():
+    network = Network(httpx2.ConnectError("refused"), ok())
+    async with polite(network) as http:
+        for count in ("0", "1", "2"):
+            with pytest.raises(httpx2.ConnectError):
+                await http.post(URL, json=ASKED, headers={"x-stainless-retry-count": count})
+        assert len(network.requests) == 1
+        assert (await http.post(URL, json=ASKED, headers={"x-stainless-retry-count": "0"})).is_success
+        # Nothing failed before it, as far as is known: it is a call like any other.
+        assert (await http.post(URL, json=ASKED, headers={"x-stainless-retry-count": "1"})).is_success
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+async def test_every_failed_answer_tells_the_sdk_not_to_repeat_it(status):
+    async with polite(Network(httpx2.Response(status, headers={"x-should-retry": "true"}))) as http:
+        assert (await http.post(URL, json=ASKED)).headers["x-should-retry"] == "false"
+
+
+# --- after ---
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "in_doubt"),
+    [
+        (429, Reason.RATE_LIMIT, False),
+        (500, Reason.SERVER_ERROR, False),
+        (504, Reason.TIMEOUT, True),
+        (524, Reason.TIMEOUT, True),
+    ],
+)
+async def test_a_failed_answer_is_understood_and_in_doubt_only_if_a_gateway_gave_up(status, reason, in_doubt):
+    permits = MemoryPermits()
+    async with polite(Network(httpx2.Response(status, headers={"Retry-After": "3"})), permits) as http:
+        await http.post(URL, json=ASKED)
+    end = permits.only.end
+    assert (end.status, end.failure.reason, end.failure.wait_seconds) == (status, reason, 3.0)
+    assert end.in_doubt is in_doubt
+
+
+async def test_the_provider_of_the_settings_says_what_a_code_means():
+    answer = httpx2.Response(429, json={"error": {"code": "insufficient_quota"}})
+    for provider, reason in (("dashscope", Reason.RATE_LIMIT), ("openai", Reason.QUOTA)):
+        permits = MemoryPermits()
+        async with polite(Network(answer), permits, provider=provider) as http:
+            await http.post(URL, json=ASKED)
+        assert permits.only.end.failure.reason is reason
+
+
+async def test_an_error_behind_a_200_gets_the_status_it_means():
+    permits = MemoryPermits()
+    answer = httpx2.Response(200, json={"error": {"code": 429, "message": "slow"}})
+    async with polite(Network(answer), permits, provider="openrouter") as http:
+        response = await http.post(URL, json=ASKED)
+    assert response.status_code == 429
+    assert response.headers["x-should-retry"] == "false"
+    assert permits.only.end.status == 200
+    assert permits.only.end.failure.reason is Reason.RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    "body", [{"error": None, "status": "completed"}, {"choices": [{"finish_reason": "content_filter"}]}]
+)
+async def test_an_answer_that_is_no_error_counts_as_well_done_whatever_it_says(body):
+    permits = MemoryPermits()
+    async with polite(Network(ok(**body)), permits) as http:
+        assert (await http.post(URL, json=ASKED)).status_code == 200
+    assert permits.only.end.failure is None
+
+
+async def test_a_compressed_answer_reaches_the_client_as_it_came_and_is_read_all_the_same():
+    permits = MemoryPermits()
+    body = gzip.compress(json.dumps({"usage": USAGE, "text": "x" * 5_000}).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    async with polite(Network(httpx2.Response(200, headers=headers, stream=Pieces(body))), permits) as http:
+        response = await http.post(URL, json=ASKED)
+        assert response.json()["text"] == "x" * 5_000
+    assert permits.only.end.usage == Usage(7, 3)
+
+
+async def test_a_raw_reader_gets_the_bytes_of_an_answer_that_was_read_before():
+    async with (
+        polite(Network(httpx2.Response(500, stream=Pieces(b"no", b"pe")))) as http,
+        http.stream("POST", URL, json=ASKED) as response,
+    ):
+        assert b"".join([piece async for piece in response.aiter_raw()]) == b"nope"
+
+
+class Pieces(httpx2.AsyncByteStream):
+    def __init__(self, *pieces):
+        self.pieces = pieces
+        self.closed = False
+
+    async def __aiter__(self):
+        for piece in self.pieces:
+            yield piece
+
+    async def aclose(self):
+        self.closed = True
+
+
+def stream_of(*pieces, **headers):
+    headers = {"content-type": "text/event-stream", **headers}
+    return httpx2.Response(200, headers=headers, stream=Pieces(*pieces))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b'data: {"usage": {"prompt_tokens": 7, "completion_tokens": 3}}\n\ndata: [DONE]\n\n'],
+        [b'data: {"usage": {"prompt_', b'tokens": 7, "completion_tokens": 3}}', b"\r\n\r\n"],
+        [b'{"response": "a"}\n', b'{"prompt_eval_count": 7, "eval_count": 3}'],
+        [
+            b'data: {"choices": [], "usage": null}\n',
+            b"nonsense\ndata: {usage\n" + b"x" * 300,
+            b'\ndata: {"usage": {"input_tokens": 7, "output_tokens": 3}}',
+        ],
+    ],
+    ids=["whole", "in pieces", "lines", "amid noise"],
+)
+async def test_the_usage_of_a_stream_is_found_however_it_is_cut(pieces):
+    permits = MemoryPermits()
+    async with polite(Network(stream_of(*pieces)), permits) as http:
+        assert (await http.post(URL, json=ASKED)).content == b"".join(pieces)
+    assert permits.only.end.usage == Usage(7, 3)
+    assert permits.only.end.failure is None
+
+
+async def test_a_compressed_stream_is_passed_on_unread_and_plain_ones_are_asked_for():
+    permits, network = (
+        MemoryPermits(),
+        Network(
+            stream_of(
+                gzip.compress(b'data: {"usage": {"prompt_tokens": 7}}\n'), **{"content-encoding": "gzip"}
+            )
+        ),
+    )
+    async with polite(network, permits) as http:
+        response = await http.post(URL, json={**ASKED, "stream": True})
+        assert response.content.startswith(b"data: ")
+    assert permits.only.end.usage is None
+    assert network.requests[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'data: {"type": "error", "error": {"type": "overloaded_error"}}\n', Reason.OVERLOADED),
+        (b'data: {"error": {"code": 502}, "choices": []}\n', Reason.SERVER_ERROR),
+        (
+            b'data: {"response": {"status": "failed", "error": {"code": "rate_limit_exceeded"}}}\n',
+            Reason.RATE_LIMIT,
+        ),
+    ],
+)
+async def test_an_error_inside_a_stream_is_told(line, reason):
+    permits = MemoryPermits()
+    async with polite(Network(stream_of(b'data: {"delta": "hi"}\n', line)), permits) as http:
+        await http.post(URL, json=ASKED)
+    assert permits.only.end.failure.reason is reason
+
+
+async def test_a_permit_that_cannot_be_settled_does_not_cost_the_answer(caplog):
+    class Unsettled(MemoryPermits):
+        async def acquire(self, ask):
+            permit = await super().acquire(ask)
+
+            async def settle(end):
+                raise StoreUnavailableError("gone")
+
+            permit.settle = settle
+            return permit
+
+    with caplog.at_level(logging.WARNING, "tidegate.upstream"):
+        async with polite(Network(ok()), Unsettled()) as http:
+            assert (await http.post(URL, json=ASKED)).status_code == 200
+    assert "could not be settled" in caplog.text
+
+
+# --- set-up ---
+
+
+def test_an_inner_transport_of_no_known_library_is_refused():
+    with pytest.raises(ConfigError, match="no transport of httpx2 or httpx"):
+        PoliteTransport(MemoryPermits(), CallSettings("acme"), object())
+
+
+async def test_a_sync_client_inside_an_event_loop_is_refused():
+    transport = PoliteTransport(MemoryPermits(), CallSettings("acme"), httpx2.MockTransport(Network(ok())))
+    with pytest.raises(UsageError):
+        httpx2.Client(transport=transport).post(URL, json=ASKED)
+
+
+def test_no_time_is_longer_than_what_the_run_has_left():
+    assert CallTimes().within(10) == CallTimes(10, 5, 10)
+    assert CallTimes().within(float("inf")) == CallTimes()
