@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import random
 import threading
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
@@ -19,19 +18,24 @@ from tidegate.config import Config, load_config
 from tidegate.context import Context
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec
-from tidegate.errors import ConfigError, OptionError, StoreError, UnknownFunctionError
+from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.handle import Handle
+from tidegate.many import Many, each_task
 from tidegate.options import (
     Seconds,
     attempts_option,
+    choice_option,
     limit_option,
     name_option,
     priority_option,
     seconds_option,
     size_option,
 )
+from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.store.connect import check_url, open_store
-from tidegate.task import TaskFunction, function_name, place_to_run
+from tidegate.task import TaskDecorator, TaskFunction, function_name, place_to_run
+from tidegate.upstream.upstream import Upstream, UpstreamLimits, make_limits, rate_window
 from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings
 
@@ -45,9 +49,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Hook = Callable[[], Awaitable[None] | None]
 
-STAGE_TASKS = 5_000
-"""Tasks in one transaction of an enqueue; larger ones are staged in parts of this size."""
-
 
 class Tidegate:
     """An application's door to its queue.
@@ -58,6 +59,8 @@ class Tidegate:
         pools: Worker pools; None: those of `tidegate.toml`, else one for everything.
         timings: Leases, beats and grace times; None: those of `tidegate.toml`, else the defaults.
         store: A store that is made already, for tests.
+        retries_per_minute: The retry budget of the whole system, with or without upstreams.
+        retry_window: Seconds over which the retry budget holds.
 
     Example:
         >>> app = Tidegate("sqlite:///queue.db")
@@ -76,12 +79,16 @@ class Tidegate:
         pools: Sequence[Pool] | None = None,
         timings: Timings | None = None,
         store: Store | None = None,
+        retries_per_minute: float = SYSTEM_RETRIES_PER_MINUTE,
+        retry_window: float = 60.0,
     ) -> None:
+        self._system = make_limits(retries_per_minute=retries_per_minute, retry_window=retry_window)
         self.config: Config = load_config()
         self.url = url or self.config.database_url
         self.pools: tuple[Pool, ...] = tuple(pools) if pools is not None else self.config.pools
         self.timings = timings or self.config.timings
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
+        self.upstreams: dict[str, Upstream] = {}
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
         self.child_start_hooks: list[Hook] = []
@@ -118,7 +125,8 @@ class Tidegate:
         name: str | None = None,
         queue: str = "default",
         priority: Priority | str = Priority.NORMAL,
-        upstream: str = "",
+        upstream: Upstream | str | None = None,
+        rate_limit: str | None = None,
         timeout: Seconds | None = 300.0,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
@@ -139,7 +147,8 @@ class Tidegate:
         name: str | None = None,
         queue: str = "default",
         priority: Priority | str = Priority.NORMAL,
-        upstream: str = "",
+        upstream: Upstream | str | None = None,
+        rate_limit: str | None = None,
         timeout: Seconds | None = 300.0,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
@@ -158,7 +167,8 @@ class Tidegate:
             name: Its stable name in the store; `module:function` unless given.
             queue: Where its tasks go.
             priority: `interactive`, `normal` or `bulk`.
-            upstream: The outside service it calls, if any.
+            upstream: The outside service it calls, if any: what `app.upstream(…)` returned, or its name.
+            rate_limit: Runs started in a time, such as `50/min`, by all workers together.
             timeout: Time for one attempt; `NO_LIMIT` must be written out.
             deadline: Time for the whole task from its first start, parks left out.
             max_attempts: Charged attempts before it is dead.
@@ -178,14 +188,15 @@ class Tidegate:
         settings = {
             "queue": name_option("queue", queue),
             "priority": priority_option(priority),
-            "upstream": name_option("upstream", upstream) if upstream else "",
+            "upstream": "" if upstream is None else self._upstream_name(upstream),
+            "rate_limit": None if rate_limit is None else rate_window(rate_limit),
             "timeout": limit_option("timeout", timeout),
             "deadline": limit_option("deadline", deadline),
             "max_attempts": attempts_option(max_attempts),
             "backoff": backoff or Exponential(),
             "rules": tuple(retry),
-            "retry_unknown": _choice("on_unknown", on_unknown, ("retry", "dead")) == "retry",
-            "on_crash": OnCrash(_choice("on_crash", on_crash, ("retry", "fail"))),
+            "retry_unknown": choice_option("on_unknown", on_unknown, ("retry", "dead")) == "retry",
+            "on_crash": OnCrash(choice_option("on_crash", on_crash, ("retry", "fail"))),
             "memory_limit": None if memory_limit is None else size_option("memory_limit", memory_limit),
             "cancel_grace": None if cancel_grace is None else seconds_option("cancel_grace", cancel_grace),
         }
@@ -196,6 +207,23 @@ class Tidegate:
             return self._declare(function, spec)
 
         return declare if body is None else declare(body)
+
+    def upstream(self, name: str, **limits: Unpack[UpstreamLimits]) -> Upstream:
+        """Declare an outside service that tasks call; give what is returned to `@app.task(upstream=…)`.
+
+        Args:
+            name: Its name in the store, the status and the command line.
+            limits: Those of `UpstreamLimits`; what is left out does not limit.
+
+        Raises:
+            OptionError: A limit cannot work, or the name is declared with other ones.
+        """
+        made = Upstream(name_option("upstream", name), make_limits(**limits))
+        if (known := self.upstreams.get(name)) is not None and known.limits != made.limits:
+            raise OptionError(
+                f"upstream {name!r} is declared twice, with different limits", fix="declare it once"
+            )
+        return self.upstreams.setdefault(name, made)
 
     def on_start(self, hook: Hook) -> Hook:
         """Register what runs in each worker process's loop before its first task: open clients here."""
@@ -237,6 +265,27 @@ class Tidegate:
             f"no task function is named {name!r}",
             fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
         )
+
+    def declared(self) -> list[Declared]:
+        """Return the limits this application declares, for the store."""
+        specs = [function.spec for function in self.functions.values()]
+        return [
+            Declared(GateKind.SYSTEM, "", self._system),
+            *(upstream.declared for upstream in self.upstreams.values()),
+            *(
+                Declared(GateKind.FUNCTION, spec.name, Limits(windows=(spec.rate_limit,)))
+                for spec in specs
+                if spec.rate_limit is not None
+            ),
+        ]
+
+    def _upstream_name(self, upstream: Upstream | str) -> str:
+        name = upstream.name if isinstance(upstream, Upstream) else upstream
+        if name not in self.upstreams:
+            raise OptionError(
+                f"no upstream is named {name!r}", fix=f"declare it before: app.upstream({name!r}, …)"
+            )
+        return name
 
     def _declare(self, body: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
         name_option("name", spec.name)
@@ -301,7 +350,7 @@ class Tidegate:
         """
         many = await self._begin_many()
         try:
-            async for task in _each(tasks):
+            async for task in each_task(tasks):
                 if many.is_full:
                     await many.stage()
                 many.add(task)
@@ -323,8 +372,8 @@ class Tidegate:
             run_sync(many.drop())
             raise
 
-    async def _begin_many(self) -> _Many:
-        return _Many(await self.opened_store(), self.next_id())
+    async def _begin_many(self) -> Many:
+        return Many(await self.opened_store(), self.next_id())
 
     # --- asking by id ------------------------------------------------------------------------------------
 
@@ -409,84 +458,5 @@ class Tidegate:
         run_sync(self.aclose())
 
 
-class _Many:
-    """An enqueue of many under way: one transaction if one part is all, else staged part by part."""
-
-    def __init__(self, store: Store, stage_id: str) -> None:
-        self._store = store
-        self._stage_id = stage_id
-        self._ids: list[str] = []
-        self._part: list[NewTask] = []
-        self._is_staged = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the present part must be staged before another task is added."""
-        return len(self._part) == STAGE_TASKS
-
-    def add(self, task: NewTask) -> None:
-        """Take one more task."""
-        self._part.append(task)
-        self._ids.append(task.id)
-
-    async def stage(self) -> None:
-        """Store the present part where nothing can see it yet, and begin another."""
-        self._is_staged = True
-        await self._store.stage(self._stage_id, self._part)
-        self._part = []
-
-    async def commit(self) -> list[str]:
-        """Make everything visible at once; return the ids in order."""
-        if not self._is_staged:
-            answers = await self._store.enqueue(self._part) if self._part else []
-            return [answer.task_id for answer in answers]
-        await self.stage()
-        held = await self._store.commit_stage(self._stage_id)
-        self._is_staged = False
-        with contextlib.suppress(StoreError):  # they are stored and visible; a steward moves what is left
-            while await self._store.unstage():
-                pass
-        return [held.get(task_id, task_id) for task_id in self._ids] if held else self._ids
-
-    async def drop(self) -> None:
-        """Forget what was staged; while the store is away, it is swept after a day."""
-        if self._is_staged:
-            with contextlib.suppress(StoreError):
-                await asyncio.shield(self._store.drop_stage(self._stage_id))
-
-
-class TaskDecorator:
-    """The type of `@app.task(…)` with settings; never made."""
-
-    @overload
-    def __call__(
-        self, body: Callable[Concatenate[Context, P], Awaitable[R]], /
-    ) -> TaskFunction[P, Awaitable[R], R]: ...
-    @overload
-    def __call__(self, body: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
-    @overload
-    def __call__(self, body: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
-    @overload
-    def __call__(self, body: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
-    def __call__(self, body: Any, /) -> Any:
-        """Declare the function."""
-        raise TypeError("TaskDecorator describes a type; use @app.task")
-
-
 def _origin(body: Callable[..., Any]) -> tuple[str, str]:
     return body.__code__.co_filename, body.__qualname__
-
-
-async def _each(tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> Any:
-    if isinstance(tasks, AsyncIterable):
-        async for task in tasks:
-            yield task
-    else:
-        for task in tasks:
-            yield task
-
-
-def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise OptionError(f"{option}={value!r}", fix=f"use one of {', '.join(choices)}")
-    return value

@@ -146,6 +146,13 @@ def limit_option(option: str, value: Seconds | None) -> float:
     return positive_option(option, value)
 
 
+def choice_option(option: str, value: str, choices: tuple[str, ...]) -> str:
+    """Check that a value is one of some words."""
+    if value not in choices:
+        raise OptionError(f"{option}={value!r}", fix=f"use one of {', '.join(choices)}")
+    return value
+
+
 def attempts_option(value: int) -> int:
     """Check a number of attempts: 1 to 1,000."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000:

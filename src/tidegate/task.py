@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tidegate._bridge import run_sync
 from tidegate.codec import CODEC
@@ -207,6 +207,24 @@ class Prepared(Generic[P, R]):
             max_attempts=options.max_attempts,
             labels=options.labels,
         )
+
+
+class TaskDecorator:
+    """The type of `@app.task(…)` with settings; never made."""
+
+    @overload
+    def __call__(
+        self, body: Callable[Concatenate[Context, P], Awaitable[R]], /
+    ) -> TaskFunction[P, Awaitable[R], R]: ...
+    @overload
+    def __call__(self, body: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
+    @overload
+    def __call__(self, body: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
+    @overload
+    def __call__(self, body: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    def __call__(self, body: Any, /) -> Any:
+        """Declare the function."""
+        raise TypeError("TaskDecorator describes a type; use @app.task")
 
 
 def on(

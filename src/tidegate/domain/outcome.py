@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tidegate.domain.failure import Failure
+from tidegate.domain.upstream import Signal
 
 
 class Fence(NamedTuple):
@@ -56,6 +57,12 @@ class Retrying:
     """In words, for the history: `backoff 20 s after attempt 2 of 3`."""
     rule: str = ""
     """The retry rule whose own count this run adds to; empty for none."""
+    signal: Signal | None = None
+    """What it tells of the task's upstream; None: nothing ill."""
+    is_last: bool = False
+    """The next run is the last attempt: it may use the reserved part of the retry budget."""
+    is_free: bool = False
+    """The task gave its slot back of its own will: its next run spends no retry budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ class Dead:
     failure: Failure
     charge: Charge
     why: str
+    signal: Signal | None = None
+    """What it tells of the task's upstream; None: nothing ill."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from tidegate.domain.failure import Reason
+from tidegate.domain.upstream import Window
 
 
 class Priority(IntEnum):
@@ -104,6 +105,8 @@ class TaskSpec:
     priority: Priority = Priority.NORMAL
     upstream: str = ""
     """The outside service its calls go to; empty for none."""
+    rate_limit: Window | None = None
+    """Runs started in a time, by all workers together; None: as many as there are slots."""
     timeout: float = 300.0
     """Seconds one attempt may run."""
     deadline: float = 1800.0

@@ -6,13 +6,15 @@ Read `decide` from top to bottom: the first line that applies, applies.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.domain.failure import UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
+from tidegate.domain.upstream import Signal
 from tidegate.policy.backoff import delay_seconds, with_floor
-from tidegate.policy.order import PENALTY_SECONDS
+from tidegate.policy.gate import ACCOUNT, CAPACITY, FAULTS, PROBE_SECONDS, TELLING
+from tidegate.policy.order import LIFT_SECONDS, PENALTY_SECONDS
 from tidegate.policy.words import duration
 
 PARK_LIMIT = 20
@@ -33,6 +35,10 @@ class Terms:
     deadline_stands_still: bool = True
     """Whether a park stops the clock of the deadline (False where the caller named the deadline)."""
     park_seconds: float = PARK_SECONDS
+    upstream: str = ""
+    """Whose gate the failure may move; empty: the task waits alone."""
+    is_probe: bool = False
+    """The run tried whether a held upstream works again: that is never charged."""
 
     @classmethod
     def of(
@@ -42,6 +48,8 @@ class Terms:
         max_attempts: int | None = None,
         remaining_seconds: float | None = None,
         deadline_stands_still: bool = True,
+        upstream: str = "",
+        is_probe: bool = False,
     ) -> Terms:
         """Return the terms of a task of this function, with the overrides it was enqueued with."""
         return cls(
@@ -50,6 +58,8 @@ class Terms:
             retry_unknown=spec.retry_unknown,
             remaining_seconds=remaining_seconds,
             deadline_stands_still=deadline_stands_still,
+            upstream=upstream,
+            is_probe=is_probe,
         )
 
 
@@ -71,8 +81,39 @@ def decide(
         counters: What it had spent before this run.
         rng: For jitter.
     """
+    outcome = _decided(fence, failure, rule, terms, counters, rng)
+    signal = signal_of(failure, rng) if terms.upstream else None
+    return replace(outcome, signal=signal)
+
+
+def signal_of(failure: Failure, rng: random.Random) -> Signal | None:
+    """Return what a failure tells of the upstream it came from; None if it tells of the task alone."""
+    if failure.reason not in TELLING:
+        return None
+    return Signal(
+        failure.reason,
+        wait_seconds=failure.wait_seconds,
+        needs_person=failure.reason in ACCOUNT and failure.verdict is Verdict.PERMANENT,
+        message=failure.message,
+        spread=rng.random(),
+    )
+
+
+def _decided(
+    fence: Fence,
+    failure: Failure,
+    rule: Rule | None,
+    terms: Terms,
+    counters: Counters,
+    rng: random.Random,
+) -> Retrying | Dead:
     if rule is not None and not rule.retry:
         return Dead(fence, failure, Charge.ATTEMPT, f"discarded by the rule on {rule.name}")
+    if terms.upstream and rule is None:
+        if failure.reason in ACCOUNT:
+            return _park(fence, failure, rule, terms, counters, rng)
+        if terms.is_probe and failure.reason in CAPACITY | FAULTS:
+            return _probed_in_vain(fence, failure, terms, rng)
     if failure.verdict is Verdict.PERMANENT:
         return Dead(fence, failure, Charge.ATTEMPT, f"permanent: {failure.reason}")
     if failure.reason in UPSTREAM_REASONS and (rule is None or rule.attempts is None):
@@ -84,8 +125,11 @@ def decide(
 
 def _park(
     fence: Fence, failure: Failure, rule: Rule | None, terms: Terms, counters: Counters, rng: random.Random
-) -> Outcome:
-    """Let the task wait uncharged: the upstream is short of capacity, the task is not at fault."""
+) -> Retrying | Dead:
+    """Let the task wait uncharged: the upstream is short of capacity, the task is not at fault.
+
+    One with an upstream keeps its place, before everything that has not begun: the gate says when it goes.
+    """
     parks = counters.parks + 1
     if parks > PARK_LIMIT:
         return Dead(
@@ -95,14 +139,27 @@ def _park(
     if not terms.deadline_stands_still and _too_late(delay, terms):
         return _beyond_deadline(fence, failure, delay, terms, Charge.PARK)
     asked = "as asked by the server" if failure.wait_seconds else "no wait was named"
-    why = f"{failure.reason}: waits {duration(delay)} ({asked}), uncharged, {parks} of {PARK_LIMIT}"
-    return Retrying(fence, failure, delay, Charge.PARK, rank_offset=0.0, why=why)
+    wait = f"waits for {terms.upstream}" if terms.upstream else f"waits {duration(delay)}"
+    why = f"{failure.reason}: {wait} ({asked}), uncharged, {parks} of {PARK_LIMIT}"
+    offset = -LIFT_SECONDS if terms.upstream else 0.0
+    return Retrying(fence, failure, delay, Charge.PARK, rank_offset=offset, why=why)
+
+
+def _probed_in_vain(fence: Fence, failure: Failure, terms: Terms, rng: random.Random) -> Retrying | Dead:
+    """Let a task that tried a held upstream wait for it, uncharged and uncounted."""
+    delay = with_floor(PROBE_SECONDS, failure.wait_seconds, rng)
+    if _too_late(delay, terms):
+        return _beyond_deadline(fence, failure, delay, terms, Charge.NOTHING)
+    why = f"{failure.reason}: tried for {terms.upstream} in vain, uncharged"
+    return Retrying(fence, failure, delay, Charge.NOTHING, rank_offset=-LIFT_SECONDS, why=why)
 
 
 def _park_seconds(failure: Failure, rule: Rule | None, terms: Terms, parks: int, rng: random.Random) -> float:
     """Return how long to wait: the rule's wait if it has one, and never less than the server asked for."""
     if rule is not None and rule.wait is not None:
         return with_floor(delay_seconds(rule.wait, parks, rng), failure.wait_seconds, rng)
+    if terms.upstream:  # its gate holds it for as long as it takes
+        return with_floor(PROBE_SECONDS, failure.wait_seconds, rng)
     if failure.wait_seconds is None:
         return with_floor(terms.park_seconds, terms.park_seconds, rng)
     if failure.wait_seconds == 0:  # it may be asked again at once, but not in a tight loop
@@ -112,7 +169,7 @@ def _park_seconds(failure: Failure, rule: Rule | None, terms: Terms, parks: int,
 
 def _retry(
     fence: Fence, failure: Failure, rule: Rule | None, terms: Terms, counters: Counters, rng: random.Random
-) -> Outcome:
+) -> Retrying | Dead:
     """Charge an attempt; try again if some are left and there is time for it."""
     attempts = counters.attempts + 1
     if rule is not None and rule.attempts is not None and counters.of_rule(rule.name) + 1 >= rule.attempts:
@@ -137,6 +194,7 @@ def _retry(
         rank_offset=0.0 if last_one_next else PENALTY_SECONDS * attempts,
         why=f"{failure.reason}: waits {duration(delay)} after attempt {attempts} of {terms.max_attempts}",
         rule=rule.name if rule is not None else "",
+        is_last=last_one_next,
     )
 
 
@@ -160,7 +218,13 @@ def on_request(
     if _too_late(delay, terms):
         return _beyond_deadline(fence, failure, delay, terms, Charge.NOTHING)
     return Retrying(
-        fence, failure, delay, Charge.NOTHING, 0.0, why=f"asked by the task: {reason or 'no reason given'}"
+        fence,
+        failure,
+        delay,
+        Charge.NOTHING,
+        0.0,
+        why=f"asked by the task: {reason or 'no reason given'}",
+        is_free=True,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
+from tidegate.policy.admission import Admitted
 from tidegate.store.rows import ClaimedTask, CrashTerms, DeadLetter, Orphan, WorkerRow
 
 PRIORITIES = tuple(Priority)
@@ -18,6 +19,7 @@ IdText = Callable[[Any], str]
 """Makes an id's text of what the back end stores."""
 
 _UNSPENT = Counters()
+_FREE = Admitted()
 _NO_LABELS: dict[str, str] = {}
 
 
@@ -38,8 +40,8 @@ def counters_of(
     return Counters(attempts, parks, crashes, losses, releases, tuple(sorted(rules_of(rules).items())))
 
 
-def claimed(row: tuple[Any, ...], now: float, id_text: IdText) -> ClaimedTask:
-    """Return a task claimed now, from what was stored of it before."""
+def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitted = _FREE) -> ClaimedTask:
+    """Return a task claimed now, from what was stored of it before and what limits say of it."""
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
         losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
@@ -63,6 +65,8 @@ def claimed(row: tuple[Any, ...], now: float, id_text: IdText) -> ClaimedTask:
         timeout_seconds=timeout_seconds,
         max_attempts=max_attempts,
         labels=labels_of(labels) if labels else _NO_LABELS,
+        wait_seconds=admitted.wait_seconds,
+        is_probe=admitted.is_probe,
     )
 
 

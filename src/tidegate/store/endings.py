@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.store.text import finite, storable
 
@@ -29,6 +30,8 @@ class Run(NamedTuple):
     started_at: float
     unique_name: str | None
     cancel_requested: bool | int
+    probe: bool | int = 0
+    """Whether it tried a held upstream."""
 
 
 class Record(NamedTuple):
@@ -56,6 +59,9 @@ class Settled:
     """It will have then."""
     attempt: tuple[Any, ...]
     """The columns of its `attempt` row after the task's id, in the table's order."""
+    budget: tuple[int, int, float, float | None]
+    """For a retry: 1 if its next run spends retry budget, 1 if it may use the reserved part, now, and the
+    moment before which the server wants none."""
     spent: tuple[Any, ...]
     """First start, then 1 or 0 to add to attempts, parks, crashes, losses and releases, the moment from which
     its deadline stands still, and reason and message of the failure; None where nothing changes."""
@@ -74,6 +80,7 @@ def settle(now: float, run: Run, ending: Ending) -> Settled:
         due_at,
         rank,
         _attempt(now, run, ending, said, due_at),
+        _budget(now, run, ending),
         _spent(now, run, ending),
     )
 
@@ -166,6 +173,21 @@ def _attempt(now: float, run: Run, ending: Ending, said: Record, due_at: float |
         )
     head = (ending.fence.run, run.worker_id, run.started_at, now)
     return (*head, *said[:-1], *evidence, due_at, said.why)
+
+
+def _budget(now: float, run: Run, ending: Ending) -> tuple[int, int, float, float | None]:
+    if not isinstance(ending, Retrying):
+        return 0, 0, now, None
+    wait = ending.failure.wait_seconds
+    floor_at = None if wait is None else now + max(0.0, finite(wait, 0.0))
+    is_urgent = ending.is_last or run.priority == Priority.INTERACTIVE
+    return int(not ending.is_free), int(is_urgent), now, floor_at
+
+
+def shows_that_it_answers(ending: Ending) -> bool:
+    """Whether a run without a signal failed by the answer of its upstream: that is alive then."""
+    failure = failure_of(ending)
+    return failure is not None and failure.status is not None and charge_of(ending) is Charge.ATTEMPT
 
 
 def _spent(now: float, run: Run, ending: Ending) -> tuple[Any, ...]:

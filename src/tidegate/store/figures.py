@@ -26,6 +26,12 @@ class Figures:
         for queue, tasks, oldest in rows:
             self._by_queue[queue].update(ready=tasks, oldest_ready_at=oldest)
 
+    def blocked(self, rows: Iterable[Row]) -> None:
+        """Take rows of (queue, ready tasks that are kept back, when the first other one became ready)."""
+        for queue, tasks, oldest in rows:
+            mine = self._by_queue[queue]
+            mine.update(ready=mine["ready"] - tasks, blocked=tasks, oldest_ready_at=oldest)
+
     def counted(self, field: str, rows: Iterable[Row]) -> None:
         """Take rows of (queue, tasks) for a field."""
         for queue, tasks in rows:
@@ -43,7 +49,7 @@ class Figures:
             state = "ready" if is_ready else "scheduled"
             mine[state] = mine.get(state, 0) + tasks
             if is_ready:
-                mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at", since))
+                mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at") or since)
 
     def done(self, rows: Iterable[Row]) -> None:
         """Take rows of (queue, ends in the window, ends in the last full minute, the first end's moment)."""

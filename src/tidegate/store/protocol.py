@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
+from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
+    BudgetRow,
     CancelAnswer,
     CancelRequest,
     Claim,
@@ -31,6 +33,7 @@ from tidegate.store.rows import (
     StoredResult,
     TaskFilter,
     TaskRow,
+    UpstreamRow,
     WorkerRow,
 )
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
@@ -145,6 +148,8 @@ class Work(Protocol):
         Order: reserved shares first, then by priority; inside a priority by rank over the served queues
         (or by listed order with `strict`), ties by id. Rows that are not due, whose channel does not
         flow, or whose function is unknown are never looked at. A retired worker gets nothing.
+        What its upstream's and function's limits let through is charged here: each task comes with the wait
+        until its slot. What a gate or a limit keeps back is passed over at no cost.
         Not safe to repeat after an unknown outcome: `lost_claims` finds what such a claim took.
         """
 
@@ -235,9 +240,12 @@ class Stewardship(Protocol):
     """Housekeeping, safe on every machine at once."""
 
     async def promote(self, limit: int = 500) -> int:
-        """Move up to `limit` due tasks from scheduled and retrying to ready; return how many were moved.
+        """Move up to `limit` due tasks from scheduled and retrying to ready; return how many were due.
 
-        Their rank is the one they were given when they began to wait.
+        Their rank is the one they were given when they began to wait. A re-run that spends retry budget
+        goes only as far as the budgets of its upstream and of the system reach; others are put off, spread,
+        and so are those of an upstream whose gate does not flow. After a gate has opened, what began to wait
+        before leaves early, as far as the budgets and the server's own waits allow.
         """
 
     async def unstage(self, limit: int = 5_000) -> int:
@@ -253,6 +261,42 @@ class Stewardship(Protocol):
 
     async def checkpoint(self) -> None:
         """Do the back end's own upkeep (SQLite: fold the write-ahead log back)."""
+
+
+class Upstreams(Protocol):
+    """Gates, limits and retry budgets, shared by all processes.
+
+    The claim charges them: a task that it hands out has its slot of every limit of its upstream and its
+    function. `finish` tells gates how runs ended; `promote` keeps the budgets.
+    """
+
+    async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
+        """Keep what an application declares of limits; return the rows that count, in the order given.
+
+        An upstream that is known keeps its stored limits. Of functions and the system's retry budget the
+        latest declaration counts: they live in code.
+        """
+
+    async def upstreams(self) -> list[UpstreamRow]:
+        """Return every upstream with what stands before it, by name."""
+
+    async def set_limits(self, upstream: str, limits: Limits) -> bool:
+        """Give an upstream other limits, from now on and for all; tell whether it is known."""
+
+    async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
+        """Park an upstream by hand, for some seconds or until it is opened; tell whether it is known."""
+
+    async def open_gate(self, upstream: str) -> bool:
+        """Open an upstream's gate by hand; tell whether it is known."""
+
+    async def probe(self, upstream: str) -> bool:
+        """Let the next task of a parked upstream try whether it works; tell whether it is known."""
+
+    async def tell(self, upstream: str, signal: Signal) -> Gate:
+        """Let a failure that a call met move its upstream's gate; return the gate."""
+
+    async def budgets(self) -> list[BudgetRow]:
+        """Return the retry budgets, the system's first, then those of upstreams by name."""
 
 
 class DeadLetters(Protocol):
@@ -314,5 +358,17 @@ class Access(Protocol):
         """Return the record, the newest first, continuing after the id `after`."""
 
 
-class Store(Lifecycle, Tasks, Work, Streams, Workers, Stewardship, DeadLetters, Figures, Access, Protocol):
+class Store(
+    Lifecycle,
+    Tasks,
+    Work,
+    Streams,
+    Workers,
+    Stewardship,
+    Upstreams,
+    DeadLetters,
+    Figures,
+    Access,
+    Protocol,
+):
     """All of it."""

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.domain.upstream import Gate, GateKind, Limits
+from tidegate.policy.admission import Block
 
 # --- enqueue ---------------------------------------------------------------------------------------------
 
@@ -115,6 +117,10 @@ class ClaimedTask(NamedTuple):
     timeout_seconds: float | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] = MappingProxyType({})
+    wait_seconds: float = 0.0
+    """Its slot of the upstream's or function's limit is so far ahead; it starts then."""
+    is_probe: bool = False
+    """It tries whether a held upstream works again: never charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,8 @@ class Claim:
     tasks: tuple[ClaimedTask, ...]
     alive: bool = True
     """False: the worker's row is retired. It must stop; its runs may have been taken up by others."""
+    again_seconds: float | None = None
+    """Limits left tasks behind, and by then more may be taken; None: nothing waits for a limit's time."""
 
 
 class CancelRequest(NamedTuple):
@@ -366,3 +374,39 @@ class QueueStats:
     done_last_10_minutes: int = 0
     history_seconds: float = 0.0
     """How far back completions of this queue are known, at most 600; 0: it never finished any."""
+
+
+# --- upstreams -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRow:
+    """One upstream: its limits, its gate as of now, and what stands before it."""
+
+    name: str
+    limits: Limits
+    gate: Gate
+    block: Block | None
+    """Why its tasks are blocked; None if they flow."""
+    in_flight: int
+    """Runs under way."""
+    ready: int
+    """Tasks in the main queue: blocked ones if `block` is set."""
+    retrying: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """One retry budget in its present window."""
+
+    kind: GateKind
+    name: str
+    """Of the upstream; empty for the system's."""
+    amount: float
+    """Re-runs it allows in a window."""
+    window_seconds: float
+    used: int
+    held: int
+    """Due tasks that it keeps in the retry queue."""
+    next_at: float
+    """When the next re-run may go."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
+from tidegate.domain.upstream import Declared
 from tidegate.errors import ConfigError
 from tidegate.store.rows import CrashTerms
 from tidegate.worker.settings import Pool, Timings
@@ -70,6 +71,10 @@ class Application(Protocol):
     @property
     def classifiers(self) -> Sequence[Classifier]:
         """The user's own judgements of exceptions, asked before ours."""
+        ...
+
+    def declared(self) -> Sequence[Declared]:
+        """Return the limits it declares."""
         ...
 
     def manifest(self) -> dict[str, Any]:

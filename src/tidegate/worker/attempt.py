@@ -88,6 +88,8 @@ class Attempt:
             max_attempts=self.claimed.max_attempts,
             remaining_seconds=left,
             deadline_stands_still=self.claimed.deadline_at is None,
+            upstream=self.claimed.upstream,
+            is_probe=self.claimed.is_probe,
         )
 
     @property

@@ -24,6 +24,8 @@ from tidegate.worker.settings import Pool
 
 CLAIM_LIMIT = 500
 """Tasks in one claim at most."""
+_LEAST_SECONDS = 0.005
+"""Between two looks where limits let tasks through one by one."""
 
 
 class Share(NamedTuple):
@@ -85,6 +87,8 @@ class Claimer:
         self._lacks_children = False
         self._nap: asyncio.Timeout | None = None
         """Under way while tasks wait for children."""
+        self._again_seconds: float | None = None
+        """Until a limit lets through more of what the last claims left behind."""
 
     def slot_freed(self) -> None:
         """Tell that there may be a free slot, or a child that is ready."""
@@ -124,6 +128,7 @@ class Claimer:
     async def _claim(self, slots: int) -> tuple[bool, bool]:
         """Fill these slots; return whether there may be more to take at once, and whether we may claim."""
         found = 0
+        self._again_seconds = None
         for share in self._shares_of(slots):
             claim = await self._store.claim(self._ask(share))
             for task in claim.tasks:
@@ -132,6 +137,7 @@ class Claimer:
                 return False, False
             self._shares = self._shares.after(Counter(task.priority for task in claim.tasks), share.slots)
             found += len(claim.tasks)
+            self._again_seconds = _sooner(self._again_seconds, claim.again_seconds)
         return found >= slots, True
 
     def _shares_of(self, slots: int) -> Iterator[Share]:
@@ -164,13 +170,19 @@ class Claimer:
     async def _wait_for_tasks(self) -> None:
         """Wait until the store may hold tasks for us, or a child is ready where they were too few."""
         if not self._lacks_children:
-            await self._store.changed(self._pool.poll_interval)
+            await self._store.changed(self._until_next_look())
         elif not self._slot_freed.is_set():
             # In this task and no other: the store tells each asyncio task of a change once.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None) as self._nap:
-                    await self._store.changed(self._pool.poll_interval)
+                    await self._store.changed(self._until_next_look())
             self._nap = None
+
+    def _until_next_look(self) -> float:
+        """Return the seconds to wait for a change: no longer than until a limit lets more through."""
+        if self._again_seconds is None:
+            return self._pool.poll_interval
+        return min(self._pool.poll_interval, max(_LEAST_SECONDS, self._again_seconds))
 
     async def _wait_for_slot(self) -> None:
         self._slot_freed.clear()
@@ -181,3 +193,8 @@ class Claimer:
                 await self._slot_freed.wait()
         except TimeoutError:
             return
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    """Return the smaller of those that are set."""
+    return min((each for each in (one, other) if each is not None), default=None)

@@ -21,6 +21,7 @@ from tidegate.domain.spec import RunsIn
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
+from tidegate.upstream.upstream import differences
 from tidegate.worker import report
 from tidegate.worker.application import Application, crash_terms
 from tidegate.worker.attempt import Attempt
@@ -118,7 +119,8 @@ class Engine:
         )
 
     async def start(self) -> None:
-        """Run the start hooks, then begin to claim."""
+        """Tell the store of declared limits, run the start hooks, then begin to claim."""
+        await self._declare()
         for hook in self._app.start_hooks:
             done = hook()
             if inspect.isawaitable(done):
@@ -202,6 +204,7 @@ class Engine:
         self.emitter.forget(attempt.claimed.fence)
         if outcome is not None:
             report.ended(attempt.claimed.function, outcome)
+            report.told(attempt.claimed.upstream, outcome)
             self.finisher.finish(outcome)
         if not self.executor.running:
             self._idle.set()
@@ -234,6 +237,13 @@ class Engine:
         if self._slots is None:
             return None
         return SlotRunner(self._slots, judge, self._lease, self._pool.fatal_errors)
+
+    async def _declare(self) -> None:
+        """Keep the declared limits; warn where the store knows other ones of an upstream, which count."""
+        declared = self._app.declared()
+        for ours, kept in zip(declared, await self._store.declare(declared), strict=True):
+            if different := differences(ours.limits, kept.limits):
+                report.other_limits(ours.name, different)
 
     # --- loops -------------------------------------------------------------------------------------------
 

@@ -152,6 +152,7 @@ class Executor:
             return self._judge.stopped(attempt)
         if attempt.deadline_seconds <= 0:
             return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
+        await self._slot_of_limits(attempt)
         if attempt.runs_in is RunsIn.PROCESS and self._in_slots is not None:
             return await self._in_slots.perform(attempt, self._begin_limits)
         await self._lease.held()
@@ -166,6 +167,14 @@ class Executor:
         except BaseException as raised:  # a body may raise anything, also what is no Exception
             return self._judge.raised(attempt, raised.error if isinstance(raised, Raised) else raised)
         return self._judge.returned(attempt, value)
+
+    async def _slot_of_limits(self, attempt: Attempt) -> None:
+        """Wait until the slot that the claim took of the upstream's or function's limits."""
+        wait = attempt.started_at + attempt.claimed.wait_seconds - self._loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+            if attempt.runs_in is not RunsIn.PROCESS:
+                self._begin_limits(attempt)
 
     def _called(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Return what to await: the body's coroutine, or the answer of the thread that runs it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from tidegate.context import Stop
 from tidegate.domain.failure import Verdict
@@ -38,6 +39,30 @@ def ended(function: str, outcome: Outcome) -> None:
                 outcome.failure.error_class or outcome.failure.reason,
                 outcome.failure.message[:200],
             )
+
+
+def told(upstream: str, outcome: Outcome) -> None:
+    """Tell, as an alert, that an upstream is parked until a person mends it."""
+    signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None
+    if signal is not None and signal.needs_person:
+        log.error(
+            "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
+            "key, then: tidegate upstreams open %s",
+            upstream,
+            signal.reason,
+            signal.message[:200],
+            upstream,
+        )
+
+
+def other_limits(upstream: str, differences: Sequence[str]) -> None:
+    """Tell that the store keeps other limits of an upstream than this process declares."""
+    log.warning(
+        "upstream %s: the stored limits count: %s. To change them: tidegate upstreams set %s NAME=NUMBER",
+        upstream,
+        "; ".join(differences),
+        upstream,
+    )
 
 
 def fenced(fence: Fence) -> None:

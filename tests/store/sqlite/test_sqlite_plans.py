@@ -95,7 +95,7 @@ async def test_the_promotion_looks_only_at_what_is_due(full: SqliteStore) -> Non
         ("finish", "count_succeeded", (0.0, 1)),
         ("finish", "unique_names", ()),
         ("finish", "end_all", ()),
-        ("promote", "ready", ()),
+        ("promote", "ready", (0.0,)),
         ("promote", "leave", ()),
         ("read", "read", ()),
         ("unstage", "ready", ()),

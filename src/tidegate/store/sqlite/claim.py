@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
+from tidegate.policy.admission import Admitted, Door, Doors, admit
 from tidegate.policy.order import apportion
 from tidegate.store import ids
 from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
-from tidegate.store.sqlite import query
+from tidegate.store.sqlite import gates, query
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("claim")
 _HELD = load("lost_claims")["held"]
 
 _BEFORE_ALL = -1
+_FREE = Admitted()
 
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
+
+
+class _Head(NamedTuple):
+    """A task that may be chosen."""
+
+    task_id: bytes
+    upstream: str
+    function: str
 
 
 class Lane(NamedTuple):
@@ -34,26 +44,28 @@ class Lane(NamedTuple):
     function: str
 
 
-def look(db: apsw.Connection, ask: ClaimAsk) -> Claim | None:
+def look(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim | None:
     """Return the answer of a claim that can take nothing; None if there is something to take."""
     if not _is_alive(db, ask.worker_id):
         return Claim((), alive=False)
+    way = _Way(gates.doors(db, now))
     for steps, lane in enumerate(_lanes(db, ask)):
-        if lane.function in ask.functions:
+        if lane.function in ask.functions and way.is_open(lane):
             return None
         if steps == MANY_LANES:
-            return None if _walk(db, None, ask, 1) else Claim(())
-    return Claim(())
+            return None if _walk(db, None, ask, 1, way) else Claim((), again_seconds=way.again_seconds())
+    return Claim((), again_seconds=way.again_seconds())
 
 
 def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     """Move up to `ask.slots` ready tasks to this worker."""
     if not _is_alive(db, ask.worker_id):
         return Claim((), alive=False)
-    chosen = _choose(db, ask)
+    way = _Way(gates.doors(db, now))
+    chosen = _choose(db, ask, way)
     if not chosen:
-        return Claim(())
-    array = query.array(chosen)
+        return Claim((), again_seconds=way.again_seconds())
+    array = query.array(tuple(chosen))
     rows = query.rows(db, _SQL["load"], (array,))
     for terms, mine in _by_terms(rows, ask).items():
         db.execute(
@@ -63,7 +75,9 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     db.execute(_SQL["remove"], (array,))
     if any(row[18] is not None for row in rows):
         db.execute(_SQL["resume"], (array, now))
-    return Claim(tuple([claimed(row, now, ids.text) for row in rows]))
+    _charge(db, now, way, chosen)
+    tasks = tuple([claimed(row, now, ids.text, chosen[row[0]]) for row in rows])
+    return Claim(tasks, again_seconds=way.again_seconds())
 
 
 def lost_claims(db: apsw.Connection, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
@@ -108,48 +122,105 @@ def _known_lanes(db: apsw.Connection, ask: ClaimAsk) -> dict[int, list[Lane]] | 
     return lanes
 
 
-def _walk(db: apsw.Connection, priority: Priority | None, ask: ClaimAsk, at_most: int) -> list[bytes]:
+def _walk(
+    db: apsw.Connection, priority: Priority | None, ask: ClaimAsk, at_most: int, way: _Way
+) -> list[_Head]:
     """Return the first tasks this process can run, of one priority or any, by one walk over all lanes."""
-    functions, queues = _names(ask.functions), _names(ask.queues)
-    rows = query.rows(db, _SQL["walk"], (priority, functions, "*" in ask.queues, queues, at_most))
-    return [task_id for _, task_id in rows]
+    shut = way.shut()
+    named = [
+        query.names_array(names) for names in (ask.functions, ask.queues, shut.upstreams, shut.functions)
+    ]
+    rows = query.rows(db, _SQL["walk"], (priority, named[0], "*" in ask.queues, *named[1:], at_most))
+    return [_Head(task_id, upstream, function) for _, task_id, upstream, function in rows]
 
 
-def _names(names: Iterable[str]) -> apsw.CArrayBinding:
-    """Return names for `carray`, as bytes: text may hold a NUL, which it does not take."""
-    return apsw.carray(tuple(name.encode("utf-8", "replace") for name in names) or (b"",))
-
-
-def _choose(db: apsw.Connection, ask: ClaimAsk) -> tuple[bytes, ...]:
-    """Return the ids to take, in the order to take them."""
+def _choose(db: apsw.Connection, ask: ClaimAsk, way: _Way) -> dict[bytes, Admitted]:
+    """Return the ids to take, in the order to take them, and what the limits say of each."""
     lanes = _known_lanes(db, ask)
-    heads: dict[Priority, list[bytes]] = {}
+    heads: dict[Priority, Iterator[_Head]] = {}
+    taken = dict.fromkeys(PRIORITIES, 0)
+    chosen: dict[bytes, Admitted] = {}
 
     def found(priority: Priority, at_most: int) -> int:
         if priority not in heads and lanes is None:
-            heads[priority] = _walk(db, priority, ask, ask.slots)
+            heads[priority] = iter(_walk(db, priority, ask, ask.slots, way))
         elif priority not in heads and lanes is not None:
-            heads[priority] = _heads(db, lanes.get(priority, []), ask)
-        return min(len(heads[priority]), at_most)
+            heads[priority] = iter(_heads(db, lanes.get(priority, []), ask, way))
+        for head in heads[priority]:
+            if (admitted := way.admit(head)) is not None:
+                chosen[head.task_id] = admitted
+                taken[priority] += 1
+            if taken[priority] == at_most:
+                break
+        return taken[priority]
 
-    taken = dict.fromkeys(PRIORITIES, 0)
-    chosen: list[bytes] = []
-    for priority, tasks in apportion(ask.slots, ask.reserved, found):
-        begin = taken[priority]
-        taken[priority] = begin + tasks
-        chosen += heads[priority][begin : begin + tasks]
-    return tuple(chosen)
+    apportion(ask.slots, ask.reserved, found)  # what it asks for it takes, so what is found is chosen
+    return chosen
 
 
-def _heads(db: apsw.Connection, lanes: Sequence[Lane], ask: ClaimAsk) -> list[bytes]:
+def _heads(db: apsw.Connection, lanes: Sequence[Lane], ask: ClaimAsk, way: _Way) -> list[_Head]:
     """Return the first tasks of one priority over its lanes: by rank, or by listed queue if strict."""
-    groups: dict[str, list[tuple[float, bytes]]] = {}
+    groups: dict[str, list[tuple[float, _Head]]] = {}
     for lane in lanes:
-        peeked = query.rows(db, _SQL["peek"], (*lane, ask.slots))
-        groups.setdefault(lane.queue if ask.strict else "", []).extend(peeked)
+        if way.is_open(lane):
+            peeked = query.rows(db, _SQL["peek"], (*lane, ask.slots))
+            found = [(rank, _Head(task_id, lane.upstream, lane.function)) for rank, task_id in peeked]
+            groups.setdefault(lane.queue if ask.strict else "", []).extend(found)
     # Lanes come in listed order, so the groups do.
-    ordered = [task_id for group in groups.values() for _, task_id in sorted(group)]
-    return ordered[: ask.slots]
+    return [head for group in groups.values() for _, head in sorted(group)]
+
+
+def _charge(db: apsw.Connection, now: float, way: _Way, chosen: dict[bytes, Admitted]) -> None:
+    """Write what the chosen tasks took of their limits, and mark those that probe."""
+    if way.doors is None:
+        return
+    gates.save(db, now, way.doors.changed())
+    if probes := tuple([task_id for task_id, admitted in chosen.items() if admitted.is_probe]):
+        db.execute(_SQL["mark_probes"], (query.array(probes),))
+
+
+class _Shut(NamedTuple):
+    upstreams: list[str]
+    functions: list[str]
+
+
+class _Way:
+    """The doors of this claim, and which of them kept tasks back. Without any gate it costs nothing.
+
+    Args:
+        doors: None: there is no gate in this store.
+    """
+
+    def __init__(self, doors: Doors | None) -> None:
+        self.doors = doors
+        self._kept_back: dict[Door, None] = {}
+
+    def is_open(self, lane: Lane) -> bool:
+        """Whether a task of this lane may be handed out now."""
+        return self.doors is None or self._all_open(self.doors.of(lane.upstream, lane.function))
+
+    def admit(self, head: _Head) -> Admitted | None:
+        """Let one task through, charging its limits; None if one of its doors is shut."""
+        if self.doors is None:
+            return _FREE
+        doors = self.doors.of(head.upstream, head.function)
+        if not doors:
+            return _FREE
+        return admit(doors) if self._all_open(doors) else None
+
+    def again_seconds(self) -> float | None:
+        """Return when it is worth looking again for what was kept back; None: no time decides that."""
+        times = [seconds for door in self._kept_back if (seconds := door.again_seconds()) is not None]
+        return min(times, default=None)
+
+    def shut(self) -> _Shut:
+        """Return the upstreams and functions of which nothing may be handed out."""
+        return _Shut([], []) if self.doors is None else _Shut(*self.doors.shut())
+
+    def _all_open(self, doors: tuple[Door, ...]) -> bool:
+        shut = [door for door in doors if not door.is_open]
+        self._kept_back.update(dict.fromkeys(shut))
+        return not shut
 
 
 def _by_terms(rows: Sequence[tuple[Any, ...]], ask: ClaimAsk) -> dict[CrashTerms, tuple[bytes, ...]]:

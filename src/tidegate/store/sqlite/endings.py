@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.domain.outcome import Outcome, Retrying, Succeeded
+from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.states import State
 from tidegate.store.columns import rules_of
-from tidegate.store.endings import Ending, Run, Settled, is_told_again, settle
-from tidegate.store.sqlite import keys, query
+from tidegate.store.endings import Ending, Run, Settled, is_told_again, settle, shows_that_it_answers
+from tidegate.store.sqlite import gates, keys, query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable, to_json
 from tidegate.store.totals import Totals
@@ -25,6 +25,7 @@ def end(db: apsw.Connection, now: float, task: bytes, ending: Ending, totals: To
     settled = settle(now, run, ending)
     db.execute(_SQL["attempt"], (task, *settled.attempt))
     _spend(db, task, ending, settled)
+    _tell_upstream(db, now, run, ending)
     _move(db, now, task, run, ending.fence.run, settled)
     totals.add(now, run, settled.state)
     return True
@@ -47,10 +48,22 @@ def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -
         db.execute(_SQL["spend_rule"], (task, to_json(rules)))
 
 
+def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> None:
+    """Let a failure move the gate of the run's upstream."""
+    if not run.upstream or not isinstance(ending, Retrying | Dead):
+        return
+    if ending.signal is not None:
+        gates.told(db, now, run.upstream, ending.signal)
+    elif shows_that_it_answers(ending):
+        seconds = now - run.started_at
+        gates.went_well(db, now, run.upstream, seconds=seconds, goods=1, is_probe=bool(run.probe))
+
+
 def _move(db: apsw.Connection, now: float, task: bytes, run: Run, number: int, settled: Settled) -> None:
     said, where = settled.said, (run.queue, run.priority, run.upstream, run.function, run.tenant)
     if settled.state is State.RETRYING:
-        db.execute(_SQL["retry"], (task, settled.due_at, *where, settled.rank, number, said.why))
+        place = (task, settled.due_at, *where, settled.rank, number, said.why)
+        db.execute(_SQL["retry"], (*place, *settled.budget))
         return
     if settled.state is State.READY:
         db.execute(_SQL["release"], (task, *where, settled.rank, now, number))

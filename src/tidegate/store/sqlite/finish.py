@@ -7,7 +7,8 @@ batch it came in nor stays `running` for ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -15,7 +16,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import with_placeholder
-from tidegate.store.sqlite import keys, query
+from tidegate.store.sqlite import gates, keys, query
 from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
@@ -105,7 +106,7 @@ def _succeed(
     for place in places:
         task, outcome = tasks[place], outcomes[place]
         assert isinstance(outcome, Succeeded)
-        if current.get(task) == outcome.fence.run:
+        if task in current and current[task].run == outcome.fence.run:
             answers[place] = Answer.DONE
             ended.append(task)
             if (outcome.result, outcome.codec_tag) != _NULL:
@@ -118,10 +119,29 @@ def _succeed(
     _free_names(db, array)
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
+    _tell_upstreams(db, now, [current[task] for task in ended if current[task].upstream])
 
 
-def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, int]:
-    return dict(db.execute(_SQL["current"], (query.array(tasks),)))
+class _Current(NamedTuple):
+    run: int
+    upstream: str
+    started_at: float
+    probe: int
+
+
+def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Current]:
+    return {task: _Current(*rest) for task, *rest in db.execute(_SQL["current"], (query.array(tasks),))}
+
+
+def _tell_upstreams(db: apsw.Connection, now: float, good: Iterable[_Current]) -> None:
+    """Let what went well open gates and end slow starts."""
+    by_upstream: dict[str, list[_Current]] = {}
+    for run in good:
+        by_upstream.setdefault(run.upstream, []).append(run)
+    for upstream, runs in by_upstream.items():
+        seconds = sum(now - run.started_at for run in runs) / len(runs)
+        is_probe = any(run.probe for run in runs)
+        gates.went_well(db, now, upstream, seconds=seconds, goods=len(runs), is_probe=is_probe)
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -39,3 +39,8 @@ def value(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> Any:
 def array(blobs: Sequence[bytes]) -> apsw.CArrayBinding:
     """Return a binding that a statement reads as the table `carray(?)`; at least one id."""
     return apsw.carray(tuple(blobs))
+
+
+def names_array(names: Iterable[str]) -> apsw.CArrayBinding:
+    """Return names for `carray`, as bytes: text may hold a NUL, which it does not take."""
+    return apsw.carray(tuple([name.encode("utf-8", "replace") for name in names]) or (b"",))

@@ -1,4 +1,4 @@
-"""Housekeeping: what is due becomes ready, what has served its time goes."""
+"""Housekeeping: what has served its time goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.stages import drop_part
 from tidegate.store.sqlite.statements import load
 
-_PROMOTE = load("promote")
 _SWEEP = load("sweep")
 _FORGET_STAGE = load("drop_stage")["forget_stage"]
 
@@ -19,21 +18,6 @@ ROLLUP_KEPT_SECONDS = 90 * 86_400.0
 """Counters a minute are for charts and estimates; nobody charts minutes of the last quarter."""
 AUDIT_KEPT_SECONDS = 365 * 86_400.0
 """Who changed what is asked for months later, not years."""
-
-
-def look_promote(db: apsw.Connection, now: float) -> int | None:
-    """Return 0 if nothing is due."""
-    return None if query.value(db, _PROMOTE["due"], (now, 1)) is not None else 0
-
-
-def promote(db: apsw.Connection, now: float, limit: int) -> int:
-    """Move up to `limit` due tasks to the main queue; return how many were moved."""
-    due = query.column(db, _PROMOTE["due"], (now, limit))
-    if due:
-        array = query.array(due)
-        db.execute(_PROMOTE["ready"], (array,))
-        db.execute(_PROMOTE["leave"], (array,))
-    return len(due)
 
 
 def look_sweep(

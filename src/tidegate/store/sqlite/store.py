@@ -9,9 +9,11 @@ from typing import Any
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
+from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
+    BudgetRow,
     CancelAnswer,
     CancelRequest,
     Claim,
@@ -27,16 +29,20 @@ from tidegate.store.rows import (
     StoredResult,
     TaskFilter,
     TaskRow,
+    UpstreamRow,
     WorkerRow,
 )
 from tidegate.store.sqlite import (
     access,
     acts,
+    budgets,
     claim,
     dead,
     enqueue,
     finish,
+    gates,
     listing,
+    promote,
     reads,
     runs,
     schema,
@@ -172,7 +178,7 @@ class SqliteStore:
     async def claim(self, ask: ClaimAsk) -> Claim:
         """Take up to `ask.slots` ready tasks; nothing is locked while there is none."""
         return await self._write(
-            lambda db: claim.claim(db, self._now(), ask), look=lambda db: claim.look(db, ask)
+            lambda db: claim.claim(db, self._now(), ask), look=lambda db: claim.look(db, self._now(), ask)
         )
 
     async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
@@ -255,10 +261,10 @@ class SqliteStore:
     # --- stewardship ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Move up to `limit` due tasks to ready; return how many were moved."""
+        """Move up to `limit` due tasks to ready, or put them off; return how many were due."""
         return await self._write(
-            lambda db: steward.promote(db, self._now(), limit),
-            look=lambda db: steward.look_promote(db, self._now()),
+            lambda db: promote.promote(db, self._now(), limit),
+            look=lambda db: promote.look(db, self._now()),
         )
 
     async def unstage(self, limit: int = 5_000) -> int:
@@ -339,3 +345,37 @@ class SqliteStore:
     async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
         """Return the record, the newest first, continuing after the id `after`."""
         return await self._read(lambda db: access.audit(db, after, limit))
+
+    # --- upstreams ---
+
+    async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
+        """Keep what an application declares of limits; return the rows that count."""
+        return await self._write(lambda db: gates.declare(db, self._now(), declared))
+
+    async def upstreams(self) -> list[UpstreamRow]:
+        """Return every upstream with what stands before it, by name."""
+        return await self._read(lambda db: gates.upstreams(db, self._now()))
+
+    async def set_limits(self, upstream: str, limits: Limits) -> bool:
+        """Give an upstream other limits, from now on and for all; tell whether it is known."""
+        return await self._write(lambda db: gates.set_limits(db, self._now(), upstream, limits))
+
+    async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
+        """Park an upstream by hand; tell whether it is known."""
+        return await self._write(lambda db: gates.park(db, self._now(), upstream, seconds, why))
+
+    async def open_gate(self, upstream: str) -> bool:
+        """Open an upstream's gate by hand; tell whether it is known."""
+        return await self._write(lambda db: gates.open_gate(db, self._now(), upstream))
+
+    async def probe(self, upstream: str) -> bool:
+        """Let the next task of an upstream try whether it works; tell whether it is known."""
+        return await self._write(lambda db: gates.probe(db, self._now(), upstream))
+
+    async def tell(self, upstream: str, signal: Signal) -> Gate:
+        """Let a failure move an upstream's gate; return the gate."""
+        return await self._write(lambda db: gates.told(db, self._now(), upstream, signal))
+
+    async def budgets(self) -> list[BudgetRow]:
+        """Return the retry budgets, the system's first."""
+        return await self._read(lambda db: budgets.budgets(db, self._now()))

@@ -35,14 +35,17 @@ LIMIT ?5
 -- The first tasks by rank over all lanes, for when there are too many lanes to peek into each. Reads the whole
 -- index once.
 -- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue will do, 4 queues: carray of
--- names as bytes, 5 how many at most
-SELECT rank, task_id
+-- names as bytes, 5 shut upstreams: carray of names as bytes, 6 shut functions: carray of names as bytes,
+-- 7 how many at most
+SELECT rank, task_id, upstream, function
 FROM ready
 WHERE (?1 IS NULL OR priority = ?1)
     AND CAST(function AS BLOB) IN (SELECT value FROM carray(?2))
     AND (?3 OR CAST(queue AS BLOB) IN (SELECT value FROM carray(?4)))
+    AND (upstream = '' OR CAST(upstream AS BLOB) NOT IN (SELECT value FROM carray(?5)))
+    AND CAST(function AS BLOB) NOT IN (SELECT value FROM carray(?6))
 ORDER BY rank, task_id
-LIMIT ?5
+LIMIT ?7
 
 -- name: load
 -- What the worker gets of the chosen tasks, in their order; run is that of the last claim.
@@ -70,6 +73,12 @@ SELECT
 FROM carray(?1) AS chosen
 CROSS JOIN ready AS r ON r.task_id = chosen.value
 CROSS JOIN task AS t ON t.id = chosen.value
+
+-- name: mark_probes
+-- 1 ids: carray of 16-byte ids
+UPDATE running
+SET probe = 1
+WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: remove
 -- 1 ids: carray of 16-byte ids

@@ -6,7 +6,7 @@
 -- name: current
 -- The runs these tasks are in.
 -- 1 ids: carray of 16-byte ids
-SELECT r.task_id, r.run
+SELECT r.task_id, r.run, r.upstream, r.started_at, r.probe
 FROM carray(?1) AS given
 CROSS JOIN running AS r ON r.task_id = given.value
 
@@ -61,7 +61,7 @@ WHERE task_id = ?1
     AND run = ?2
 RETURNING
     worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, unique_name,
-    cancel_requested_at IS NOT NULL
+    cancel_requested_at IS NOT NULL, probe
 
 -- name: attempt
 -- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
@@ -104,9 +104,14 @@ SET rule_attempts = ?2
 WHERE id = ?1
 
 -- name: retry
--- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why
-INSERT INTO waiting (task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why)
-VALUES (?, 'retrying', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why,
+-- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part, 13 now,
+-- 14 earliest moment by the server's word or NULL
+INSERT INTO waiting (
+    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent,
+    since_at, floor_at
+)
+VALUES (?, 'retrying', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: release
 -- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run

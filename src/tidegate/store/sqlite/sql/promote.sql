@@ -1,22 +1,47 @@
 -- promote: move what is due into the main queue, the longest due first, in short batches. Its rank is the
--- one it was given when it began to wait.
+-- one it was given when it began to wait. Re-runs that gates or budgets keep back are given a later moment.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: due
 -- Read from the index `waiting_due`; what is not due is never looked at. The sign keeps SQLite from taking the
 -- index by state instead, which would sort everything that waits.
 -- 1 now, 2 how many at most
-SELECT task_id
+SELECT task_id, upstream, spends, urgent
 FROM waiting
 WHERE due_at <= ?1
     AND +state IN ('scheduled', 'retrying')
 ORDER BY due_at
 LIMIT ?2
 
+-- name: early
+-- What began to wait before its upstream's gate opened and may go before its time, the longest waiting first.
+-- 1 upstream, 2 moment the gate opened, 3 now, 4 how many at most
+SELECT task_id, upstream, spends, urgent
+FROM waiting
+WHERE upstream = ?1
+    AND upstream <> ''
+    AND since_at < ?2
+    AND due_at > ?3
+    AND state = 'retrying'
+    AND coalesce(floor_at, 0) <= ?3
+ORDER BY since_at
+LIMIT ?4
+
+-- name: has_ready
+-- Whether an upstream has anything in the main queue.
+-- 1 upstream
+SELECT EXISTS (SELECT 1 FROM ready WHERE upstream = ?1 AND upstream <> '')
+
+-- name: put_off
+-- 1 task id, 2 its next moment, 3 what holds it: gate, upstream or system
+UPDATE waiting
+SET due_at = ?2, held_by = ?3
+WHERE task_id = ?1
+
 -- name: ready
--- 1 ids: carray of 16-byte ids
+-- 1 ids: carray of 16-byte ids, 2 now
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
-SELECT w.task_id, w.queue, w.priority, w.upstream, w.function, w.tenant, w.rank, w.due_at, w.run
+SELECT w.task_id, w.queue, w.priority, w.upstream, w.function, w.tenant, w.rank, min(w.due_at, ?2), w.run
 FROM carray(?1) AS given
 CROSS JOIN waiting AS w ON w.task_id = given.value
 

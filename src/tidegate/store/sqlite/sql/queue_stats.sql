@@ -5,6 +5,24 @@ SELECT queue, count(*), min(ready_at)
 FROM ready
 GROUP BY queue
 
+-- name: blocked
+-- Of the ready ones, those that a gate or an exhausted limit keeps back.
+-- 1 blocked upstreams: carray of names as bytes, 2 blocked functions: carray of names as bytes
+SELECT queue, count(*)
+FROM ready
+WHERE (upstream <> '' AND CAST(upstream AS BLOB) IN (SELECT value FROM carray(?1)))
+    OR CAST(function AS BLOB) IN (SELECT value FROM carray(?2))
+GROUP BY queue
+
+-- name: oldest_runnable
+-- When the longest-waiting task became ready that nothing keeps back.
+-- 1 queue, 2 blocked upstreams: carray of names as bytes, 3 blocked functions: carray of names as bytes
+SELECT min(ready_at)
+FROM ready
+WHERE queue = ?1
+    AND (upstream = '' OR CAST(upstream AS BLOB) NOT IN (SELECT value FROM carray(?2)))
+    AND CAST(function AS BLOB) NOT IN (SELECT value FROM carray(?3))
+
 -- name: running
 SELECT queue, count(*)
 FROM running

@@ -1,0 +1,156 @@
+"""What is known of an upstream: its limits, how much of them is used, its gate, and what a call told of it.
+
+Plain values. What follows from them is decided in the rooms of `policy`: gate, pacing, admission, budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidegate.domain.failure import Reason
+
+
+class GateKind(StrEnum):
+    """What a gate stands before."""
+
+    UPSTREAM = "upstream"
+    FUNCTION = "function"
+    """A task function with a rate limit. Its gate always flows; only the limit counts."""
+    SYSTEM = "system"
+    """All tasks together: holds the retry budget of the whole system."""
+
+
+class GateState(StrEnum):
+    """Whether tasks of an upstream may start."""
+
+    FLOWING = "flowing"
+    PARKED = "parked"
+    """None may start until a moment, a good probe, or a person."""
+    PROBING = "probing"
+    """Parked, and one task is trying whether it works again."""
+
+
+class ParkedBy(StrEnum):
+    """Who or what parked a gate, which says how it opens."""
+
+    SERVER = "server"
+    """It named the time. Opens by itself then."""
+    FAILURES = "failures"
+    """Calls failed, or it was overloaded and named no time. A good probe opens it."""
+    ACCOUNT = "account"
+    """Keys or money. A person opens it."""
+    PERSON = "person"
+    """Opens by itself at the time the person named, if one was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The state of one upstream, shared by all processes through the store."""
+
+    state: GateState = GateState.FLOWING
+    by: ParkedBy | None = None
+    """Set while it does not flow."""
+    reason: str = ""
+    """Of the failure that parked it, or of the last one."""
+    message: str = ""
+    since_at: float = 0.0
+    """When it took this state."""
+    until_at: float | None = None
+    """When a parked gate opens by itself; None: it does not."""
+    probe_at: float | None = None
+    """From when on one task may try; None: no task may."""
+    failures: int = 0
+    """Network, server and overload failures since the last good call."""
+    opened_at: float | None = None
+    """Set during a slow start: when it began, by which its share is reckoned."""
+    goods: int = 0
+    """Good calls since then."""
+    reopened_at: float | None = None
+    """When it last opened; what began to wait before may leave early."""
+    typical_seconds: float = 1.0
+    """How long a good run takes, learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many requests in so many seconds."""
+
+    name: str
+    """As users write it: `requests_per_minute`."""
+    amount: int
+    """At least 1."""
+    seconds: float
+    fixed: bool = False
+    """False: a bucket, refilled evenly. True: counted from edge to edge, as some providers do by the day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How much of one window is used."""
+
+    next_at: float = 0.0
+    """When the next slot of an even pace is free (the theoretical arrival time of GCRA)."""
+    edge_at: float = 0.0
+    """Start of the window that `used` counts."""
+    used: int = 0
+    carried: int = 0
+    """Those of `used` that fell so near to the next edge that they count in the next window too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an upstream, a function or the system may be asked for. What is None has no limit."""
+
+    windows: tuple[Window, ...] = ()
+    max_in_flight: int | None = None
+    """Runs at once that count as calls of this upstream."""
+    retries_per_minute: float | None = None
+    """Re-runs it may spend; None: a fifth of its requests per minute, or no budget of its own."""
+    retry_window_seconds: float = 60.0
+    """The length over which the retry budget holds."""
+    slow_start_seconds: float = 30.0
+    """From a tenth of its pace to all of it after an outage."""
+    failures_to_park: int = 5
+    """Consecutive network and server failures after which the gate parks."""
+
+    def window(self, name: str) -> Window | None:
+        """Return the window of that name."""
+        return next((window for window in self.windows if window.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one run or call told of its upstream, where it was not well."""
+
+    reason: Reason
+    wait_seconds: float | None = None
+    """The wait the server asked for; None: none."""
+    needs_person: bool = False
+    """Waiting cannot help: a key, an account, money."""
+    message: str = ""
+    spread: float = 0.0
+    """A number in [0, 1) drawn by the sender, for jitter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An upstream, a function's rate limit or the system's retry budget, as an application declares it."""
+
+    kind: GateKind
+    name: str
+    """Of the upstream or function; empty for the system."""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One gate as the store keeps it."""
+
+    kind: GateKind
+    name: str
+    limits: Limits = field(default_factory=Limits)
+    gate: Gate = field(default_factory=Gate)
+    meters: Mapping[str, Meter] = field(default_factory=dict)
+    """By the name of the window."""

@@ -1,0 +1,70 @@
+"""An enqueue of many tasks: one transaction if one part is all, else staged part by part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+
+from tidegate.errors import StoreError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import NewTask
+
+STAGE_TASKS = 5_000
+"""Tasks in one transaction of an enqueue; larger ones are staged in parts of this size."""
+
+
+class Many:
+    """An enqueue of many under way: one transaction if one part is all, else staged part by part."""
+
+    def __init__(self, store: Store, stage_id: str) -> None:
+        self._store = store
+        self._stage_id = stage_id
+        self._ids: list[str] = []
+        self._part: list[NewTask] = []
+        self._is_staged = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the present part must be staged before another task is added."""
+        return len(self._part) == STAGE_TASKS
+
+    def add(self, task: NewTask) -> None:
+        """Take one more task."""
+        self._part.append(task)
+        self._ids.append(task.id)
+
+    async def stage(self) -> None:
+        """Store the present part where nothing can see it yet, and begin another."""
+        self._is_staged = True
+        await self._store.stage(self._stage_id, self._part)
+        self._part = []
+
+    async def commit(self) -> list[str]:
+        """Make everything visible at once; return the ids in order."""
+        if not self._is_staged:
+            answers = await self._store.enqueue(self._part) if self._part else []
+            return [answer.task_id for answer in answers]
+        await self.stage()
+        held = await self._store.commit_stage(self._stage_id)
+        self._is_staged = False
+        with contextlib.suppress(StoreError):  # they are stored and visible; a steward moves what is left
+            while await self._store.unstage():
+                pass
+        return [held.get(task_id, task_id) for task_id in self._ids] if held else self._ids
+
+    async def drop(self) -> None:
+        """Forget what was staged; while the store is away, it is swept after a day."""
+        if self._is_staged:
+            with contextlib.suppress(StoreError):
+                await asyncio.shield(self._store.drop_stage(self._stage_id))
+
+
+async def each_task(tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> AsyncIterator[NewTask]:
+    """Yield the tasks of any kind of iterable."""
+    if isinstance(tasks, AsyncIterable):
+        async for task in tasks:
+            yield task
+    else:
+        for task in tasks:
+            yield task

@@ -1,0 +1,160 @@
+"""What one claim may take of an upstream or a function with limits: how many tasks, and when each may start.
+
+A `Door` is made of one gate's row for the length of one transaction. Each admitted task is charged at once;
+the row that results is written with the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter
+from tidegate.policy import gate as gates
+from tidegate.policy import pacing
+
+AHEAD_SECONDS = 0.25
+"""Tasks are handed out so long before their slots, so that no quota is lost between two looks."""
+BLOCKED_SECONDS = 60.0
+"""Tasks whose next slot is further away than this count as blocked."""
+
+
+class Admitted(NamedTuple):
+    """One task may start."""
+
+    wait_seconds: float = 0.0
+    """From now."""
+    is_probe: bool = False
+
+
+class Door:
+    """Lets tasks through one gate, charging its meters. Knows when it will let through more.
+
+    Args:
+        row: The gate as stored.
+        in_flight: Runs of it under way.
+        now: By the store's clock.
+    """
+
+    def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
+        self._before = row
+        self._now = now
+        self._limits = row.limits
+        self._gate = gates.as_of(row.gate, row.limits, now)
+        self._meters: dict[str, Meter] = dict(row.meters)
+        if self._gate.reopened_at is not None:
+            for window in row.limits.windows:
+                meter = self._meters.get(window.name, Meter())
+                self._meters[window.name] = pacing.without_burst(window, meter, self._gate.reopened_at)
+        self._room = gates.room(self._gate, row.limits, in_flight)
+        self._stretch = 1.0 / gates.share(self._gate, row.limits, now)
+
+    @property
+    def row(self) -> GateRow:
+        """The gate after what was let through so far."""
+        return replace(self._before, gate=self._gate, meters=self._meters)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the row must be written."""
+        return self._gate is not self._before.gate or self._meters != self._before.meters
+
+    def wait(self) -> float | None:
+        """Return in how many seconds the next task may start; None: nobody knows, an event decides."""
+        if self._room == 0:
+            return None
+        if gates.is_held(self._gate):
+            if self._gate.probe_at is not None:
+                return max(0.0, self._gate.probe_at - self._now)
+            return None if self._gate.until_at is None else self._gate.until_at - self._now
+        return pacing.slot_of_all(self._limits.windows, self._meters, self._now) - self._now
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a task may be handed out now."""
+        wait = self.wait()
+        return wait is not None and wait <= (0.0 if gates.is_held(self._gate) else AHEAD_SECONDS)
+
+    def again_seconds(self) -> float | None:
+        """Return in how many seconds it is worth looking again; None: nothing but an event changes it."""
+        wait = self.wait()
+        if wait is None or gates.is_held(self._gate):
+            return wait
+        return max(0.0, wait - AHEAD_SECONDS / 2)
+
+    def admit(self) -> Admitted:
+        """Let one task through an open door."""
+        is_probe = gates.is_held(self._gate)
+        at = pacing.slot_of_all(self._limits.windows, self._meters, self._now)
+        self._meters |= pacing.charged_to_all(self._limits.windows, self._meters, at, stretch=self._stretch)
+        if is_probe:
+            self._gate = gates.probing(self._gate, self._now)
+        if self._room is not None:
+            self._room -= 1
+        return Admitted(0.0 if is_probe else at - self._now, is_probe)
+
+
+class Doors:
+    """All doors of one claim.
+
+    Args:
+        rows: Every gate the store keeps.
+        in_flight: Runs under way by upstream; one without any may be left out.
+        now: By the store's clock.
+    """
+
+    def __init__(self, rows: Iterable[GateRow], in_flight: Mapping[str, int], now: float) -> None:
+        self._upstreams: dict[str, Door] = {}
+        self._functions: dict[str, Door] = {}
+        for row in rows:
+            if row.kind is GateKind.UPSTREAM:
+                self._upstreams[row.name] = Door(row, in_flight.get(row.name, 0), now)
+            elif row.kind is GateKind.FUNCTION:
+                self._functions[row.name] = Door(row, 0, now)
+
+    def of(self, upstream: str, function: str) -> tuple[Door, ...]:
+        """Return the doors that a task of this upstream and function must pass."""
+        found = (self._upstreams.get(upstream), self._functions.get(function))
+        return tuple([door for door in found if door is not None])
+
+    def shut(self) -> tuple[list[str], list[str]]:
+        """Return the upstreams and the functions of which nothing may be handed out now."""
+        upstreams = [name for name, door in self._upstreams.items() if not door.is_open]
+        return upstreams, [name for name, door in self._functions.items() if not door.is_open]
+
+    def changed(self) -> list[GateRow]:
+        """Return the rows to be written."""
+        every = (*self._upstreams.values(), *self._functions.values())
+        return [door.row for door in every if door.is_changed]
+
+
+def admit(doors: Iterable[Door]) -> Admitted:
+    """Let one task through all of these open doors."""
+    every = [door.admit() for door in doors]
+    return Admitted(
+        max((each.wait_seconds for each in every), default=0.0), any(each.is_probe for each in every)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Why tasks of a gate do not start, as facts."""
+
+    gate: Gate
+    until_at: float | None
+    """When they may; None: nobody knows."""
+    window: str = ""
+    """The exhausted window; empty if the gate does not flow."""
+
+
+def blocked(row: GateRow, now: float) -> Block | None:
+    """Return why tasks of a gate are blocked; None if they flow, if slowly."""
+    gate = gates.as_of(row.gate, row.limits, now)
+    if gate.by is not None:
+        return Block(gate, gate.until_at)
+    for window in row.limits.windows:
+        at = pacing.slot_at(window, row.meters.get(window.name, Meter()), now)
+        if at - now > BLOCKED_SECONDS:
+            return Block(gate, at, window.name)
+    return None

@@ -1,0 +1,197 @@
+"""How a gate moves: what a failure of an upstream does to it, when one task may probe, how it opens.
+
+Two ways to stop. A wait the server named, an account that must be mended, or a person's order park the
+gate. Failures without a named wait first *hold* it: while any failed since the last good call, only single
+probes start, so no failure admits the next task. Enough of them in a row, or an overload, park it, and then
+only a good probe opens it. After many failures it opens slowly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.domain.failure import Reason
+from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy, Signal
+
+LONGEST_PARK_SECONDS = 86_400.0
+"""The longest wait that is believed."""
+PROBE_SECONDS = 1.0
+"""Between probes at first."""
+PROBE_SHARE = 0.02
+"""Between probes later: this part of the time it has been parked."""
+PROBE_LIMIT_SECONDS = 10.0
+"""The longest an upstream that named no wait is left alone."""
+FIRST_SHARE = 0.1
+"""The part of its pace an upstream begins with after an outage."""
+SPREAD = 0.1
+"""A park is lengthened by up to this part, so that its end is no common instant."""
+SPREAD_LIMIT_SECONDS = 5.0
+
+CAPACITY = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
+FAULTS = frozenset({Reason.NETWORK, Reason.TIMEOUT, Reason.SERVER_ERROR})
+ACCOUNT = frozenset({Reason.QUOTA, Reason.AUTH})
+TELLING = CAPACITY | FAULTS | ACCOUNT
+"""Reasons that say something of the upstream; any other shows that it answers."""
+
+
+def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gate:
+    """Return the gate after a run or call that failed for one of the reasons in `TELLING`."""
+    if signal.needs_person:
+        return _parked(gate, ParkedBy.ACCOUNT, signal, now)
+    if gate.by in (ParkedBy.ACCOUNT, ParkedBy.PERSON):
+        return gate
+    is_failure = signal.reason is not Reason.RATE_LIMIT
+    if signal.wait_seconds is not None and signal.reason in CAPACITY | ACCOUNT:
+        gate = replace(gate, failures=gate.failures + is_failure)
+        return _parked(gate, ParkedBy.SERVER, signal, now, until_at=_until(gate, signal, now))
+    if gate.by is ParkedBy.SERVER:
+        return gate
+    gate = _slower(replace(gate, failures=gate.failures + is_failure), limits, now)
+    is_parked = gate.state is not GateState.FLOWING
+    if is_parked or signal.reason in CAPACITY | ACCOUNT or gate.failures >= limits.failures_to_park:
+        return _parked(gate, ParkedBy.FAILURES, signal, now, probe_at=now + probe_interval(gate, now))
+    return replace(gate, reason=str(signal.reason), message=signal.message, probe_at=now + PROBE_SECONDS)
+
+
+def after_success(
+    gate: Gate, limits: Limits, now: float, *, seconds: float, goods: int, is_probe: bool
+) -> Gate:
+    """Return the gate after runs that were well, or failed for reasons of their own.
+
+    Args:
+        gate: Before.
+        limits: Of the upstream.
+        now: By the store's clock.
+        seconds: How long a run took, for what is typical.
+        goods: How many there were.
+        is_probe: Whether one of them was sent to try.
+    """
+    gate = replace(gate, typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds)
+    if gate.state is not GateState.FLOWING:
+        may_open = is_probe and gate.by is ParkedBy.FAILURES
+        return opened(gate, limits, now) if may_open else gate
+    if gate.opened_at is not None:
+        over = now - gate.opened_at >= limits.slow_start_seconds
+        gate = replace(gate, goods=gate.goods + goods, opened_at=None if over else gate.opened_at)
+    return gate if gate.failures == 0 else replace(gate, failures=0, probe_at=None)
+
+
+def opened(gate: Gate, limits: Limits, now: float) -> Gate:
+    """Return the gate flowing again: slowly at first, if it was parked after many failures."""
+    was_long = gate.failures >= limits.failures_to_park and limits.slow_start_seconds > 0
+    return Gate(
+        since_at=now,
+        opened_at=now if was_long else None,
+        reopened_at=now,
+        typical_seconds=gate.typical_seconds,
+        reason=gate.reason,
+        message=gate.message,
+    )
+
+
+def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> Gate:
+    """Return the gate parked by hand, for some seconds or until it is opened by hand."""
+    return Gate(
+        state=GateState.PARKED,
+        by=ParkedBy.PERSON,
+        message=why,
+        since_at=now,
+        until_at=None if seconds is None else now + seconds,
+        failures=gate.failures,
+        typical_seconds=gate.typical_seconds,
+    )
+
+
+def probed_by_person(gate: Gate, now: float) -> Gate:
+    """Return the gate so that the next task of the upstream tries whether it works; good, it opens."""
+    if gate.state is GateState.FLOWING:
+        return gate
+    return replace(gate, state=GateState.PARKED, by=ParkedBy.FAILURES, until_at=None, probe_at=now)
+
+
+def as_of(gate: Gate, limits: Limits, now: float) -> Gate:
+    """Return the gate as it is now: one whose time has come has opened by itself."""
+    if gate.state is GateState.FLOWING or gate.until_at is None or gate.until_at > now:
+        return gate
+    return opened(gate, limits, gate.until_at)
+
+
+def is_held(gate: Gate) -> bool:
+    """Whether only probes may start: parked, or flowing with failures since the last good call."""
+    return gate.state is not GateState.FLOWING or gate.failures > 0
+
+
+def may_probe(gate: Gate, now: float) -> bool:
+    """Whether one task may start to try a held gate."""
+    return is_held(gate) and gate.probe_at is not None and gate.probe_at <= now
+
+
+def probing(gate: Gate, now: float) -> Gate:
+    """Return the gate after a probe was sent: the next may follow when this one had time to answer."""
+    patience = max(probe_interval(gate, now), 2 * gate.typical_seconds)
+    if gate.state is GateState.FLOWING:
+        return replace(gate, probe_at=now + patience)
+    return replace(gate, state=GateState.PROBING, probe_at=now + patience)
+
+
+def probe_interval(gate: Gate, now: float) -> float:
+    """Return the seconds between two probes: one at first, more the longer it has been parked."""
+    parked_for = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
+    return min(PROBE_LIMIT_SECONDS, max(PROBE_SECONDS, PROBE_SHARE * parked_for))
+
+
+def share(gate: Gate, limits: Limits, now: float) -> float:
+    """Return the part of its pace an upstream may have now: below 1 only during a slow start."""
+    if gate.opened_at is None or limits.slow_start_seconds <= 0:
+        return 1.0
+    part = max(0.0, now - gate.opened_at) / limits.slow_start_seconds
+    return min(1.0, FIRST_SHARE + (1 - FIRST_SHARE) * part)
+
+
+def room(gate: Gate, limits: Limits, in_flight: int) -> int | None:
+    """Return how many more runs may be in flight; None: any number.
+
+    An upstream without a limit of requests starts slowly by them instead: two more for each good call.
+    """
+    rooms = []
+    if limits.max_in_flight is not None:
+        rooms.append(limits.max_in_flight - in_flight)
+    if gate.opened_at is not None and not any(not window.fixed for window in limits.windows):
+        rooms.append(1 + 2 * gate.goods - in_flight)
+    return max(0, min(rooms)) if rooms else None
+
+
+def _slower(gate: Gate, limits: Limits, now: float) -> Gate:
+    """Return a gate in slow start at half the share it had: a failure there says that it was too fast."""
+    if gate.opened_at is None:
+        return gate
+    part = (max(FIRST_SHARE, share(gate, limits, now) / 2) - FIRST_SHARE) / (1 - FIRST_SHARE)
+    return replace(gate, opened_at=now - part * limits.slow_start_seconds, goods=gate.goods // 2)
+
+
+def _until(gate: Gate, signal: Signal, now: float) -> float:
+    wait = min(max(0.0, signal.wait_seconds or 0.0), LONGEST_PARK_SECONDS)
+    until_at = now + wait + min(SPREAD * wait, SPREAD_LIMIT_SECONDS) * signal.spread
+    return max(until_at, gate.until_at or 0.0) if gate.by is ParkedBy.SERVER else until_at
+
+
+def _parked(
+    gate: Gate,
+    by: ParkedBy,
+    signal: Signal,
+    now: float,
+    *,
+    until_at: float | None = None,
+    probe_at: float | None = None,
+) -> Gate:
+    is_new = gate.state is GateState.FLOWING or gate.by is not by
+    return replace(
+        gate,
+        state=GateState.PARKED,
+        by=by,
+        reason=str(signal.reason),
+        message=signal.message,
+        since_at=now if is_new else gate.since_at,
+        until_at=until_at,
+        probe_at=probe_at,
+    )

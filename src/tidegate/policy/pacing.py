@@ -1,0 +1,102 @@
+"""When the next request may start: even pacing by GCRA, and windows counted from edge to edge.
+
+A caller is given a moment, never a refusal: it starts then. Slots are handed out in order, so any number
+of processes that share one meter keep one pace. GCRA: ATM Forum Traffic Management 4.0, section 4.4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tidegate.domain.upstream import Meter, Window
+
+CATCH_UP_SECONDS = 0.5
+"""Slots of so long ago may still be used, so that a late claim loses no quota. At least the newest one."""
+GUARD_SHARE = 1 / 60
+"""The part of a fixed window on either side of its edge that counts for both windows: clocks differ."""
+GUARD_LIMIT_SECONDS = 60.0
+
+
+def slot_at(window: Window, meter: Meter, now: float) -> float:
+    """Return when the next request of a window may start: now, or later."""
+    if not window.fixed:
+        return max(now, meter.next_at - _catch_up(window))
+    meter = _turned(window, meter, now)
+    if meter.used < window.amount:
+        return now
+    return meter.edge_at + window.seconds + guard_seconds(window)
+
+
+def charged(window: Window, meter: Meter, at: float, *, stretch: float = 1.0) -> Meter:
+    """Return the meter after a request that starts `at`, a moment `slot_at` gave.
+
+    Args:
+        window: The limit.
+        meter: What is used of it.
+        at: When the request starts.
+        stretch: How many slots it takes, ≥ 1: a pace of a tenth is a stretch of ten.
+    """
+    if not window.fixed:
+        return replace(meter, next_at=max(meter.next_at, at) + interval(window) * stretch)
+    meter = _turned(window, meter, at)
+    is_near_edge = _to_edge(window, meter, at) <= guard_seconds(window)
+    return replace(meter, used=meter.used + 1, carried=meter.carried + is_near_edge)
+
+
+def without_burst(window: Window, meter: Meter, since: float) -> Meter:
+    """Return the meter so that no slot from before `since`, when nothing could start, is used later."""
+    return replace(meter, next_at=max(meter.next_at, since + _catch_up(window)))
+
+
+def slot_of_all(windows: Iterable[Window], meters: Mapping[str, Meter], now: float) -> float:
+    """Return when a request may start that all these windows must let through."""
+    return max((slot_at(window, meters.get(window.name, _NEW), now) for window in windows), default=now)
+
+
+def charged_to_all(
+    windows: Iterable[Window], meters: Mapping[str, Meter], at: float, *, stretch: float = 1.0
+) -> dict[str, Meter]:
+    """Return the meters of these windows after one request that starts `at`."""
+    return {
+        window.name: charged(window, meters.get(window.name, _NEW), at, stretch=stretch) for window in windows
+    }
+
+
+def interval(window: Window) -> float:
+    """Return the seconds between two slots of an even pace."""
+    return window.seconds / window.amount
+
+
+def guard_seconds(window: Window) -> float:
+    """Return how far around the edges of a fixed window requests count for both sides."""
+    return min(GUARD_LIMIT_SECONDS, window.seconds * GUARD_SHARE)
+
+
+def used_now(window: Window, meter: Meter, now: float) -> int | None:
+    """Return the requests counted in the present window; None for a bucket, which counts none."""
+    return _turned(window, meter, now).used if window.fixed else None
+
+
+def _catch_up(window: Window) -> float:
+    """Return how far behind its slots a request may still come."""
+    pace = interval(window)
+    return math.floor(CATCH_UP_SECONDS / pace) * pace
+
+
+def _turned(window: Window, meter: Meter, now: float) -> Meter:
+    """Return the meter of the window that `now` counts in: the old one until a guard past its edge."""
+    edge_at = math.floor((now - guard_seconds(window)) / window.seconds) * window.seconds
+    if edge_at <= meter.edge_at:
+        return meter
+    follows = edge_at - meter.edge_at <= window.seconds * 1.5
+    return Meter(meter.next_at, edge_at, used=meter.carried if follows else 0)
+
+
+def _to_edge(window: Window, meter: Meter, at: float) -> float:
+    """Return how far before the edge at the window's end a moment is; negative: past it, within the guard."""
+    return meter.edge_at + window.seconds - at
+
+
+_NEW = Meter()

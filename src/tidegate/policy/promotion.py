@@ -1,0 +1,81 @@
+"""Which re-runs may go back to the main queue now, and until when the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidegate.domain.upstream import Gate, GateKind, GateRow, GateState
+from tidegate.policy import gate as gates
+from tidegate.policy.budget import Budget, per_minute
+
+GATE_SECONDS = 5.0
+"""Between looks at the gate of a re-run that waits for it, where it names no moment."""
+
+
+class Held(NamedTuple):
+    """A re-run that may not go now."""
+
+    by: str
+    """`gate`, `upstream` or `system`: what holds it."""
+    seconds: float
+    """From now until it is worth asking again."""
+
+
+class Promotion:
+    """One round of promotion over every gate's row: each re-run is let go and charged, or held.
+
+    Args:
+        rows: Every gate the store keeps.
+        now: By the store's clock.
+    """
+
+    def __init__(self, rows: Sequence[GateRow], now: float) -> None:
+        self._now = now
+        self._system = Budget(
+            next((row for row in rows if row.kind is GateKind.SYSTEM), GateRow(GateKind.SYSTEM, "")), now
+        )
+        upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM]
+        self._gates = {row.name: gates.as_of(row.gate, row.limits, now) for row in upstreams}
+        self._budgets = {row.name: Budget(row, now) for row in upstreams if per_minute(row) is not None}
+
+    def hold(self, upstream: str, *, urgent: bool, wanted_as_probe: bool = False) -> Held | None:
+        """Charge one re-run and return None, or return what holds it.
+
+        Args:
+            upstream: Of the task; empty for none.
+            urgent: Whether it may use the reserved part of the budgets.
+            wanted_as_probe: Whether it may go before a held gate, since that has no other task to try.
+        """
+        gate = self._gates.get(upstream)
+        if gate is not None and gate.state is not GateState.FLOWING and not wanted_as_probe:
+            return Held("gate", self._until(gate))
+        budgets = [("system", self._system)]
+        if (own := self._budgets.get(upstream)) is not None:
+            budgets.insert(0, ("upstream", own))
+        for by, budget in budgets:
+            if budget.wait(urgent=urgent) > 0:
+                return Held(by, budget.put_off(urgent=urgent))
+        for _, budget in budgets:
+            budget.spend(urgent=urgent)
+        return None
+
+    def wants_probe(self, upstream: str) -> bool:
+        """Whether a task of this upstream may try it now, which does not flow."""
+        gate = self._gates.get(upstream)
+        return gate is not None and gate.state is not GateState.FLOWING and gates.may_probe(gate, self._now)
+
+    def reopened(self) -> dict[str, float]:
+        """Return when those upstreams opened that flow and may let re-runs go early."""
+        return {
+            name: gate.reopened_at
+            for name, gate in self._gates.items()
+            if gate.reopened_at is not None and not gates.is_held(gate)
+        }
+
+    def changed(self) -> list[GateRow]:
+        """Return the rows to be written."""
+        return [budget.row for budget in (self._system, *self._budgets.values()) if budget.is_changed]
+
+    def _until(self, gate: Gate) -> float:
+        return GATE_SECONDS if gate.until_at is None else max(0.0, gate.until_at - self._now)

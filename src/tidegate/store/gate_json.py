@@ -1,0 +1,23 @@
+"""Gates as three JSON texts and back, alike on every back end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Limits, Meter
+
+
+def to_json(row: GateRow) -> tuple[str, str, str]:
+    """Return limits, gate and meters as JSON."""
+    limits, gate, meters = (msgspec.json.encode(part).decode() for part in (row.limits, row.gate, row.meters))
+    return limits, gate, meters
+
+
+def from_json(kind: str, name: str, limits: str, gate: str, meters: str) -> GateRow:
+    """Return the row that `to_json` wrote. Fields a newer version wrote are passed over."""
+    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _METERS.decode(meters))
+
+
+_LIMITS = msgspec.json.Decoder(Limits)
+_GATE = msgspec.json.Decoder(Gate)
+_METERS = msgspec.json.Decoder(dict[str, Meter])

@@ -1,0 +1,48 @@
+-- upstreams: the gates, read and written whole. There are few of them: one an upstream and limited function.
+
+-- name: all
+SELECT kind, name, limits, state, meters
+FROM gate
+ORDER BY kind, name
+
+-- name: any
+-- Whether there is any, so that a store without costs nothing.
+SELECT EXISTS (SELECT 1 FROM gate)
+
+-- name: one
+-- 1 kind, 2 name
+SELECT kind, name, limits, state, meters
+FROM gate
+WHERE kind = ?1
+    AND name = ?2
+
+-- name: in_flight
+-- Runs under way by upstream.
+SELECT upstream, count(*)
+FROM running
+WHERE upstream <> ''
+GROUP BY upstream
+
+-- name: save
+-- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 meters as JSON, 6 now
+INSERT INTO gate (kind, name, limits, state, meters, changed_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (kind, name) DO UPDATE
+SET
+    limits = excluded.limits,
+    state = excluded.state,
+    meters = excluded.meters,
+    changed_at = excluded.changed_at
+
+-- name: waiting
+-- Tasks that stand before each upstream: ready ones and those in the retry queue.
+SELECT upstream, 'ready', count(*)
+FROM ready
+WHERE upstream <> ''
+GROUP BY upstream
+UNION ALL
+SELECT upstream, 'retrying', count(*)
+FROM waiting
+WHERE upstream <> ''
+    AND state = 'retrying'
+GROUP BY upstream

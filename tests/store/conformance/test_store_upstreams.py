@@ -1,0 +1,401 @@
+"""Gates, limits and retry budgets in the store: shared, charged at the claim, kept at promotion (C17, C47)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from store_back_ends import Clients, opened
+from store_build import START, Build, SettableClock, dead, ids_of, retrying, succeeded, terms
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.outcome import Charge, Released, Retrying
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.domain.upstream import Declared, GateKind, GateState, Limits, ParkedBy, Signal, Window
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ClaimedTask
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = Window("requests_per_minute", 60, 60.0)
+SLOW = Signal(Reason.RATE_LIMIT, wait_seconds=10.0)
+DOWN = Signal(Reason.SERVER_ERROR)
+NO_LIMITS = Limits()
+
+
+def upstream(name: str = "u", limits: Limits = NO_LIMITS) -> Declared:
+    return Declared(GateKind.UPSTREAM, name, limits)
+
+
+async def declared(store: Store, limits: Limits = NO_LIMITS, name: str = "u") -> None:
+    await store.declare([upstream(name, limits)])
+
+
+async def gate(store: Store, name: str = "u"):
+    return next(row.gate for row in await store.upstreams() if row.name == name)
+
+
+def parked(task: ClaimedTask, signal: Signal = SLOW, delay: float = 10.0) -> Retrying:
+    failure = Failure(Verdict.TRANSIENT, signal.reason, wait_seconds=signal.wait_seconds)
+    return replace(retrying(task.fence, delay=delay, failure=failure, charge=Charge.PARK), signal=signal)
+
+
+# --- gates -----------------------------------------------------------------------------------------------
+
+
+async def test_a_failure_parks_the_upstream_for_every_worker_and_no_other_upstream(
+    store: Store, build: Build, clients: Clients
+) -> None:
+    await declared(store)
+    first = await build.run(upstream="u")
+    await build.enqueue(3, upstream="u")
+    other = await build.one(upstream="v")
+    plain = await build.one()
+    await build.done(parked(first))
+    async with opened(clients) as elsewhere:
+        claim = await elsewhere.claim(build.ask(await build.worker()))
+    assert set(ids_of(claim.tasks)) == {other, plain}
+    assert claim.again_seconds == pytest.approx(10.0, abs=1.1)
+
+
+async def test_the_named_wait_over_its_tasks_are_handed_out_in_their_order(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    first = await build.run(upstream="u")
+    waiting = await build.enqueue(3, upstream="u")
+    await build.done(parked(first))
+    worker = await build.worker()
+    clock.advance(9.9)
+    assert await build.claim(worker) == []
+    clock.advance(1.2)
+    assert ids_of(await build.claim(worker)) == waiting
+
+
+async def test_ready_tasks_of_a_parked_upstream_are_blocked_and_neither_ready_nor_waiting_longest(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await declared(store)
+    await build.enqueue(3, upstream="u")
+    clock.advance(5.0)
+    await build.one()
+    await store.park("u", seconds=60.0, why="deploy")
+    (stats,) = await store.queue_stats()
+    assert (stats.ready, stats.blocked, stats.oldest_ready_at) == (1, 3, START + 5.0)
+    (row,) = await store.upstreams()
+    assert (row.ready, row.in_flight, row.gate.by, row.gate.message) == (3, 0, ParkedBy.PERSON, "deploy")
+    assert row.block is not None
+    assert row.block.until_at == START + 65.0
+    clock.advance(60.0)
+    (stats,) = await store.queue_stats()
+    assert (stats.ready, stats.blocked) == (4, 0)
+
+
+async def test_many_failures_leave_single_probes_and_a_good_one_opens(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    tasks = await build.running(5, upstream="u")
+    await build.enqueue(5, upstream="u")
+    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    worker = await build.worker()
+    assert await build.claim(worker) == []
+    clock.advance(1.0)
+    (probe,) = await build.claim(worker)
+    assert probe.is_probe
+    assert (await gate(store)).state is GateState.PROBING
+    assert await build.claim(worker) == []
+    await build.done(succeeded(probe.fence))
+    assert (await gate(store)).state is GateState.FLOWING
+    assert len(await build.claim(worker)) == 1, "a slow start without a pace begins with one at a time"
+
+
+async def test_a_task_that_fails_by_itself_shows_that_its_upstream_answers(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    tasks = await build.running(5, upstream="u")
+    await build.one(upstream="u")
+    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    clock.advance(1.0)
+    (probe,) = await build.claim(await build.worker())
+    refused = Failure(Verdict.PERMANENT, Reason.INVALID_REQUEST, status=400)
+    await build.done(dead(probe.fence, failure=refused))
+    assert (await gate(store)).state is GateState.FLOWING
+
+
+async def test_an_account_matter_waits_until_a_person_opens(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    task = await build.run(upstream="u")
+    await build.done(parked(task, Signal(Reason.AUTH, needs_person=True, message="key \udc00 revoked")))
+    waiting = await build.one(upstream="u")
+    worker = await build.worker()
+    clock.advance(10**6)
+    await store.promote()
+    claim = await store.claim(build.ask(worker))
+    assert (claim.tasks, claim.again_seconds) == ((), None)
+    assert await store.open_gate("u")
+    await store.promote()
+    assert set(ids_of(await build.claim(worker))) == {waiting, task.fence.task_id}
+
+
+async def test_acts_on_an_unknown_upstream_say_so(store: Store) -> None:
+    assert not await store.park("x", seconds=None, why="")
+    assert not await store.open_gate("x")
+    assert not await store.probe("x")
+    assert not await store.set_limits("x", NO_LIMITS)
+    assert await store.upstreams() == []
+
+
+async def test_a_probe_asked_for_by_a_person_is_one_task(store: Store, build: Build) -> None:
+    await declared(store)
+    await build.enqueue(3, upstream="u")
+    await store.park("u", seconds=None, why="")
+    assert await store.probe("u")
+    worker = await build.worker()
+    assert [task.is_probe for task in await build.claim(worker)] == [True]
+    assert await build.claim(worker) == []
+
+
+async def test_a_call_can_tell_of_its_upstream_by_itself(store: Store, build: Build) -> None:
+    told = await store.tell("u", SLOW)
+    assert told == await gate(store)
+    assert told.state is GateState.PARKED
+
+
+# --- limits ----------------------------------------------------------------------------------------------
+
+
+async def test_the_stored_limits_of_an_upstream_count_and_those_of_functions_follow_the_code(
+    store: Store, build: Build
+) -> None:
+    one, other = Limits((MINUTE,)), Limits((replace(MINUTE, amount=5),))
+    function = Declared(GateKind.FUNCTION, "app:work", one)
+    await store.declare([upstream(limits=one), function])
+    kept = await store.declare([upstream(limits=other), replace(function, limits=other)])
+    assert [row.limits for row in kept] == [one, other]
+    assert await store.set_limits("u", other)
+    assert [row.limits for row in await store.declare([upstream(limits=one)])] == [other]
+
+
+@pytest.mark.parametrize("kind", [GateKind.UPSTREAM, GateKind.FUNCTION])
+async def test_a_limit_paces_all_workers_together(
+    store: Store, build: Build, clock: SettableClock, kind: GateKind
+) -> None:
+    name = "u" if kind is GateKind.UPSTREAM else "app:work"
+    await store.declare([Declared(kind, name, Limits((replace(MINUTE, amount=600),)))])
+    await build.enqueue(40, upstream="u")
+    workers = [await build.worker() for _ in range(3)]
+    starts = []
+    for _ in range(30):
+        for worker in workers:
+            claim = await store.claim(build.ask(worker))
+            starts += [clock.now + task.wait_seconds for task in claim.tasks]
+            assert claim.again_seconds is not None
+        clock.advance(0.1)
+    assert len(starts) == pytest.approx(36, abs=2)
+    assert starts == sorted(starts)
+    assert max(sum(at <= other < at + 0.999 for other in starts) for at in starts) <= 10 + 5
+
+
+async def test_a_limit_changed_live_counts_from_the_next_claim(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await declared(store, Limits((MINUTE,)))
+    await build.enqueue(100, upstream="u")
+    worker = await build.worker()
+    assert len(await build.claim(worker)) == 1
+    await store.set_limits("u", NO_LIMITS)
+    assert len(await build.claim(worker)) == 99
+
+
+async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_count_until_taken_up(
+    store: Store, build: Build
+) -> None:
+    await declared(store, Limits(max_in_flight=3))
+    await build.enqueue(10, upstream="u")
+    worker, lost = await build.worker(), await build.worker()
+    mine, theirs = await build.claim(worker, 2), await build.claim(lost)
+    assert (len(mine), len(theirs)) == (2, 1)
+    assert await build.claim(worker) == []
+    await build.done(succeeded(mine[0].fence))
+    assert len(await build.claim(worker)) == 1
+    await store.retire_worker(lost, why="lease ran out", loss=True, only_if_expired=False)
+    await build.done(Released(theirs[0].fence, "lost"))
+    assert len(await build.claim(worker)) == 1
+
+
+async def test_a_limit_is_shared_over_priorities_and_queues_and_keeps_no_other_task_waiting(
+    store: Store, build: Build
+) -> None:
+    await declared(store, Limits(max_in_flight=4))
+    for priority in Priority:
+        await build.enqueue(5, upstream="u", priority=priority, queue=f"q-{priority.word}")
+        await build.enqueue(2, priority=priority)
+    tasks = await build.claim(await build.worker(), 9)
+    assert sum(task.upstream == "u" for task in tasks) == 4
+    assert len(tasks) == 9
+    assert [task.priority for task in tasks] == sorted(task.priority for task in tasks)
+
+
+async def test_thousands_of_blocked_tasks_cost_a_claim_nothing_and_other_channels_run_on(
+    store: Store, build: Build
+) -> None:
+    await declared(store)
+    await store.park("u", seconds=None, why="")
+    for _ in range(4):
+        await build.enqueue(2_500, upstream="u", priority=Priority.INTERACTIVE)
+    free = await build.enqueue(5, priority=Priority.BULK)
+    assert ids_of(await build.claim(await build.worker())) == free
+
+
+async def test_names_that_are_hard_to_store_have_gates_too(store: Store, build: Build) -> None:
+    name = "aü' \"%" * 9
+    await declared(store, Limits(max_in_flight=1), name)
+    await build.enqueue(2, upstream=name)
+    assert len(await build.claim(await build.worker())) == 1
+    await store.park(name, seconds=None, why="\x00")
+    (stats,) = await store.queue_stats()
+    assert (stats.ready, stats.blocked) == (0, 1)
+
+
+async def test_blocked_lanes_are_left_out_where_there_are_very_many_lanes(store: Store, build: Build) -> None:
+    await declared(store)
+    await store.park("u", seconds=None, why="")
+    functions = [f"f{number}" for number in range(2_100)]
+    await store.enqueue([build.new(function=name, upstream="u") for name in functions])
+    await store.enqueue([build.new(function=name, queue="z") for name in functions[:7]])
+    tasks = await build.claim(await build.worker(), functions=terms(*functions))
+    assert sorted(task.function for task in tasks) == sorted(functions[:7])
+
+
+# --- the retry budget ------------------------------------------------------------------------------------
+
+
+async def failed(build: Build, count: int, **changes: object) -> list[str]:
+    tasks = await build.running(count, **changes)  # type: ignore[arg-type]
+    await build.done(*(retrying(task.fence, delay=1.0) for task in tasks))
+    return [task.fence.task_id for task in tasks]
+
+
+async def budget(store: Store, name: str = ""):
+    return next(row for row in await store.budgets() if row.name == name)
+
+
+async def drained(store: Store, clock: SettableClock, ids: list[str], build: Build) -> list[float]:
+    """Promote every quarter of a second; return when each became ready."""
+    left, moments = set(ids), []
+    for _ in range(4_000):
+        clock.advance(0.25)
+        await store.promote()
+        ready = [
+            task_id for task_id, state in (await build.states(list(left))).items() if state is State.READY
+        ]
+        moments += [clock.now] * len(ready)
+        left -= set(ready)
+        if not left:
+            return moments
+    raise AssertionError(f"{len(left)} never left the retry queue")
+
+
+async def test_a_storm_of_retries_leaves_at_the_pace_of_the_budget_and_none_is_lost(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    system = Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=1_200.0, retry_window_seconds=1.0))
+    await store.declare([system])
+    moments = await drained(store, clock, await failed(build, 100), build)
+    assert max(sum(at <= other < at + 1.0 for other in moments) for at in moments) <= 20
+    assert moments[-1] - moments[0] > 5
+
+
+async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([upstream(limits=Limits(retries_per_minute=12.0))])
+    ids = await failed(build, 6, upstream="u")
+    clock.advance(1.0)
+    await store.promote()
+    rows = await store.read(ids)
+    held = [row for row in rows.values() if row.state is State.RETRYING]
+    assert len(held) == 5
+    assert all(row.due_at > clock.now for row in held)
+    assert len({row.due_at for row in held}) == 5
+    row = await budget(store, "u")
+    assert (row.amount, row.used, row.held) == (12.0, 1, 5)
+    assert row.next_at > clock.now
+    assert (await budget(store)).used == 1
+
+
+async def test_scheduled_tasks_and_what_gave_its_slot_back_are_free(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=1.0))])
+    scheduled = await build.enqueue(5, delay_seconds=1.0)
+    yielding = await build.running(5)
+    await build.done(
+        *(replace(retrying(task.fence, delay=1.0, charge=Charge.NOTHING), is_free=True) for task in yielding)
+    )
+    clock.advance(1.0)
+    await store.promote()
+    states = await build.states([*scheduled, *(task.fence.task_id for task in yielding)])
+    assert set(states.values()) == {State.READY}
+    assert (await budget(store)).used == 0
+
+
+async def test_interactive_and_last_attempts_have_a_part_of_their_own(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=10.0))])
+    plain = await failed(build, 10)
+    last = await build.run()
+    await build.done(replace(retrying(last.fence, delay=70.0), is_last=True))
+    (someone_waits,) = await failed(build, 1, priority=Priority.INTERACTIVE)
+    clock.advance(1.0)
+    await store.promote()
+    assert await build.state(someone_waits) is State.READY
+    moments = await drained(store, clock, [last.fence.task_id], build)
+    assert moments[0] <= START + 80
+    assert State.RETRYING in (await build.states(plain)).values()
+
+
+async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budget(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([upstream(limits=Limits(retries_per_minute=60.0))])
+    tasks = await build.running(20, upstream="u")
+    await build.done(*(parked(task, delay=1.0) for task in tasks))
+    ids = [task.fence.task_id for task in tasks]
+    clock.advance(5.0)
+    await store.promote()
+    assert set((await build.states(ids)).values()) == {State.RETRYING}, "its gate does not flow"
+    moments = await drained(store, clock, ids, build)
+    assert max(sum(at <= other < at + 10.0 for other in moments) for at in moments) <= 15
+
+
+async def test_after_a_good_probe_long_backoffs_end_early_but_never_before_the_servers_word(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    tasks = await build.running(7, upstream="u")
+    down = [replace(retrying(task.fence, delay=600.0), signal=DOWN) for task in tasks[:6]]
+    asked = Failure(Verdict.TRANSIENT, Reason.SERVER_ERROR, wait_seconds=300.0)
+    floored = replace(retrying(tasks[6].fence, delay=600.0, failure=asked), signal=DOWN)
+    await build.done(*down, floored)
+    await build.one(upstream="u")
+    clock.advance(1.0)
+    (probe,) = await build.claim(await build.worker())
+    await build.done(succeeded(probe.fence))
+    await store.promote()
+    assert set((await build.states([o.fence.task_id for o in down])).values()) == {State.READY}
+    assert await build.state(floored.fence.task_id) is State.RETRYING
+
+
+async def test_where_only_retries_are_left_one_of_them_is_the_probe(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    tasks = await build.running(6, upstream="u")
+    await build.done(*(replace(retrying(task.fence, delay=1.0), signal=DOWN) for task in tasks))
+    clock.advance(1.5)
+    await store.promote()
+    states = await build.states([task.fence.task_id for task in tasks])
+    assert list(states.values()).count(State.READY) == 1
+    (probe,) = await build.claim(await build.worker())
+    assert probe.is_probe
