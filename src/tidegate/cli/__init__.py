@@ -27,6 +27,8 @@ SHORT_HELPS: Mapping[str, str] = {
     "tasks": "List, show, cancel, retry and re-rank tasks.",
     "dead": "List, show, redrive and purge dead letters.",
     "classify": "Say what Tidegate would do about a provider's answer.",
+    "web": "Serve the HTTP API of an application.",
+    "tokens": "Make, list and revoke tokens of the HTTP API.",
     "db": "Bring the database up to date, or check it.",
     "doctor": "Look for what is wrong with this set-up.",
     "demo": "See failures, a killed worker, and nothing lost.",

@@ -162,6 +162,12 @@ class Signature:
             tree["k"] = {name: sorted_pairs(item) for name, item in tree["k"].items()}
         return hashlib.sha256(msgspec.json.encode(tree, order="sorted")).digest()
 
+    def schema(self) -> dict[str, Any]:
+        """Return what a call takes as JSON Schema (2020-12)."""
+        from tidegate.codec.schema import arguments_schema
+
+        return arguments_schema(self._declaration)
+
     def encode_result(self, value: Any, limit: int = LIMIT_BYTES) -> EncodedResult:
         """Return the bytes for what the body returned, or a stand-in for it. Raises nothing.
 

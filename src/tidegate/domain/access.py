@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 
 
 class Role(StrEnum):
@@ -32,3 +33,18 @@ class Principal:
     def may_see(self, tenant: str) -> bool:
         """Return whether tasks of this tenant (empty: of none) are within its sight."""
         return self.tenant is None or (self.tenant == tenant and tenant != "")
+
+
+def make_token(token_id: str, secret: str) -> str:
+    """Return a token, to be shown once.
+
+    Args:
+        token_id: Its public part, by which people and the audit log name it.
+        secret: 32 random bytes or more, as URL-safe text.
+    """
+    return f"tg_{token_id}_{secret}"
+
+
+def digest_of(token: str) -> bytes:
+    """Return what is stored of a token: SHA-256, since its own randomness leaves nothing to guess."""
+    return sha256(token.encode("utf-8", "surrogateescape")).digest()

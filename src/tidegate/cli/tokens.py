@@ -1,0 +1,136 @@
+"""`tidegate tokens`: who may use the HTTP API."""
+
+from __future__ import annotations
+
+import getpass
+import random
+import secrets
+import time
+from collections.abc import Sequence
+
+import click
+
+from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.failure import NOT_FOUND
+from tidegate.cli.output import print_json, print_table, talk
+from tidegate.cli.text import moment
+from tidegate.cli.values import as_seconds
+from tidegate.domain.access import Role, digest_of, make_token
+from tidegate.domain.ids import IdMaker
+from tidegate.options import name_option
+from tidegate.store.access import NewAuditEntry, NewToken, TokenRow
+from tidegate.store.protocol import Store
+
+_ROLES = click.Choice([role.value for role in Role])
+
+
+@click.group("tokens")
+def command() -> None:
+    """Make, list and revoke tokens of the HTTP API. Only their digests are kept."""
+
+
+@command.command("create")
+@click.argument("name")
+@click.option("--role", required=True, type=_ROLES, help="What it is for.")
+@click.option("--tenant", metavar="NAME", help="The only tenant whose tasks it sees and makes.")
+@click.option("--all-tenants", is_flag=True, help="It sees every task; those it makes have no tenant.")
+@click.option(
+    "--expires", metavar="SPAN", type=as_seconds, help="How long it is good: 30d. For ever if not given."
+)
+@where_options
+@json_option
+def create_command(
+    name: str,
+    role: str,
+    tenant: str | None,
+    all_tenants: bool,
+    expires: float | None,
+    where: Where,
+    as_json: bool,
+) -> None:
+    r"""Make a token and print it, this once.
+
+    \b
+    submitter  submits; reads, follows and cancels tasks by id. For front ends.
+    viewer     reads everything but the audit log
+    operator   both, and retries, redrives, purges; may choose queue and priority
+    admin      everything
+    """
+    if (tenant is None) != all_tenants:
+        raise click.UsageError("give --tenant NAME or --all-tenants")
+    tenant = None if tenant is None else name_option("tenant", tenant)
+    run(_create(where, name_option("name", name), Role(role), tenant, expires, as_json))
+
+
+async def _create(
+    where: Where, name: str, role: Role, tenant: str | None, expires: float | None, as_json: bool
+) -> None:
+    token_id = secrets.token_hex(5)
+    token = make_token(token_id, secrets.token_urlsafe(32))
+    async with opened_store(where, make=True) as store:
+        await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
+        await _record(store, "token created", token_id, f"{role} of {tenant or 'all tenants'}")
+    if as_json:
+        print_json({"id": token_id, "token": token, "role": role, "tenant": tenant})
+    else:
+        click.echo(token)
+        talk("keep it now: it is not shown again")
+
+
+@command.command("ls")
+@where_options
+@json_option
+def ls_command(where: Where, as_json: bool) -> None:
+    """List all tokens that were ever made, without the tokens themselves."""
+    run(_list(where, as_json))
+
+
+async def _list(where: Where, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        rows, now = await store.tokens(), await store.now()
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    print_table(
+        ["ID", "NAME", "ROLE", "TENANT", "CREATED", "STATE"],
+        [
+            [row.id, row.name, row.role, row.tenant or "(all)", moment(row.created_at), _state(row, now)]
+            for row in rows
+        ],
+    )
+
+
+@command.command("revoke")
+@click.argument("token_ids", metavar="ID...", nargs=-1, required=True)
+@where_options
+def revoke_command(token_ids: Sequence[str], where: Where) -> int:
+    """Make tokens worthless for good. An API that runs believes them for 2 s more."""
+    return run(_revoke(where, token_ids))
+
+
+async def _revoke(where: Where, token_ids: Sequence[str]) -> int:
+    code = 0
+    async with opened_store(where) as store:
+        for token_id in token_ids:
+            was_there = await store.revoke_token(token_id)
+            if was_there:
+                await _record(store, "token revoked", token_id, "revoked")
+            else:
+                code = NOT_FOUND
+            click.echo(f"{token_id}  {'revoked' if was_there else 'unknown'}")
+    return code
+
+
+async def _record(store: Store, action: str, token_id: str, answer: str) -> None:
+    make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
+    actor = f"{getpass.getuser()} (command line)"
+    await store.record([NewAuditEntry(make_id(), actor, "", None, action, token_id, answer)])
+
+
+def _state(row: TokenRow, now: float) -> str:
+    if row.revoked_at is not None:
+        return "revoked"
+    if row.expires_at is None:
+        return "good"
+    return f"good until {moment(row.expires_at)}" if row.expires_at > now else "expired"

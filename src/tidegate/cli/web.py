@@ -1,0 +1,43 @@
+"""`tidegate web`: the HTTP API of an application, until told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from tidegate.cli.common import load_app, run
+from tidegate.cli.output import talk
+from tidegate.errors import ConfigError
+
+DEFAULT_PORT = 4180
+
+
+@click.command()
+@click.argument("app", metavar="[APP]", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: a free one."
+)
+@click.option(
+    "--host-name", "hosts", multiple=True, metavar="NAME", help="A name this API is reached by. Repeatable."
+)
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL", help="A site whose pages may call it. Repeatable."
+)
+def command(app: str | None, host: str, port: int, hosts: Sequence[str], origins: Sequence[str]) -> None:
+    """Serve the HTTP API of APP (MODULE:NAME).
+
+    At a loopback address, the default, everybody here is let in as long as no token was ever made. Any
+    other address needs tokens: see `tidegate tokens`. Requests for host names that are not named are refused.
+    """
+    try:
+        from tidegate.web.serve import demand_tokens, is_loopback, serve
+        from tidegate.web.settings import WebSettings
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed", fix="pip install 'tidegate[server]'") from error
+    application = load_app(app)
+    if not is_loopback(host):
+        run(demand_tokens(application, host))
+    settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
+    serve(application, host=host, port=port, settings=settings, tell=talk)

@@ -1,0 +1,85 @@
+"""What a task function takes, as JSON Schema (2020-12), for those who call it over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidegate.codec import models
+from tidegate.codec.declaration import Declaration, Parameter
+
+_REFS = "#/$defs/{name}"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+
+def arguments_schema(declaration: Declaration) -> Schema:
+    """Return the schema of a call's arguments.
+
+    An object with a property for each parameter; an array by position where some have no name
+    (positional-only ones, `*args`). An annotation that has no JSON Schema is left open: the arguments are
+    checked by the signature all the same.
+    """
+    listed = list(declaration.positional)
+    listed += [parameter for name, parameter in declaration.by_name.items() if parameter not in listed]
+    kinds = [*listed, *filter(None, (declaration.rest, declaration.others))]
+    schemas, defs = _schemas(kinds)
+    schema: Schema = {"$schema": _DIALECT}
+    if declaration.rest is not None or any(not parameter.nameable for parameter in listed):
+        schema |= _by_position(declaration, schemas)
+    else:
+        others = declaration.others
+        schema |= {
+            "type": "object",
+            "properties": {parameter.name: schemas[parameter.name] for parameter in listed},
+            "required": [parameter.name for parameter in listed if parameter.required],
+            "additionalProperties": False if others is None else schemas[others.name],
+        }
+    return schema | ({"$defs": defs} if defs else {})
+
+
+def _by_position(declaration: Declaration, schemas: dict[str, Schema]) -> Schema:
+    taken = list(declaration.positional)
+    rest = declaration.rest
+    return {
+        "type": "array",
+        "prefixItems": [schemas[parameter.name] for parameter in taken],
+        "minItems": sum(parameter.required for parameter in taken),
+        "items": False if rest is None else schemas[rest.name],
+    }
+
+
+def _schemas(parameters: list[Parameter]) -> tuple[dict[str, Schema], Schema]:
+    """Return the schema of each parameter by name, and the definitions they share."""
+    schemas: dict[str, Schema] = {}
+    defs: Schema = {}
+    for parameter in parameters:
+        try:
+            (schema,), parts = msgspec.json.schema_components(
+                [parameter.shape.hint], schema_hook=_hook, ref_template=_REFS
+            )
+        except (TypeError, ValueError, RuntimeError):
+            schema, parts = {}, {}
+        schemas[parameter.name] = _lifted(schema, defs)
+        defs |= {name: _lifted(part, defs) for name, part in parts.items()}
+    return schemas, defs
+
+
+def _lifted(schema: Any, defs: Schema) -> Any:
+    """Return a schema whose own definitions (pydantic nests them) are moved to the common ones."""
+    if isinstance(schema, list):
+        return [_lifted(item, defs) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = schema.get("$defs", {})
+    defs |= {name: _lifted(part, defs) for name, part in own.items()}
+    return {key: _lifted(value, defs) for key, value in schema.items() if key != "$defs"}
+
+
+def _hook(kind: type) -> Schema:
+    if isinstance(kind, type) and models.is_model(kind):
+        schema: Schema = kind.model_json_schema(ref_template=_REFS.replace("{name}", "{model}"))  # type: ignore[attr-defined]
+        return schema
+    raise NotImplementedError  # msgspec's word for "no schema"

@@ -1,0 +1,145 @@
+"""`create_app`: the HTTP API of one application as an ASGI application. Wiring only."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from tidegate.app import Tidegate
+from tidegate.errors import TidegateError
+from tidegate.web.door import Door
+from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, demand_guarded
+from tidegate.web.openapi import Schemas, document
+from tidegate.web.problems import Problem, of_error, refuse
+from tidegate.web.room import Room, answer
+from tidegate.web.routes import figures, health, letters, live, submit, tasks
+from tidegate.web.settings import WebSettings
+from tidegate.web.tokens import Authenticate, Tokens
+
+log = logging.getLogger("tidegate.web")
+
+_EXPOSED = ("Location", "Retry-After", "ETag", "Preference-Applied")
+
+
+def create_app(
+    app: Tidegate, *, settings: WebSettings | None = None, authenticate: Authenticate | None = None
+) -> FastAPI:
+    """Return the HTTP API of an application, to be served alone or mounted into another one.
+
+    Every route asks for a token with a fitting role, and shows a tenant's token that tenant's tasks only.
+
+    Args:
+        app: Whose task functions may be submitted.
+        settings: Hosts, origins, limits.
+        authenticate: The host application's own way to say who a request comes from, instead of tokens:
+            returns a `Principal`, or None for nobody. With cookies, keep `origins` tight.
+
+    Example:
+        >>> api = create_app(app, settings=WebSettings(hosts=("api.example.com",)))  # doctest: +SKIP
+        >>> site.mount("/tidegate", api)  # doctest: +SKIP
+    """
+    settings = settings or WebSettings()
+    room, schemas = Room(app, settings), Schemas()
+    guarded = Guarded(schemas.named)
+    for routes in (submit, tasks, live, letters, figures, health):
+        routes.add(guarded, room)
+    api = FastAPI(
+        title="Tidegate",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        exception_handlers=_HANDLERS,  # type: ignore[arg-type]
+        middleware=_middleware(settings, authenticate or Tokens(app.opened_store, settings)),
+    )
+    api.state.room = room
+    api.state.guarded = guarded
+
+    @guarded.route("GET", "/api/v1/openapi.json", Needs(EVERYBODY), answers={200: Answer("The document")})
+    async def openapi_document(request: Request) -> Response:
+        """Return this API's OpenAPI document."""
+        return answer(api.openapi())
+
+    def openapi() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            api.openapi_schema = document(api, schemas)
+        return api.openapi_schema
+
+    api.openapi = openapi  # type: ignore[method-assign]
+    api.include_router(guarded.router)
+    return api
+
+
+def _middleware(settings: WebSettings, authenticate: Authenticate) -> list[Middleware]:
+    door = Middleware(Door, authenticate=authenticate, settings=settings)
+    if not settings.origins:
+        return [door]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer"],
+        expose_headers=_EXPOSED,
+    )
+    return [cors, door]
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
+    demand_guarded(api.routes, api.state.guarded)
+    room: Room = api.state.room
+    await room.store()
+    try:
+        yield
+    finally:
+        await room.audit.close()
+
+
+# --- refusals --------------------------------------------------------------------------------------------
+
+
+async def _problem(connection: Request | WebSocket, problem: Problem) -> Response | None:
+    return await refuse(connection, problem)
+
+
+async def _error(connection: Request | WebSocket, error: TidegateError) -> Response | None:
+    return await refuse(connection, of_error(error))
+
+
+async def _unfit(connection: Request | WebSocket, error: Any) -> Response | None:
+    faults = [
+        {"at": ".".join(str(part) for part in fault["loc"]), "detail": str(fault["msg"])}
+        for fault in error.errors()
+    ]
+    return await refuse(connection, Problem("parameters", errors=faults))
+
+
+async def _http(request: Request, error: HTTPException) -> Response | None:
+    slug = "method" if error.status_code == 405 else "not-found"
+    return await refuse(request, Problem(slug, headers=error.headers))
+
+
+async def _internal(request: Request, error: Exception) -> Response | None:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return await refuse(request, Problem("internal"))
+
+
+_HANDLERS: Mapping[Any, Any] = {
+    Problem: _problem,
+    TidegateError: _error,
+    RequestValidationError: _unfit,
+    WebSocketRequestValidationError: _unfit,
+    HTTPException: _http,
+    Exception: _internal,
+}

@@ -1,0 +1,85 @@
+"""The record of who changed what over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from tidegate.domain.access import Principal
+from tidegate.errors import TidegateError
+from tidegate.store.access import NewAuditEntry
+from tidegate.store.protocol import Store
+
+log = logging.getLogger("tidegate.web")
+
+GATHER_SECONDS = 0.1
+"""Submits are recorded together once in so long; a kill loses no more of the record than that."""
+_MOST_WAITING = 20_000
+
+
+class AuditLog:
+    """Puts changes on record: acts on what exists before they are answered, submits shortly after.
+
+    A submit has its task to show for it, so its entry may come a moment later and need not cost a commit of
+    its own.
+
+    Args:
+        opened_store: Returns the store, opened.
+        next_id: Makes the ids of entries.
+    """
+
+    def __init__(self, opened_store: Callable[[], Awaitable[Store]], next_id: Callable[[], str]) -> None:
+        self._opened_store = opened_store
+        self._next_id = next_id
+        self._waiting: list[NewAuditEntry] = []
+        self._job: asyncio.Task[None] | None = None
+
+    async def acted(
+        self, who: Principal, action: str, answers: Iterable[tuple[str, str]], why: str = ""
+    ) -> None:
+        """Put an act on record, with what it did to each task."""
+        entries = [self._entry(who, action, target, answer, why) for target, answer in answers]
+        await (await self._opened_store()).record(entries)
+
+    def submitted(self, who: Principal, target: str, answer: str) -> None:
+        """Put a submit on record a moment later."""
+        if len(self._waiting) >= _MOST_WAITING:
+            log.error("the audit log cannot keep up: a submit of %s is not on record", target)
+            return
+        self._waiting.append(self._entry(who, "submit", target, answer, ""))
+        if self._job is None:
+            self._job = asyncio.create_task(self._write_soon(), name="tidegate audit log")
+
+    async def close(self) -> None:
+        """Write what waits."""
+        if self._job is not None:
+            self._job.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._job
+        with contextlib.suppress(TidegateError):
+            await self._write()
+
+    async def _write_soon(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(GATHER_SECONDS)
+                try:
+                    await self._write()
+                except TidegateError as error:
+                    log.warning("%d submits wait to be put on record: %s", len(self._waiting), error)
+                    await asyncio.sleep(1.0)
+        finally:
+            self._job = None
+
+    async def _write(self) -> None:
+        batch = self._waiting[:1000]
+        if batch:
+            await (await self._opened_store()).record(batch)
+            del self._waiting[: len(batch)]
+
+    def _entry(self, who: Principal, action: str, target: str, answer: str, why: str) -> NewAuditEntry:
+        return NewAuditEntry(
+            self._next_id(), who.name, who.role, who.tenant, action, target, answer, why[:500]
+        )

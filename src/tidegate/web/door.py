@@ -1,0 +1,112 @@
+"""The door: host, origin, who it is and how much they bring, asked of every request before anything else."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from tidegate.errors import TidegateError
+from tidegate.web.problems import PAGES, Problem, of_error, refuse
+from tidegate.web.settings import LOOPBACK, WebSettings
+from tidegate.web.tokens import Authenticate, demand
+
+PUBLIC = ("/livez", "/readyz")
+"""Paths that need no token, besides the pages on problems."""
+
+BATCH = "/api/v1/tasks/batch"
+_PORT = re.compile(r":\d*$")
+
+
+class Door:
+    """Lets in what may come in. Whoever is inside is named in `scope["tidegate"]`.
+
+    Args:
+        app: What is behind the door.
+        authenticate: Says who a request comes from.
+        settings: Hosts, origins and limits.
+    """
+
+    def __init__(self, app: ASGIApp, *, authenticate: Authenticate, settings: WebSettings) -> None:
+        self._app = app
+        self._authenticate = authenticate
+        self._settings = settings
+        self._hosts = LOOPBACK | {host.lower() for host in settings.hosts}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer with a problem."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        is_http = scope["type"] == "http"
+        connection = Request(scope, receive, send) if is_http else WebSocket(scope, receive, send)
+        try:
+            await self._admit(connection)
+        except Problem as problem:
+            response = await refuse(connection, problem)
+            if response is not None:
+                await response(scope, receive, send)
+            return
+        await self._app(scope, self._measured(scope, receive) if is_http else receive, send)
+
+    async def _admit(self, connection: HTTPConnection) -> None:
+        self._demand_host(connection)
+        self._demand_origin(connection)
+        path = _path(connection.scope)
+        if not (path in PUBLIC or path.startswith(PAGES)):
+            try:
+                connection.scope["tidegate"] = await demand(self._authenticate, connection)
+            except TidegateError as error:
+                raise of_error(error) from error
+        limit = self._limit(connection.scope)
+        length = connection.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
+
+    def _demand_host(self, connection: HTTPConnection) -> None:
+        host = _PORT.sub("", connection.headers.get("host", "").lower())
+        if host not in self._hosts and "*" not in self._hosts:
+            raise Problem("wrong-host")
+
+    def _demand_origin(self, connection: HTTPConnection) -> None:
+        """Refuse what another site's page sends, whatever the method: a browser says where it comes from."""
+        headers = connection.headers
+        origin = headers.get("origin")
+        if origin is not None:
+            own = urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+            if not own and origin.lower() not in self._origins:
+                raise Problem("wrong-origin")
+        elif headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Problem("wrong-origin")
+
+    def _limit(self, scope: Scope) -> int:
+        is_batch = _path(scope) == BATCH
+        return self._settings.batch_body_limit if is_batch else self._settings.body_limit
+
+    def _measured(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a `receive` that refuses a body which grows beyond the limit."""
+        limit, size = self._limit(scope), 0
+
+        async def measured() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > limit:
+                raise _too_large(limit)
+            return message
+
+        return measured
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below where this API is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem("body-too-large", f"the limit is {limit:,} bytes", limit=limit)

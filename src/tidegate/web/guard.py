@@ -1,0 +1,179 @@
+"""Routes that say who may use them. One that does not cannot be registered: what is not allowed is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from tidegate.domain.access import Principal, Role
+from tidegate.errors import ConfigError
+from tidegate.web.problems import MEDIA_TYPE, Problem
+
+EVERYBODY = frozenset(Role)
+READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
+SUBMITTERS = frozenset({Role.SUBMITTER, Role.OPERATOR, Role.ADMIN})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
+ADMINS = frozenset({Role.ADMIN})
+
+Endpoint = Callable[..., Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a route asks of whoever uses it."""
+
+    roles: frozenset[Role]
+    whole: bool = False
+    """It is about the whole installation: a tenant's token will not do."""
+
+    def admit(self, principal: Principal) -> None:
+        """Return if this principal may use the route.
+
+        Raises:
+            Problem: The role or the tenant forbids it.
+        """
+        if principal.role not in self.roles:
+            allowed = ", ".join(sorted(self.roles))
+            raise Problem("forbidden", f"a {principal.role} may not do this; roles that may: {allowed}")
+        if self.whole and principal.tenant is not None:
+            raise Problem("whole-installation")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of a route, for the OpenAPI document."""
+
+    says: str
+    type: Any = None
+    """What its body holds; None for no body."""
+    headers: tuple[str, ...] = ()
+
+
+def principal_of(connection: HTTPConnection) -> Principal:
+    """Return who a request comes from, as the door found out."""
+    principal: Principal = connection.scope["tidegate"]
+    return principal
+
+
+class Guarded:
+    """Registers routes with what they need.
+
+    Args:
+        named: Gives the schema of a type by reference and remembers it for the document.
+    """
+
+    def __init__(self, named: Callable[[Any], dict[str, Any]]) -> None:
+        self.router = APIRouter(redirect_slashes=False)
+        self.needs: dict[tuple[str, str], Needs] = {}
+        """By method (`WEBSOCKET` for sockets) and path."""
+        self.open_paths: set[str] = set()
+        self._named = named
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        needs: Needs,
+        *,
+        answers: Mapping[int, Answer],
+        body: Any = None,
+        media_type: str = "application/json",
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Register a route; its docstring's first line is its summary."""
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            self.needs[method, path] = needs
+            summary, _, description = (endpoint.__doc__ or "").strip().partition("\n")
+            self.router.add_api_route(
+                path,
+                endpoint,
+                methods=[method],
+                dependencies=[Depends(_guard(needs))],
+                response_model=None,
+                summary=summary.rstrip("."),
+                description=" ".join(description.split()),
+                operation_id=endpoint.__name__,
+                responses=self._responses(answers, media_type),
+                openapi_extra=self._extra(body, needs),
+            )
+            return endpoint
+
+        return register
+
+    def public(self, path: str, answers: Mapping[int, Answer]) -> Callable[[Endpoint], Endpoint]:
+        """Register a GET that needs no token: it must tell nothing of anybody's tasks."""
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            self.open_paths.add(path)
+            self.router.add_api_route(
+                path,
+                endpoint,
+                methods=["GET"],
+                response_model=None,
+                summary=(endpoint.__doc__ or "").strip().partition("\n")[0].rstrip("."),
+                operation_id=endpoint.__name__,
+                responses=self._responses(answers, "application/json"),
+                openapi_extra={"security": []},
+            )
+            return endpoint
+
+        return register
+
+    def socket(self, path: str, needs: Needs) -> Callable[[Callable[..., Awaitable[None]]], Any]:
+        """Register a WebSocket."""
+
+        def register(endpoint: Callable[..., Awaitable[None]]) -> Any:
+            self.needs["WEBSOCKET", path] = needs
+            self.router.add_api_websocket_route(path, endpoint, dependencies=[Depends(_guard(needs))])
+            return endpoint
+
+        return register
+
+    def _responses(self, answers: Mapping[int, Answer], media_type: str) -> dict[int | str, dict[str, Any]]:
+        listed: dict[int | str, dict[str, Any]] = {
+            status: {
+                "description": answer.says,
+                "headers": {name: {"schema": {"type": "string"}} for name in answer.headers},
+            }
+            | ({"content": {media_type: {"schema": self._named(answer.type)}}} if answer.type else {})
+            for status, answer in answers.items()
+        }
+        problem = {"$ref": "#/components/schemas/ProblemDetails"}
+        listed["default"] = {
+            "description": "Refused: see the type of the problem",
+            "content": {MEDIA_TYPE: {"schema": problem}},
+        }
+        return listed
+
+    def _extra(self, body: Any, needs: Needs) -> dict[str, Any]:
+        extra: dict[str, Any] = {"x-roles": sorted(needs.roles), "x-whole-installation": needs.whole}
+        if body is not None:
+            schema = self._named(body)
+            extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        return extra
+
+
+def demand_guarded(routes: Iterable[BaseRoute], guarded: Guarded) -> None:
+    """Return if every route of an application was registered here.
+
+    Raises:
+        ConfigError: One was not, so nothing says who may use it.
+    """
+    paths = {path for _, path in guarded.needs} | guarded.open_paths
+    for route in routes:
+        path = getattr(route, "path", None)
+        if path is not None and path not in paths:
+            raise ConfigError(f"nothing says who may use {path}", fix="mount other routes beside the API")
+
+
+def _guard(needs: Needs) -> Callable[[HTTPConnection], Awaitable[None]]:
+    async def guard(connection: HTTPConnection) -> None:
+        needs.admit(principal_of(connection))
+
+    return guard

@@ -1,0 +1,132 @@
+"""Every way a request is refused, as RFC 9457 problems. Each type is a page: `docs/problems.md`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from tidegate.errors import (
+    ArgumentsError,
+    KeyConflictError,
+    NotAcceptedError,
+    OptionError,
+    StoreBusyError,
+    StoreError,
+    TaskNotFoundError,
+    TidegateError,
+    UnknownFunctionError,
+    UsageError,
+)
+from tidegate.web.strict import encode
+
+MEDIA_TYPE = "application/problem+json"
+PAGES = "/api/v1/problems/"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One type of problem."""
+
+    status: int
+    title: str
+    fix: str
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        slug: Kind(**kind)
+        for slug, kind in tomllib.loads(
+            Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+        ).items()
+    }
+)
+"""By slug, the last part of the type's address. They are kept beside this file."""
+
+
+class Problem(Exception):  # noqa: N818 - the word of RFC 9457
+    """A request that is refused.
+
+    Args:
+        slug: Which kind.
+        detail: What is wrong with this request; names and types, no values that may be secret.
+        errors: Faults in several places: `{"at": …, "detail": …}` each.
+        headers: Sent beside it.
+        facts: Further members.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        detail: str = "",
+        *,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.slug = slug
+        self.kind = KINDS[slug]
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers or {})
+        self.facts = facts
+
+    def response(self, connection: HTTPConnection) -> Response:
+        """Return the answer to this request."""
+        body: dict[str, Any] = {
+            "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail or self.kind.fix,
+        }
+        if self.errors:
+            body["errors"] = list(self.errors)
+        headers = {"Cache-Control": "no-store"} | self.headers
+        return Response(encode(body | self.facts), self.kind.status, headers, MEDIA_TYPE)
+
+
+def of_error(error: TidegateError) -> Problem:
+    """Return the problem that an error of Tidegate is over HTTP."""
+    text = error.message + (f"; {error.fix}" if error.fix else "")
+    facts: dict[str, Any] = {"code": error.code}
+    if isinstance(error, ArgumentsError):
+        return Problem("arguments", text, errors=[_place(error)] if error.facts.get("path") else (), **facts)
+    if isinstance(error, KeyConflictError):
+        return Problem("key-conflict", text, **facts)
+    if isinstance(error, TaskNotFoundError):
+        return Problem("not-found", text, **facts)
+    if isinstance(error, UnknownFunctionError):
+        return Problem("unknown-function", text, **facts)
+    if isinstance(error, NotAcceptedError):
+        return Problem("refused", text, **facts)
+    if isinstance(error, OptionError | UsageError):
+        return Problem("option", text, **facts)
+    if isinstance(error, StoreBusyError):
+        return Problem("store-busy", headers={"Retry-After": "1"}, **facts)
+    if isinstance(error, StoreError):
+        return Problem("store-unavailable", headers={"Retry-After": "2"}, **facts)
+    return Problem("internal", **facts)
+
+
+async def refuse(connection: Request | WebSocket, problem: Problem) -> Response | None:
+    """Answer a request, or a socket that is not open yet, with a problem."""
+    response = problem.response(connection)
+    if isinstance(connection, Request):
+        return response
+    if "websocket.http.response" in connection.scope.get("extensions", {}):
+        await connection.send_denial_response(response)
+    else:
+        await connection.close(1008, problem.slug)
+    return None
+
+
+def _place(error: TidegateError) -> dict[str, str]:
+    return {"at": f"args.{error.facts['path']}", "detail": error.message}

@@ -1,0 +1,98 @@
+"""What all routes share: the application, the limits, and how answers are written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Path
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from tidegate.app import Tidegate
+from tidegate.domain.access import Principal
+from tidegate.store.protocol import Store
+from tidegate.store.rows import TaskRow
+from tidegate.web.audit import AuditLog
+from tidegate.web.problems import Problem
+from tidegate.web.settings import WebSettings
+from tidegate.web.strict import encode
+from tidegate.web.submit import Submitter
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+TaskId = Annotated[str, Path(description="A task id: a UUID as text.", max_length=64)]
+
+
+class Room:
+    """What the routes of one API work with.
+
+    Args:
+        app: Whose tasks.
+        settings: Limits.
+    """
+
+    def __init__(self, app: Tidegate, settings: WebSettings) -> None:
+        self.app = app
+        self.settings = settings
+        self.submitter = Submitter(app)
+        self.audit = AuditLog(app.opened_store, app.next_id)
+        self.waiters = 0
+        """Requests that wait for the end of a task just now."""
+        self.followers = 0
+        """Streams that are open just now."""
+
+    async def store(self) -> Store:
+        """Return the store, opened."""
+        return await self.app.opened_store()
+
+    async def row(self, task_id: str, principal: Principal) -> TaskRow:
+        """Return a task that a principal may see.
+
+        Raises:
+            Problem: There is none for it. That a task of others exists is never told.
+        """
+        row = (await (await self.store()).read([task_id])).get(task_id)
+        if row is None or not principal.may_see(row.tenant):
+            raise no_such_task(task_id)
+        return row
+
+    async def seen(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
+        """Return those of some tasks that a principal may see.
+
+        Raises:
+            Problem: Too many are named.
+        """
+        limit = self.settings.batch_limit
+        if len(task_ids) > limit:
+            raise Problem("batch-too-large", f"{len(task_ids)} ids where {limit} are taken", limit=limit)
+        rows = await (await self.store()).read(task_ids)
+        return {task_id: row for task_id, row in rows.items() if principal.may_see(row.tenant)}
+
+
+def no_such_task(task_id: str) -> Problem:
+    """Return the problem of an id that is unknown, gone, or others'."""
+    return Problem("not-found", f"no task has the id {task_id[:64]}; finished tasks go after their time")
+
+
+def location_of(connection: HTTPConnection, task_id: str) -> str:
+    """Return where a task's status is, below wherever this API is mounted."""
+    return f"{connection.scope.get('root_path', '')}/api/v1/tasks/{task_id}"
+
+
+def answer(value: Any, status: int = 200, **headers: str) -> Response:
+    """Return a JSON answer. Header names are given with `_` for `-`."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Response(encode(value), status, NO_STORE | named, "application/json")
+
+
+def tagged_answer(request: Request, value: Any) -> Response:
+    """Return a JSON answer with an ETag, or 304 if the client has it already."""
+    body = encode(value)
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"Cache-Control": "no-cache, private", "ETag": tag}
+    known = request.headers.get("if-none-match", "")
+    if known == "*" or tag in (part.strip().removeprefix("W/") for part in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, "application/json")

@@ -1,0 +1,47 @@
+"""For probes and people without a token: alive, ready, and what a problem means."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from tidegate.errors import TidegateError
+from tidegate.web.guard import Answer, Guarded
+from tidegate.web.problems import KINDS, PAGES, Problem
+from tidegate.web.room import Room, answer
+from tidegate.web.wire import Health
+
+READY_SECONDS = 5.0
+
+
+def add(api: Guarded, room: Room) -> None:
+    """Register the routes."""
+
+    @api.public("/livez", {200: Answer("Its event loop answers", Health)})
+    async def livez(request: Request) -> Response:
+        """Say that this process lives. The store is not asked: its absence is no reason to be restarted."""
+        return answer(Health("alive"))
+
+    @api.public("/readyz", {200: Answer("The store answers and has this version's schema", Health)})
+    async def readyz(request: Request) -> Response:
+        """Say whether requests can be served."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                store = await room.store()
+                await store.open()
+                await store.now()
+        except TimeoutError:
+            raise Problem("not-ready", f"no answer within {READY_SECONDS:g} s") from None
+        except TidegateError as error:
+            raise Problem("not-ready", error.message, code=error.code) from error
+        return answer(Health("ready"))
+
+    @api.public(PAGES + "{slug}", {200: Answer("The page")})
+    async def problem_page(request: Request, slug: str) -> Response:
+        """Say what a type of problem means and what to do about it."""
+        kind = KINDS.get(slug)
+        if kind is None:
+            raise Problem("not-found", "no problem of that type")
+        return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n")

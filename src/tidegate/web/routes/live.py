@@ -1,0 +1,197 @@
+"""Following a task live: server-sent events, and a WebSocket with the same events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from typing import Annotated
+
+from fastapi import Query
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from tidegate.errors import TidegateError
+from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
+from tidegate.web.live import Told, with_heartbeats
+from tidegate.web.problems import Problem
+from tidegate.web.room import NO_STORE, Room, TaskId
+from tidegate.web.tokens import PROTOCOL
+
+_MOST = 2**53
+_SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
+_RECONNECT_MS = 1000
+
+AfterChunk = Annotated[
+    int | None, Query(ge=0, le=_MOST, description="Number of the last chunk that is known already.")
+]
+
+
+def add(api: Guarded, room: Room) -> None:
+    """Register the routes."""
+
+    @api.route(
+        "GET",
+        "/api/v1/tasks/{task_id}/events",
+        Needs(EVERYBODY),
+        answers={200: Answer("The events", str)},
+        media_type="text/event-stream",
+    )
+    async def task_events(request: Request, task_id: TaskId, after: AfterChunk = None) -> Response:
+        """Follow a task to its end by server-sent events.
+
+        `state`, `chunk`, `progress`, `reset`, and one `end`. A chunk's id is its number: a client that
+        reconnects sends it as `Last-Event-ID` (or `after`) and misses nothing.
+        """
+        await room.row(task_id, principal_of(request))
+        return EventStream(room, task_id, _resume_at(request, after))
+
+    @api.socket("/api/v1/tasks/{task_id}/socket", Needs(EVERYBODY))
+    async def task_socket(websocket: WebSocket, task_id: TaskId, after: AfterChunk = None) -> None:
+        """Follow a task to its end by a WebSocket: one JSON object a message, as the events."""
+        await room.row(task_id, principal_of(websocket))
+        with _counted(room):
+            offered = websocket.scope.get("subprotocols", [])
+            await websocket.accept(PROTOCOL if PROTOCOL in offered else None)
+            await _serve_socket(room, websocket, task_id, _resume_at(websocket, after))
+
+
+def _resume_at(connection: HTTPConnection, after: int | None) -> int:
+    """Return the number of the last chunk a client knows.
+
+    Raises:
+        Problem: Its Last-Event-ID is no chunk's number.
+    """
+    given = connection.headers.get("last-event-id", "").strip()
+    if not given:
+        return after or 0
+    if not (given.isascii() and given.isdigit()) or int(given[:20]) > _MOST:
+        raise Problem("last-event-id")
+    return int(given)
+
+
+@contextlib.contextmanager
+def _counted(room: Room) -> Iterator[None]:
+    """Count one follower for the block.
+
+    Raises:
+        Problem: There are too many.
+    """
+    if room.followers >= room.settings.followers:
+        raise Problem("too-many-followers", headers={"Retry-After": "5"})
+    room.followers += 1
+    try:
+        yield
+    finally:
+        room.followers -= 1
+
+
+async def _events(room: Room, task_id: str, after: int) -> AsyncGenerator[Told | None, None]:
+    watch = room.app.task_watch(await room.store())
+    async with contextlib.aclosing(
+        with_heartbeats(watch.follow(task_id, after), room.settings.heartbeat)
+    ) as events:
+        async for event in events:
+            yield event
+
+
+class EventStream(Response):
+    """Sends a task's events until its end, or until the client goes or takes nothing in.
+
+    Args:
+        room: Where the task is.
+        task_id: Which, known to be within the client's sight.
+        after: Number of the last chunk it knows.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, room: Room, task_id: str, after: int) -> None:
+        super().__init__(headers=_SSE_HEADERS)
+        del self.headers["content-length"]
+        self._room = room
+        self._task_id = task_id
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until it is over, one way or another."""
+        try:
+            with _counted(self._room):
+                sending = asyncio.create_task(self._send_all(send), name=f"tidegate events {self._task_id}")
+                leaving = asyncio.create_task(_left(receive), name=f"tidegate events {self._task_id} left")
+                try:
+                    await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for job in (sending, leaving):
+                        job.cancel()
+                    await asyncio.gather(sending, leaving, return_exceptions=True)
+        except Problem as problem:
+            await problem.response(HTTPConnection(scope))(scope, receive, send)
+
+    async def _send_all(self, send: Send) -> None:
+        head: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await self._send(send, head)
+        await self._send(send, _body(b"retry: %d\n\n" % _RECONNECT_MS))
+        with contextlib.suppress(TidegateError):  # deleted, or the store is away: the client comes again
+            async with contextlib.aclosing(_events(self._room, self._task_id, self._after)) as events:
+                async for event in events:
+                    await self._send(send, _body(b": alive\n\n" if event is None else _sse(event)))
+        await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, message: Message) -> None:
+        async with asyncio.timeout(self._room.settings.send_limit):  # else it would hold its place for ever
+            await send(message)
+
+
+def _body(data: bytes) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": True}
+
+
+def _sse(event: Told) -> bytes:
+    number = f"id: {event.id}\n" if event.id else ""
+    return f"{number}event: {event.name}\n".encode() + b"data: " + event.data + b"\n\n"
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _serve_socket(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
+    sending = asyncio.create_task(
+        _send_to(room, websocket, task_id, after), name=f"tidegate socket {task_id}"
+    )
+    leaving = asyncio.create_task(_ignore(websocket), name=f"tidegate socket {task_id} left")
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for job in (sending, leaving):
+            job.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_to(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
+    code = 1000
+    try:
+        async with contextlib.aclosing(_events(room, task_id, after)) as events:
+            async for event in events:
+                text = '{"event":"alive"}' if event is None else _message(event)
+                async with asyncio.timeout(room.settings.send_limit):
+                    await websocket.send_text(text)
+    except TidegateError:
+        code = 1013  # try again later
+    await websocket.close(code)
+
+
+def _message(event: Told) -> str:
+    number = f'"id":"{event.id}",' if event.id else ""
+    return f'{{"event":"{event.name}",{number}"data":{event.data.decode()}}}'
+
+
+async def _ignore(websocket: WebSocket) -> None:
+    """Read until the client goes; it has nothing to say."""
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        while True:
+            await websocket.receive_text()

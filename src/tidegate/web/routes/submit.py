@@ -1,0 +1,105 @@
+"""Submitting tasks: stored, answered with their ids, and the web process is free again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.errors import TidegateError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import StoredResult
+from tidegate.web.bodies import idempotency_key, read_json, wanted_wait
+from tidegate.web.guard import SUBMITTERS, Answer, Guarded, Needs, principal_of
+from tidegate.web.problems import Problem, of_error
+from tidegate.web.room import Room, answer, location_of
+from tidegate.web.shown import result_of
+from tidegate.web.strict import plain
+from tidegate.web.wire import Submit, SubmitMany, Submitted, SubmittedMany, TaskResult
+
+RETRY_AFTER = "1"
+"""Seconds after which a client that polls may look again."""
+
+
+def add(api: Guarded, room: Room) -> None:
+    """Register the routes."""
+
+    @api.route(
+        "POST",
+        "/api/v1/tasks",
+        Needs(SUBMITTERS),
+        body=Submit,
+        answers={
+            202: Answer("Stored", Submitted, ("Location", "Retry-After")),
+            200: Answer("Final within the time of `Prefer: wait`", TaskResult, ("Location",)),
+        },
+    )
+    async def submit_task(request: Request) -> Response:
+        """Store one task.
+
+        The answer comes as soon as the task is on the disk. With `Prefer: wait=N` (20 s at most) it waits
+        so long for the end. An `Idempotency-Key` makes a repeat safe: it names the same task.
+        """
+        principal = principal_of(request)
+        asked = await read_json(request, Submit, room.settings)
+        task = room.submitter.prepare(asked, principal, idempotency_key(request))
+        try:
+            stored = await room.app.enqueue_prepared(task)
+        except TidegateError as error:
+            raise of_error(error) from error
+        room.audit.submitted(principal, stored.task_id, "created" if stored.created else "was there")
+        where = location_of(request, stored.task_id)
+        wait = wanted_wait(request, room.settings)
+        ended = await wait_for_end(room, stored.task_id, wait) if wait else None
+        if ended is not None:
+            shown = result_of(stored.task_id, ended, plain(ended.data))
+            return answer(shown, Location=where, Preference_Applied=f"wait={wait:g}")
+        told = Submitted(stored.task_id, stored.created, where)
+        return answer(told, 202, Location=where, Retry_After=RETRY_AFTER)
+
+    @api.route(
+        "POST",
+        "/api/v1/tasks/batch",
+        Needs(SUBMITTERS),
+        body=SubmitMany,
+        answers={202: Answer("Stored, all of them", SubmittedMany)},
+    )
+    async def submit_batch(request: Request) -> Response:
+        """Store up to 1,000 tasks, all or none.
+
+        Each is checked as if it came alone; one fault, and nothing is stored.
+        """
+        principal = principal_of(request)
+        if idempotency_key(request) is not None:
+            raise Problem("idempotency-key", "a batch has no key of its own: give each task a key")
+        asked = (await read_json(request, SubmitMany, room.settings)).tasks
+        limit = room.settings.batch_limit
+        if len(asked) > limit:
+            raise Problem("batch-too-large", f"{len(asked)} tasks where {limit} are taken", limit=limit)
+        tasks = room.submitter.prepare_many(asked, principal, room.settings)
+        try:
+            stored = await (await room.store()).enqueue(tasks)
+        except TidegateError as error:
+            raise of_error(error) from error
+        for one in stored:
+            room.audit.submitted(principal, one.task_id, "created" if one.created else "was there")
+        told = [Submitted(one.task_id, one.created, location_of(request, one.task_id)) for one in stored]
+        return answer(SubmittedMany(told), 202)
+
+
+async def wait_for_end(room: Room, task_id: str, seconds: float) -> StoredResult | None:
+    """Return the end of a task if it comes in time; None at once where too many wait already."""
+    if room.waiters >= room.settings.waiters:
+        return None
+    room.waiters += 1
+    try:
+        store: Store = await room.store()
+        try:
+            async with asyncio.timeout(seconds):
+                await room.app.task_watch(store).final(task_id)
+        except TimeoutError:
+            return None
+        return await store.result(task_id)
+    finally:
+        room.waiters -= 1

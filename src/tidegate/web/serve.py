@@ -1,0 +1,103 @@
+"""Serving the API alone, as `tidegate web` does."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+import uvicorn
+
+from tidegate.app import Tidegate
+from tidegate.errors import ConfigError
+from tidegate.web.app import create_app
+from tidegate.web.settings import WebSettings
+
+GRACE_SECONDS = 5
+"""After SIGTERM open streams have so long; their clients come again, to whoever serves next."""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+async def demand_tokens(app: Tidegate, host: str) -> None:
+    """Return if the API may be served at this address: others than loopback need a token that is good.
+
+    Raises:
+        ConfigError: Everybody who can reach the address would be let in.
+    """
+    store = await app.opened_store()
+    try:
+        now = await store.now()
+        tokens = await store.tokens()
+    finally:
+        await app.aclose()  # a forked or later loop opens it again
+    good = [
+        one for one in tokens if one.revoked_at is None and (one.expires_at is None or one.expires_at > now)
+    ]
+    if not good:
+        raise ConfigError(
+            f"the API is not served at {host}, which other machines can reach, without tokens",
+            fix="make one: tidegate tokens create NAME --role submitter --tenant NAME",
+            host=host,
+        )
+
+
+def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: Callable[[str], None]) -> None:
+    """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
+
+    On a loopback address everybody is let in as long as no token was ever made.
+
+    Args:
+        app: Whose task functions may be submitted.
+        host: Address to listen at.
+        port: 0 for a free one.
+        settings: Hosts, origins, limits.
+        tell: Given a line for people once it listens.
+
+    Raises:
+        ConfigError: The address cannot be listened at.
+    """
+    listening = _listen(host, port)
+    bound = listening.getsockname()[1]
+    is_open = is_loopback(host)
+    settings = replace(settings, open_without_tokens=is_open, hosts=(*settings.hosts, *_names(host)))
+    config = uvicorn.Config(
+        create_app(app, settings=settings),
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_max_size=65_536,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    tell(f"the API answers at http://{shown}:{bound}/api/v1")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host} port {port}: {error.strerror or error}",
+            fix="use another --port, or stop what listens there",
+        ) from error
+
+
+def _names(host: str) -> tuple[str, ...]:
+    """Return the names that an address adds to those a request may be for; any address adds none."""
+    return () if host in ("0.0.0.0", "::") else (f"[{host.strip('[]')}]" if ":" in host else host,)  # noqa: S104

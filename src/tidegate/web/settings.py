@@ -1,0 +1,44 @@
+"""How an HTTP API is set up: who is let in, and what one request may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """Limits and names. Sizes in bytes, times in seconds."""
+
+    hosts: tuple[str, ...] = ()
+    """Names this API is reached by, besides the loopback ones, without port; `*` for any. A request for
+    another host is refused: a page elsewhere may have pointed its own name at this machine."""
+    origins: tuple[str, ...] = ()
+    """Origins of other sites whose pages may call this API, as `https://app.example`. Its own always may."""
+    open_without_tokens: bool = False
+    """Let everybody in as admin as long as no token was ever made. For loopback addresses only."""
+    body_limit: int = 1_310_720
+    """Of one request."""
+    batch_body_limit: int = 8_388_608
+    """Of a batch submit."""
+    depth_limit: int = 64
+    """Of nested JSON."""
+    batch_limit: int = 1_000
+    """Tasks in a batch, and ids in a bulk act."""
+    page_limit: int = 200
+    """Items in a page."""
+    wait_limit: float = 20.0
+    """Longest `Prefer: wait`."""
+    waiters: int = 200
+    """Requests that wait at once; more are answered 202 without a wait."""
+    followers: int = 5_000
+    """Open streams at once; more are refused with 503."""
+    heartbeat: float = 10.0
+    """Between two signs of life on a stream where nothing happens."""
+    send_limit: float = 60.0
+    """A follower that takes in nothing for so long is dropped."""
+    read_limit: float = 30.0
+    """A request whose body is not there by then is refused."""
+    token_memory: float = 2.0
+    """How long a token is believed without asking the store; a revocation is in force after it."""

@@ -1,0 +1,95 @@
+"""From rows of the store to what is shown of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from tidegate.store.access import AuditEntry
+from tidegate.store.rows import DeadLetter, HistoryEntry, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.web.mask import masked
+from tidegate.web.wire import (
+    AuditOut,
+    ErrorOut,
+    LetterOut,
+    ProgressOut,
+    QueueOut,
+    RunOut,
+    TaskResult,
+    TaskStatus,
+    WorkerOut,
+)
+
+
+def status_of(row: TaskRow) -> TaskStatus:
+    """Return a task as it is shown."""
+    progress = None
+    if row.progress_done is not None:
+        progress = ProgressOut(row.progress_done, row.progress_total, row.progress_note)
+    return TaskStatus(
+        task_id=row.id,
+        function=row.function,
+        queue=row.queue,
+        priority=row.priority.word,
+        tenant=row.tenant or None,
+        state=row.state.value,
+        run=row.run,
+        attempts=row.counters.attempts,
+        redrives=row.redrives,
+        enqueued_at=row.enqueued_at,
+        due_at=row.due_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        deadline_at=row.deadline_at,
+        cancel_requested=row.cancel_requested,
+        reason=row.reason,
+        message=masked(row.message),
+        progress=progress,
+        key=row.key,
+        labels=dict(row.labels),
+    )
+
+
+def result_of(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskResult:
+    """Return the end of a task as it is shown."""
+    if stored.data:
+        return TaskResult(task_id, stored.state.value, plain)
+    error = ErrorOut(stored.reason, stored.error_class, masked(stored.message))
+    return TaskResult(task_id, stored.state.value, error=error)
+
+
+def run_of(entry: HistoryEntry, *, with_traceback: bool) -> RunOut:
+    """Return a history entry as it is shown."""
+    fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
+    fields |= {"message": masked(entry.message), "why": masked(entry.why)}
+    return RunOut(**fields | {"traceback": masked(entry.traceback) if with_traceback else ""})
+
+
+def letter_of(letter: DeadLetter) -> LetterOut:
+    """Return a dead letter as it is shown."""
+    fields = {name: getattr(letter, name) for name in LetterOut.__struct_fields__}
+    shown = {
+        "message": masked(letter.message),
+        "tenant": letter.tenant or None,
+        "labels": dict(letter.labels),
+    }
+    return LetterOut(**fields | shown)
+
+
+def queue_of(stats: QueueStats) -> QueueOut:
+    """Return a queue's figures as they are shown."""
+    return QueueOut(**{name: getattr(stats, name) for name in QueueOut.__struct_fields__})
+
+
+def worker_of(row: WorkerRow, now: float) -> WorkerOut:
+    """Return a worker as it is shown."""
+    fields: dict[str, Any] = {name: getattr(row, name, None) for name in WorkerOut.__struct_fields__}
+    is_live = row.retired_at is None and row.expires_at > now
+    return WorkerOut(**fields | {"worker_id": row.id, "queues": list(row.queues), "live": is_live})
+
+
+def audit_of(entry: AuditEntry) -> AuditOut:
+    """Return an entry of the record as it is shown."""
+    return AuditOut(**dataclasses.asdict(entry))

@@ -1,0 +1,93 @@
+"""Who a request comes from: its token, or what the host application says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import HTTPConnection
+
+from tidegate.domain.access import Principal, Role, digest_of
+from tidegate.store.protocol import Store
+from tidegate.web.problems import Problem
+from tidegate.web.settings import WebSettings
+
+Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
+"""The host application's own way: returns who it is, None for nobody."""
+
+PROTOCOL = "tidegate.v1"
+"""The WebSocket subprotocol. A browser, which can send no header, adds `bearer.TOKEN` as a second one."""
+
+ANYBODY = Principal("anybody here", Role.ADMIN, None)
+"""Who comes in as long as there are no tokens, where that is allowed."""
+
+_REMEMBERED = 10_000
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tidegate"'}
+
+
+class Tokens:
+    """Knows tokens by their digests, good ones for a short time without asking the store.
+
+    Args:
+        opened_store: Returns the store, opened.
+        settings: How long a token is believed, and whether anybody may come in while there is none.
+    """
+
+    def __init__(self, opened_store: Callable[[], Awaitable[Store]], settings: WebSettings) -> None:
+        self._opened_store = opened_store
+        self._memory = settings.token_memory
+        self._is_open = settings.open_without_tokens
+        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._looked_at = float("-inf")
+
+    async def __call__(self, connection: HTTPConnection) -> Principal | None:
+        """Return whose token a request carries; None for nobody's."""
+        token = bearer_token(connection)
+        if token is None:
+            return ANYBODY if self._is_open and await self._none_exists() else None
+        digest = digest_of(token)
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(digest)
+        if known is not None and now < known[1]:
+            return known[0]
+        row = await (await self._opened_store()).find_token(digest)
+        if row is None:
+            self._known.pop(digest, None)
+            return None
+        principal = Principal(f"{row.name} ({row.id})", row.role, row.tenant)
+        self._known[digest] = (principal, now + self._memory)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return principal
+
+    async def _none_exists(self) -> bool:
+        """Return whether no token was ever made; once there is one, that is never asked again."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at >= self._memory:
+            self._looked_at = now
+            self._is_open = not await (await self._opened_store()).tokens()
+        return self._is_open
+
+
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """Return the token of a request's Authorization header, or of a socket's subprotocols."""
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    if connection.scope["type"] == "websocket":
+        offered: list[str] = connection.scope.get("subprotocols", [])
+        return next((name.removeprefix("bearer.") for name in offered if name.startswith("bearer.")), None)
+    return None
+
+
+async def demand(authenticate: Authenticate, connection: HTTPConnection) -> Principal:
+    """Return who a request comes from.
+
+    Raises:
+        Problem: Nobody that is known here.
+    """
+    principal = await authenticate(connection)
+    if principal is None:
+        raise Problem("token", headers=_CHALLENGE)
+    return principal

@@ -1,0 +1,304 @@
+"""What goes over the wire, in and out. Ids and large numbers are text, moments seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+# --- in --------------------------------------------------------------------------------------------------
+
+
+class Submit(msgspec.Struct, forbid_unknown_fields=True):
+    """One task to be stored."""
+
+    task: str
+    """Name of the task function: `module:function`, or its last part if that is the only one."""
+    args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """Its arguments: an object by name, or an array by position."""
+    key: str | None = None
+    """Idempotency key: the same key and payload name the same task for 7 days. In a single submit the
+    Idempotency-Key header says the same."""
+    unique: str | None = None
+    """`until_final` or a time such as `1h`: one task by function and arguments until then."""
+    delay_seconds: float | None = None
+    run_at: str | None = None
+    """ISO 8601 with an offset."""
+    deadline_seconds: float | None = None
+    labels: dict[str, str] | None = None
+    queue: str | None = None
+    """Operators and admins only, as the next three."""
+    priority: str | None = None
+    timeout_seconds: float | None = None
+    max_attempts: int | None = None
+
+
+class SubmitMany(msgspec.Struct, forbid_unknown_fields=True):
+    """Tasks to be stored, all or none."""
+
+    tasks: list[msgspec.Raw]
+
+
+class CancelAsk(msgspec.Struct, forbid_unknown_fields=True):
+    """How to cancel."""
+
+    why: str = ""
+    force: bool = False
+    """Do not wait for a body that does not listen."""
+
+
+class Ids(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tasks."""
+
+    task_ids: list[str]
+
+
+# --- out -------------------------------------------------------------------------------------------------
+
+
+class Submitted(msgspec.Struct):
+    """A stored task."""
+
+    task_id: str
+    created: bool
+    """False: it was there before, by the same key or unique name."""
+    location: str
+    """Where its status is."""
+
+
+class SubmittedMany(msgspec.Struct):
+    """Stored tasks, in the order given."""
+
+    tasks: list[Submitted]
+
+
+class ProgressOut(msgspec.Struct):
+    """The last progress a task told."""
+
+    done: float
+    total: float | None
+    note: str
+
+
+class TaskStatus(msgspec.Struct):
+    """Where a task is and how far it has come."""
+
+    task_id: str
+    function: str
+    queue: str
+    priority: str
+    tenant: str | None
+    state: str
+    run: int
+    attempts: int
+    redrives: int
+    enqueued_at: float
+    due_at: float | None
+    started_at: float | None
+    finished_at: float | None
+    deadline_at: float | None
+    cancel_requested: bool
+    reason: str
+    message: str
+    progress: ProgressOut | None
+    key: str | None
+    labels: dict[str, str]
+
+
+class TaskPage(msgspec.Struct):
+    """Tasks, the newest first."""
+
+    tasks: list[TaskStatus]
+    next: str | None
+    """Send it as `after` for the next page; null: this is the last."""
+
+
+class ErrorOut(msgspec.Struct):
+    """Why a task did not succeed."""
+
+    reason: str
+    error_class: str
+    message: str
+
+
+class TaskResult(msgspec.Struct):
+    """The end of a task, or where it is until then."""
+
+    task_id: str
+    state: str
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    error: ErrorOut | None = None
+
+
+class RunOut(msgspec.Struct):
+    """One run of a task, or one act of a person on it."""
+
+    kind: str
+    at: float
+    run: int | None
+    ended_at: float | None
+    outcome: str
+    verdict: str
+    reason: str
+    charge: str
+    error_class: str
+    message: str
+    status: int | None
+    request_id: str
+    next_run_at: float | None
+    why: str
+    traceback: str
+    """Operators and admins only; empty for others."""
+
+
+class History(msgspec.Struct):
+    """Every run and act of a task, oldest first."""
+
+    history: list[RunOut]
+
+
+class ActOut(msgspec.Struct):
+    """What an act did to one task."""
+
+    task_id: str
+    answer: str
+
+
+class ActsOut(msgspec.Struct):
+    """What an act did to each of several tasks, in the order given."""
+
+    tasks: list[ActOut]
+
+
+class LetterOut(msgspec.Struct):
+    """One dead letter. Its arguments are not shown: they may hold secrets."""
+
+    task_id: str
+    function: str
+    queue: str
+    tenant: str | None
+    reason: str
+    error_class: str
+    message: str
+    failed_at: float
+    run: int
+    redrives: int
+    labels: dict[str, str]
+
+
+class LetterPage(msgspec.Struct):
+    """Dead letters, the latest failure first."""
+
+    dead_letters: list[LetterOut]
+    next: str | None
+
+
+class FunctionOut(msgspec.Struct):
+    """A task function that may be submitted."""
+
+    name: str
+    queue: str
+    priority: str
+    signature: str
+    doc: str
+    arguments: dict[str, Any]
+    """JSON Schema of what `args` takes."""
+
+
+class Functions(msgspec.Struct):
+    """The declared task functions, by name."""
+
+    functions: list[FunctionOut]
+
+
+class QueueOut(msgspec.Struct):
+    """One queue at a glance."""
+
+    queue: str
+    ready: int
+    blocked: int
+    running: int
+    retrying: int
+    scheduled: int
+    held: int
+    suspended: int
+    dead: int
+    oldest_ready_at: float | None
+    done_last_minute: int
+    done_last_10_minutes: int
+
+
+class Queues(msgspec.Struct):
+    """The queues that hold a task or finished one in the last ten minutes, by name."""
+
+    queues: list[QueueOut]
+
+
+class WorkerOut(msgspec.Struct):
+    """One pool process."""
+
+    worker_id: str
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: list[str]
+    slots: int
+    running: int
+    started_at: float
+    beat_at: float
+    live: bool
+    version: str
+
+
+class Workers(msgspec.Struct):
+    """The pool processes that are not retired, or still hold runs."""
+
+    workers: list[WorkerOut]
+
+
+class AuditOut(msgspec.Struct):
+    """One change on record."""
+
+    id: str
+    at: float
+    actor: str
+    role: str
+    tenant: str | None
+    action: str
+    target: str
+    answer: str
+    why: str
+
+
+class AuditPage(msgspec.Struct):
+    """The record of changes, the newest first."""
+
+    entries: list[AuditOut]
+    next: str | None
+
+
+class Health(msgspec.Struct):
+    """Whether the process lives, or is ready."""
+
+    status: str
+
+
+class Fault(msgspec.Struct):
+    """One fault of a request."""
+
+    at: str
+    detail: str
+
+
+class ProblemDetails(msgspec.Struct):
+    """Why a request was refused (RFC 9457). Some kinds have further members."""
+
+    type: str
+    """Address of a page on this kind of problem; its last part never changes."""
+    title: str
+    status: int
+    detail: str
+    code: str = ""
+    """Of the Tidegate error behind it, if one is."""
+    errors: list[Fault] = []

@@ -1,0 +1,128 @@
+"""`tidegate tokens` and `tidegate web`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tidegate.domain.access import digest_of
+
+
+def create(place, *options, code=0):
+    return place.run("tokens", "create", "front", "--role", "submitter", *options, code=code)
+
+
+def test_a_token_is_printed_once_and_only_its_digest_is_kept(place):
+    token = create(place, "--tenant", "acme").stdout.strip()
+
+    assert re.fullmatch(r"tg_[0-9a-f]{10}_[\w-]{43}", token)
+    [row] = [json.loads(line) for line in place.run("tokens", "ls", "--json").stdout.splitlines()]
+    assert (row["id"], row["role"], row["tenant"]) == (token.split("_")[1], "submitter", "acme")
+    kept = b"".join(path.read_bytes() for path in place.database.parent.iterdir())
+    assert token.split("_", 2)[2].encode() not in kept
+    assert digest_of(token) in kept
+
+
+def test_the_tenant_must_be_said_or_that_it_is_all(place):
+    assert "--all-tenants" in create(place, code=2).stderr
+    create(place, "--tenant", "a", "--all-tenants", code=2)
+    create(place, "--tenant", "", code=2)
+    assert json.loads(create(place, "--all-tenants", "--json").stdout)["tenant"] is None
+
+
+def test_tokens_are_listed_with_what_they_are_good_for_and_revoked(place):
+    token = create(place, "--all-tenants", "--expires", "30d").stdout.strip()
+    token_id = token.split("_")[1]
+
+    assert "good until" in place.run("tokens", "ls").stdout
+    assert place.run("tokens", "revoke", token_id, "nobody", code=3).stdout == (
+        f"{token_id}  revoked\nnobody  unknown\n"
+    )
+    listed = place.run("tokens", "ls").stdout
+    assert "revoked" in listed
+    assert "(all)" in listed
+    assert token not in listed
+
+
+def test_another_address_than_loopback_needs_a_good_token(place):
+    for host in ("0.0.0.0", "192.0.2.1", "::"):
+        refused = place.run("web", place.app, "--host", host, code=78)
+        assert "tidegate tokens create" in refused.stderr
+    token_id = create(place, "--all-tenants").stdout.split("_")[1]
+    place.run("tokens", "revoke", token_id)
+    place.run("web", place.app, "--host", "0.0.0.0", code=78)
+
+
+def test_a_port_that_is_taken_is_said_so(place):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = place.run("web", place.app, "--port", str(taken.getsockname()[1]), code=78)
+    assert "--port" in refused.stderr
+
+
+@pytest.fixture
+def api(place):
+    """A `tidegate web` in a process of its own; its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.cli", "web", place.app, "--port", "0"],
+        cwd=place.directory, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        line = process.stderr.readline()
+        url = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
+        yield url, process
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stderr.close()
+
+
+def ask(url, data=None, **headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = None if data is None else json.dumps(data).encode()
+    request = urllib.request.Request(url, body, named | {"Content-Type": "application/json"})
+    ends_at = time.monotonic() + 15
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+        except urllib.error.URLError:
+            assert time.monotonic() < ends_at
+            time.sleep(0.05)
+
+
+def test_it_serves_until_it_is_told_to_stop_and_closes_with_the_first_token(place, api):
+    url, process = api
+    status, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
+    assert status == 202
+    assert ask(url + told["location"])[1]["state"] == "ready"
+    assert place.json("tasks", "show", told["task_id"])["function"] == place.greet
+    token = create(place, "--all-tenants").stdout.strip()
+    ends_at = time.monotonic() + 15
+    while ask(url + told["location"])[0] != 401:
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
+    assert ask(url + told["location"], Authorization=f"Bearer {token}")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) in (0, -signal.SIGTERM, 143)
+
+
+def test_a_client_or_worker_loads_no_web_framework():
+    code = (
+        "import sys, tidegate.cli.web, tidegate.cli.tokens, tidegate.worker.engine, tidegate.app, tidegate.context;"
+        "sys.exit(any(name in sys.modules for name in ('fastapi', 'starlette', 'uvicorn', 'pydantic')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

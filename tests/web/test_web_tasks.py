@@ -1,0 +1,211 @@
+"""Tasks by id and in pages: status, result, history, cancel, retry, dead letters, figures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import jsonschema
+import pytest
+from web_support import Served, make, served
+
+from tidegate import Tidegate
+from tidegate.web import Role
+
+pytestmark = pytest.mark.anyio
+
+
+async def submit(api: Served, task: str, **asked: Any) -> str:
+    async with api.client() as client:
+        answer = await client.post("/api/v1/tasks", json={"task": task} | asked)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["task_id"])
+
+
+async def dead(api: Served, count: int = 1, message: str = "no") -> list[str]:
+    ids = [await submit(api, "web:fail", args=[message]) for _ in range(count)]
+    async with api.app.worker():
+        await asyncio.gather(*(api.app.task_watch(api.app.store).final(task_id) for task_id in ids))
+    return ids
+
+
+async def test_a_status_that_is_known_is_not_sent_again(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        task_id = await submit(api, "web:add", args=[1])
+        first = await client.get(f"/api/v1/tasks/{task_id}")
+        known = {"If-None-Match": first.headers["etag"]}
+        again = await client.get(f"/api/v1/tasks/{task_id}", headers=known)
+        assert (again.status_code, again.content) == (304, b"")
+        await client.post(f"/api/v1/tasks/{task_id}/cancel")
+        changed = await client.get(f"/api/v1/tasks/{task_id}", headers=known)
+        assert (changed.status_code, changed.json()["state"]) == (200, "cancelled")
+
+
+async def test_a_dead_tasks_result_says_why_and_its_secrets_are_masked(app: Tidegate) -> None:
+    secret = "refused: Authorization: Bearer t-2-secret, key sk-test-1abc, at postgresql://u:hunter2@h/db"
+    async with served(app) as api, api.client() as client:
+        [task_id] = await dead(api, message=secret)
+        result = (await client.get(f"/api/v1/tasks/{task_id}/result")).json()
+        assert (result["state"], result["result"]) == ("dead", None)
+        assert result["error"]["error_class"] == "tidegate.errors.Permanent"
+        shown = [
+            (await client.get(path)).text
+            for path in (
+                f"/api/v1/tasks/{task_id}", f"/api/v1/tasks/{task_id}/result", f"/api/v1/tasks/{task_id}/history",
+                "/api/v1/dead-letters", "/api/v1/tasks",
+            )
+        ]  # fmt: skip
+    for text in shown:
+        assert "refused" in text
+        for hidden in ("t-2-secret", "sk-test-1abc", "hunter2"):
+            assert hidden not in text
+
+
+async def test_a_cancel_answers_what_it_did_and_can_be_repeated(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        task_id = await submit(api, "web:add", args=[1])
+        answers = [
+            await client.post(f"/api/v1/tasks/{task_id}/cancel", json={"why": "late"}) for _ in range(2)
+        ]
+        assert [answer.json() for answer in answers] == [
+            {"task_id": task_id, "answer": "cancelled"},
+            {"task_id": task_id, "answer": "finished"},
+        ]
+        history = (await client.get(f"/api/v1/tasks/{task_id}/history")).json()["history"]
+        assert any(entry["kind"] == "cancel requested" and entry["why"] == "late" for entry in history)
+
+
+async def test_a_dead_task_is_retried_and_one_that_runs_is_not(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        [task_id] = await dead(api)
+        assert (await client.post(f"/api/v1/tasks/{task_id}/retry")).status_code == 202
+        assert (await client.get(f"/api/v1/tasks/{task_id}")).json()["state"] == "ready"
+        refused = await client.post(f"/api/v1/tasks/{task_id}/retry")
+        assert (refused.status_code, refused.json()["type"]) == (409, "/api/v1/problems/refused")
+        waiting = await submit(api, "web:add", args=[1], delay_seconds=600)
+        assert (await client.post(f"/api/v1/tasks/{waiting}/retry")).status_code == 202
+        assert (await client.get(f"/api/v1/tasks/{waiting}")).json()["state"] == "ready"
+
+
+async def test_tasks_are_paged_by_key_and_filtered(app: Tidegate) -> None:
+    async with served(app, page_limit=3) as api, api.client() as client:
+        ids = [
+            await submit(api, "web:add", args=[number], labels={"n": str(number % 2)}) for number in range(7)
+        ]
+        seen: list[str] = []
+        page = (await client.get("/api/v1/tasks?limit=500")).json()
+        while True:
+            seen += [task["task_id"] for task in page["tasks"]]
+            if page["next"] is None:
+                break
+            page = (await client.get(f"/api/v1/tasks?limit=3&after={page['next']}")).json()
+        assert seen == ids[::-1]
+        odd = (await client.get("/api/v1/tasks?label=n=1&state=ready&function=web:add")).json()["tasks"]
+        assert [task["task_id"] for task in odd] == [ids[5], ids[3], ids[1]]
+        assert (await client.get("/api/v1/tasks?state=dead")).json() == {"tasks": [], "next": None}
+        for wrong in ("state=gone", "limit=0", "limit=x", "label=n", "queue=" + "q" * 300):
+            assert (await client.get(f"/api/v1/tasks?{wrong}")).status_code == 422
+
+
+async def test_dead_letters_are_listed_without_arguments_redriven_and_purged(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        ids = await dead(api, 3, "because")
+        letters = (await client.get("/api/v1/dead-letters?limit=2")).json()
+        assert len(letters["dead_letters"]) == 2
+        assert "args" not in letters["dead_letters"][0]
+        rest = (await client.get(f"/api/v1/dead-letters?limit=2&after={letters['next']}")).json()
+        assert {one["task_id"] for one in letters["dead_letters"] + rest["dead_letters"]} == set(ids)
+        asked = {"task_ids": [ids[0], ids[0], "unknown"]}
+        assert (await client.post("/api/v1/dead-letters/redrive", json=asked)).json()["tasks"] == [
+            {"task_id": ids[0], "answer": "done"},
+            {"task_id": "unknown", "answer": "unknown"},
+        ]
+        purged = await client.post("/api/v1/dead-letters/purge", json={"task_ids": ids})
+        assert [one["answer"] for one in purged.json()["tasks"]] == ["refused", "done", "done"]
+        assert (await client.get(f"/api/v1/tasks/{ids[1]}")).status_code == 404
+
+
+async def test_functions_are_listed_with_a_schema_that_fits_their_arguments(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        functions = {one["name"]: one for one in (await client.get("/api/v1/functions")).json()["functions"]}
+    add = functions["web:add"]
+    assert (add["signature"], add["doc"], add["queue"]) == (
+        "(a: int, b: int = 0) -> int",
+        "Add two numbers.",
+        "default",
+    )
+    jsonschema.Draft202012Validator.check_schema(add["arguments"])
+    jsonschema.validate({"a": 1}, add["arguments"])
+    for wrong in ({}, {"a": "x"}, {"a": 1, "c": 2}, [1]):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, add["arguments"])
+    assert "ctx" not in functions["web:tokens"]["arguments"]["properties"]
+
+
+async def test_queues_and_workers_are_shown_at_a_glance(app: Tidegate) -> None:
+    async with served(app, worker=True) as api, api.client() as client:
+        await submit(api, "web:add", args=[1], delay_seconds=600)
+        queues = (await client.get("/api/v1/queues")).json()["queues"]
+        assert [(queue["queue"], queue["scheduled"]) for queue in queues] == [("default", 1)]
+        workers = (await client.get("/api/v1/workers")).json()["workers"]
+        assert [(worker["live"], worker["running"]) for worker in workers] == [(True, 0)]
+
+
+async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    await make(app, Role.ADMIN)
+    async with served(app) as api, api.client() as client:
+        assert (await client.get("/livez")).json() == {"status": "alive"}
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+
+        async def away() -> float:
+            from tidegate import StoreUnavailableError
+
+            raise StoreUnavailableError("the disk is gone")
+
+        monkeypatch.setattr(app.store, "now", away)
+        assert (await client.get("/livez")).status_code == 200
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "TG301")
+
+
+async def test_a_store_that_is_away_is_said_so_with_a_time_to_come_again(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate import StoreBusyError, StoreUnavailableError
+
+    async with served(app) as api, api.client() as client:
+        for error, slug in ((StoreBusyError, "store-busy"), (StoreUnavailableError, "store-unavailable")):
+
+            async def away(*_: Any, error: Any = error, **__: Any) -> Any:
+                raise error("path /secret/place", fix="try again")
+
+            for method in ("enqueue", "read", "list_tasks", "queue_stats"):
+                monkeypatch.setattr(app.store, method, away)
+            answers = [
+                await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}),
+                await client.post("/api/v1/tasks/batch", json={"tasks": [{"task": "web:add", "args": [1]}]}),
+                *[
+                    await client.get(f"/api/v1/{path}")
+                    for path in ("tasks", "tasks/x", "tasks/x/events", "queues")
+                ],
+            ]
+            for answer in answers:
+                assert (answer.status_code, answer.json()["type"]) == (503, f"/api/v1/problems/{slug}")
+                assert answer.headers["retry-after"]
+                assert "/secret" not in answer.text
+
+
+async def test_a_fault_of_our_own_tells_nothing_and_is_a_problem(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("inner secret")
+
+    async with served(app) as api, api.client() as client:
+        monkeypatch.setattr(app.store, "queue_stats", broken)
+        answer = await client.get("/api/v1/queues")
+        assert (answer.status_code, answer.json()["type"]) == (500, "/api/v1/problems/internal")
+        assert "secret" not in answer.text
+        assert (await client.get("/nowhere")).status_code == 404
+        wrong = await client.delete("/api/v1/tasks")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST") or wrong.status_code == 405
