@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tidegate.store.refusals import no_task_id
 
+AFTER_ALL = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Larger than every id."""
+
 _TEXT_LENGTH = 36
 _BLOB_LENGTH = 16
 

@@ -15,6 +15,7 @@ from store_build import Build
 
 from tidegate.store.sqlite import watch
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.waiters import NEWS_SECONDS
 
 WRITER = """
 import apsw, sys
@@ -31,8 +32,8 @@ async def settled(store: SqliteStore) -> None:
     loop = asyncio.get_running_loop()
     while True:
         before = loop.time()
-        await store.changed(2 * watch.NEWS_SECONDS)
-        if loop.time() - before >= 2 * watch.NEWS_SECONDS:
+        await store.changed(2 * NEWS_SECONDS)
+        if loop.time() - before >= 2 * NEWS_SECONDS:
             return
 
 

@@ -23,6 +23,8 @@ class Address:
 
     dsn: str
     """For the driver: hosts, database, credentials, and what else libpq knows (`sslmode=…`)."""
+    listen_dsn: str
+    """For the listener, which a pooler in transaction mode cannot serve: a direct way around it."""
     schema: str = SCHEMA
     """Of the tables; one for each application that shares the database."""
     connections: int = CONNECTIONS
@@ -31,8 +33,6 @@ class Address:
     """Whether commits are told to waiting processes (NOTIFY). Polling goes on either way."""
     pooler: bool | None = None
     """Whether a pooler in transaction mode is in between; None: found out at each connect."""
-    listen_dsn: str = ""
-    """For the listener, which no pooler in transaction mode can serve; empty: hints are not listened for."""
 
 
 def parse_address(url: str) -> Address:

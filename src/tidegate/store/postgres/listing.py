@@ -14,13 +14,10 @@ from tidegate.store.rows import TaskFilter, TaskRow
 
 _SQL = load("list_tasks")
 
-_AFTER_ALL = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Larger than every id."""
-
 
 async def list_tasks(db: Session, which: TaskFilter, after: str | None, limit: int) -> list[TaskRow]:
     """Return tasks newest first (by id), `limit` at most, continuing after the id `after`."""
-    start = _AFTER_ALL if after is None else (ids.known(after) or _AFTER_ALL)
+    start = ids.AFTER_ALL if after is None else (ids.known(after) or ids.AFTER_ALL)
     pages = [
         list(map(str, await db.column(_SQL[place], str(state), *filter_parameters(which), start, limit)))
         for state in which.states or tuple(State)

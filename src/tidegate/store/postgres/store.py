@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
+from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.store.postgres import acts, enqueue, listing, reads, schema, stages
+from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
+from tidegate.store.postgres import access, acts, enqueue, listing, reads, schema, stages, streams
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.postgres.watch import Watch
 from tidegate.store.rows import (
     ActAnswer,
     CancelAnswer,
@@ -19,6 +23,9 @@ from tidegate.store.rows import (
     TaskFilter,
     TaskRow,
 )
+from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+
+T = TypeVar("T")
 
 
 class PostgresStore:
@@ -40,6 +47,13 @@ class PostgresStore:
         self.address = parse_address(url)
         self._database = Database(self.address, clock=clock, busy_seconds=busy_seconds)
         self._clock = HighWater()
+        self._watch = Watch(self._database)
+
+    async def _told(self, work: Awaitable[T]) -> T:
+        """Do work that others may wait for, and tell them."""
+        answer = await work
+        self._watch.committed()
+        return answer
 
     # --- lifecycle ---
 
@@ -49,6 +63,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Let go of all connections; a later call makes new ones."""
+        await self._watch.close()
         await self._database.close()
 
     async def migrate(self) -> list[str]:
@@ -63,11 +78,15 @@ class PostgresStore:
         """Return the store's clock."""
         return await self._database.once(self._clock.now)
 
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when another commit may have been made since this asyncio task's last return."""
+        await self._watch.changed(timeout_seconds)
+
     # --- tasks ---
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Store these tasks, all or none, and answer in their order."""
-        return await enqueue.enqueue(self._database, tasks) if tasks else []
+        return await self._told(enqueue.enqueue(self._database, tasks)) if tasks else []
 
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue where nothing can see it yet."""
@@ -75,7 +94,7 @@ class PostgresStore:
 
     async def commit_stage(self, stage_id: str) -> dict[str, str]:
         """Make a stage's tasks visible at once; return {staged id: holder's id} where a key was taken."""
-        return await stages.commit_stage(self._database, stage_id)
+        return await self._told(stages.commit_stage(self._database, stage_id))
 
     async def drop_stage(self, stage_id: str) -> None:
         """Forget an uncommitted stage and its tasks."""
@@ -109,12 +128,56 @@ class PostgresStore:
         self, task_ids: Sequence[str], *, why: str = "", force: bool = False
     ) -> dict[str, CancelAnswer]:
         """Cancel tasks wherever they are; answer per id."""
-        return await self._database.transact(lambda db: acts.cancel(db, task_ids, why, force=force))
+        return await self._told(
+            self._database.transact(lambda db: acts.cancel(db, task_ids, why, force=force))
+        )
 
     async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
         """Give waiting or ready tasks another priority; their rank stays."""
-        return await self._database.transact(lambda db: acts.reprioritise(db, task_ids, priority))
+        return await self._told(self._database.transact(lambda db: acts.reprioritise(db, task_ids, priority)))
 
     async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
         """Make scheduled and retrying tasks ready now."""
-        return await self._database.transact(lambda db: acts.hurry(db, task_ids))
+        return await self._told(self._database.transact(lambda db: acts.hurry(db, task_ids)))
+
+    # --- streams ---
+
+    async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
+        """Keep what these runs emitted; return the fences that are no longer current."""
+        if not new:
+            return []
+        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new)))
+
+    async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+        """Return where those tasks that exist are and how far their streams go."""
+        return await self._database.once(lambda db: streams.stream_heads(db, task_ids))
+
+    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
+        """Return up to `limit` chunks for each task, in order, that follow the given numbers."""
+        return await self._database.once(lambda db: streams.chunks(db, after, limit))
+
+    # --- access ---
+
+    async def add_token(self, token: NewToken) -> None:
+        """Keep a token's digest with what it lets people do."""
+        await self._database.once(lambda db: access.add_token(db, token))
+
+    async def find_token(self, digest: bytes) -> TokenRow | None:
+        """Return the token with this digest, if it is good now."""
+        return await self._database.once(lambda db: access.find_token(db, digest))
+
+    async def tokens(self) -> list[TokenRow]:
+        """Return all tokens that were ever made, the oldest first."""
+        return await self._database.once(access.tokens)
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Make a token worthless for good; return whether there is one of this id."""
+        return await self._database.once(lambda db: access.revoke_token(db, token_id))
+
+    async def record(self, entries: Sequence[NewAuditEntry]) -> None:
+        """Put changes on record, all or none."""
+        await self._database.once(lambda db: access.record(db, entries))
+
+    async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
+        """Return the record, the newest first, continuing after the id `after`."""
+        return await self._database.once(lambda db: access.audit(db, after, limit))

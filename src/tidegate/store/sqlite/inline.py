@@ -19,8 +19,8 @@ from tidegate.store.sqlite import forks
 from tidegate.store.sqlite.file import Place
 from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
 from tidegate.store.sqlite.session import Session
-from tidegate.store.sqlite.watch import NEWS_SECONDS
 from tidegate.store.sqlite.writer import BUSY_SECONDS
+from tidegate.store.waiters import NEWS_SECONDS
 
 _Listeners = WeakValueDictionary[int, "InlineRunner"]
 

@@ -7,20 +7,16 @@ waits; a commit of this process makes it look at once.
 
 from __future__ import annotations
 
-import asyncio
-import math
 import os
 import threading
-import time
 from contextlib import suppress
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import apsw
 
 from tidegate.errors import TidegateError
 from tidegate.store.sqlite import forks, query
 from tidegate.store.sqlite.file import DatabaseFile, Place
+from tidegate.store.waiters import Waiters
 
 LOOK_SECONDS = 0.010
 DROWSY_LOOK_SECONDS = 0.025
@@ -31,18 +27,10 @@ _AWAY_SECONDS = 0.1
 _STIRRING_LOOKS = 100
 _LOOKS_A_QUESTION = 10
 _FOR_EVER = -1.0
-_LONGEST_WAIT_SECONDS = 86_400.0
-NEWS_SECONDS = 0.05
-"""A change noticed so short a time ago is news to a task that calls for the first time."""
 
 
 class Watch:
     """Wakes whoever waits for a change.
-
-    Level-triggered by asyncio task: each remembers which change it was last told of, so that one between
-    two calls ends the second at once. A task that calls for the first time is told of what was noticed
-    in the last moments, since it may have read before; not of anything older, or a caller that makes a
-    task for each call would never wait.
 
     Args:
         place: Where the database file is.
@@ -51,10 +39,6 @@ class Watch:
     def __init__(self, place: Place) -> None:
         self._look = _Look(place)
         self._thread: threading.Thread | None = None
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
-        self._changes = 0
-        self._changed_at = -math.inf
         self._begin_anew()
 
     @property
@@ -64,21 +48,7 @@ class Watch:
 
     async def changed(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since this task's last return, or in time."""
-        caller = asyncio.current_task()
-        assert caller is not None
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-        if not self._enlist(caller, waiter):
-            await asyncio.sleep(0)
-            return
-        timer = loop.call_later(min(timeout_seconds, _LONGEST_WAIT_SECONDS), _end, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            with self._lock:
-                self._waiters.discard(waiter)
-                self._told[caller] = self._changes
+        await self._waiters.changed(timeout_seconds, self._begin)
 
     def committed(self) -> None:
         """Look at once: this process has committed something."""
@@ -103,23 +73,14 @@ class Watch:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._thread = None
-        self._waiters = set()
-        self._told = WeakKeyDictionary()
-        self._changes = 0
+        self._waiters = Waiters()
 
-    def _enlist(self, caller: asyncio.Task[Any], waiter: asyncio.Future[None]) -> bool:
-        """Add a waiter; False if its task has not heard of the latest change."""
+    def _begin(self) -> None:
         with self._lock:
-            is_news = time.monotonic() - self._changed_at < NEWS_SECONDS
-            if self._told.get(caller, -1 if is_news else self._changes) != self._changes:
-                self._told[caller] = self._changes
-                return False
-            self._waiters.add(waiter)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tidegate-sqlite-watch", daemon=True)
                 self._thread.start()
         self._ring()
-        return True
 
     def _ring(self) -> None:
         # A lock used as a bell: an Event would build a lock for each wait, a hundred times a second.
@@ -139,23 +100,10 @@ class Watch:
                 if has_changed is None:
                     pause = _AWAY_SECONDS
                 elif has_changed:
-                    self._wake()
+                    self._waiters.wake()
             rung = self._bell.acquire(timeout=pause)
         self._look.close()
-        self._wake()
-
-    def _wake(self) -> None:
-        with self._lock:
-            self._changes += 1
-            self._changed_at = time.monotonic()
-            waiters = list(self._waiters)
-        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-        for waiter in waiters:
-            by_loop.setdefault(waiter.get_loop(), []).append(waiter)
-        for loop, mine in by_loop.items():
-            # A loop that was closed meanwhile misses nothing.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_end_all, mine)
+        self._waiters.wake()
 
 
 class _Look:
@@ -217,13 +165,3 @@ class _Look:
             self._stamp = stamp
             self._stirring_until = self._looks + _STIRRING_LOOKS
         return self._looks <= self._stirring_until
-
-
-def _end(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
-def _end_all(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        _end(waiter)

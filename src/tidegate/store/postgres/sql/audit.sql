@@ -1,9 +1,13 @@
 -- audit: the record of who changed what.
 
 -- name: keep
--- 1 id, 2 now, 3 actor, 4 role, 5 tenant or NULL, 6 action, 7 target, 8 answer, 9 why
+-- 1 at, then arrays: 2 ids, 3 actors, 4 roles, 5 tenants or NULL, 6 actions, 7 targets, 8 answers, 9 whys
 INSERT INTO /*schema*/audit (id, at, actor, role, tenant, action, target, answer, why)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+SELECT g.id, m.now, g.actor, g.role, g.tenant, g.action, g.target, g.answer, g.why
+FROM (SELECT /*schema*/moment($1) AS now) AS m
+CROSS JOIN unnest(
+    $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[]
+) AS g (id, actor, role, tenant, action, target, answer, why)
 ON CONFLICT (id) DO NOTHING
 
 -- name: page

@@ -1,0 +1,73 @@
+"""Telling others of commits: one hint for many, in a transaction of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from tidegate.errors import StoreError
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.statements import load
+
+_HINT = load("changed")["hint"]
+
+GAP_SECONDS = 0.02
+"""Between two hints of a loop: the first goes out at once, those that follow are one."""
+_FAREWELL_SECONDS = 1.0
+
+
+class Hints:
+    """Sends hints from one event loop.
+
+    Args:
+        database: Where to.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sending: asyncio.Task[None] | None = None
+        self._gap: asyncio.TimerHandle | None = None
+        self._is_due = False
+
+    def committed(self) -> None:
+        """Send a hint soon; never waits, and nothing depends on it."""
+        self._is_due = True
+        if self._sending is None and self._gap is None:
+            self._send()
+
+    async def flush(self) -> None:
+        """Send what is due and return when it is sent, or after a second."""
+        while self._is_due or self._sending is not None:
+            self._end_gap()
+            if self._sending is None:
+                self._send()
+            assert self._sending is not None
+            done, _ = await asyncio.wait([self._sending], timeout=_FAREWELL_SECONDS)
+            if not done:
+                self._sending.cancel()
+                break
+        self._end_gap()
+
+    def _end_gap(self) -> None:
+        if self._gap is not None:
+            self._gap.cancel()
+            self._gap = None
+
+    def _send(self) -> None:
+        self._gap, self._is_due = None, False
+        self._sending = asyncio.create_task(self._hint(), name="tidegate-postgres-hint")
+        self._sending.add_done_callback(self._sent)
+
+    async def _hint(self) -> None:
+        with suppress(StoreError):  # those who wait look by themselves after their poll interval
+            await self._database.once(lambda db: db.row(_HINT, self._database.address.schema))
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if not sending.cancelled():
+            self._gap = asyncio.get_running_loop().call_later(GAP_SECONDS, self._gap_is_over)
+
+    def _gap_is_over(self) -> None:
+        self._gap = None
+        if self._is_due:
+            self._send()

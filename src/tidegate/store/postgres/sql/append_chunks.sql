@@ -1,0 +1,44 @@
+-- append_chunks: keep what runs emitted, if they are the current ones. The numbers of a task's chunks rise
+-- over all its runs: those of a run follow the last one of the run before it.
+
+-- name: append
+-- Returns the runs that are current. Their rows are locked, so that none ends meanwhile.
+-- 1 task ids, 2 runs, 3 places within the run, 4 data as bytes: arrays, one entry a chunk, 5 at
+WITH given AS (
+    SELECT id, run, place, data
+    FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bytea[]) AS g (id, run, place, data)
+),
+newest AS (
+    SELECT id, run, max(place) AS place
+    FROM given
+    GROUP BY id, run
+),
+current AS MATERIALIZED (
+    SELECT r.task_id, r.run, n.place
+    FROM newest AS n
+    JOIN /*schema*/running AS r ON r.task_id = n.id
+    WHERE r.run = n.run
+    ORDER BY r.task_id
+    FOR SHARE OF r
+),
+begun AS (
+    INSERT INTO /*schema*/stream AS s (task_id, run, base, last)
+    SELECT task_id, run, 0, place
+    FROM current
+    ON CONFLICT (task_id) DO UPDATE
+    SET
+        run = excluded.run,
+        base = CASE WHEN s.run = excluded.run THEN s.base ELSE s.last END,
+        last = greatest(s.last, CASE WHEN s.run = excluded.run THEN s.base ELSE s.last END + excluded.last)
+    RETURNING s.task_id, s.run, s.base
+),
+kept AS (
+    INSERT INTO /*schema*/chunk (task_id, sequence, run, at, data)
+    SELECT g.id, b.base + g.place, g.run, m.now, g.data
+    FROM (SELECT /*schema*/moment($5) AS now) AS m
+    CROSS JOIN given AS g
+    JOIN begun AS b ON b.task_id = g.id AND b.run = g.run
+    ON CONFLICT (task_id, sequence) DO NOTHING
+)
+SELECT task_id, run
+FROM begun

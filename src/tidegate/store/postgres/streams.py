@@ -1,0 +1,50 @@
+"""What running tasks emit: kept by fenced writes, read by anybody from any number on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.domain.outcome import Fence
+from tidegate.domain.states import State
+from tidegate.store import ids
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import load
+from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+
+_APPEND = load("append_chunks")["append"]
+_AFTER = load("chunks")["after"]
+_HEADS = load("stream_heads")["heads"]
+
+
+async def append_chunks(db: Session, new: Sequence[NewChunk]) -> list[Fence]:
+    """Keep what these runs emitted; return the fences that are no longer current."""
+    known = [chunk for chunk in new if ids.known(chunk.fence.task_id) is not None]
+    rows = await db.rows(
+        _APPEND,
+        [chunk.fence.task_id for chunk in known],
+        [chunk.fence.run for chunk in known],
+        [chunk.place for chunk in known],
+        [chunk.data for chunk in known],
+        db.at,
+    )
+    current = {Fence(str(task_id), run) for task_id, run in rows}
+    return sorted({chunk.fence for chunk in new} - current)
+
+
+async def stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+    """Return the heads of those tasks that exist, from one snapshot."""
+    known = list(filter(None, map(ids.known, dict.fromkeys(task_ids))))
+    return {
+        str(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
+        for task, state, run, tenant, last, done, total, note in await db.rows(_HEADS, known)
+    }
+
+
+async def chunks(db: Session, after: Mapping[str, int], limit: int) -> dict[str, list[StoredChunk]]:
+    """Return up to `limit` chunks a task that follow the given numbers, in order."""
+    given = {known: task_id for task_id in after if (known := ids.known(task_id)) is not None}
+    starts = [after[task_id] for task_id in given.values()]
+    found: dict[str, list[StoredChunk]] = {}
+    for task, *chunk in await db.rows(_AFTER, list(given), starts, limit):
+        found.setdefault(given[str(task)], []).append(StoredChunk(*chunk))
+    return found

@@ -1,0 +1,71 @@
+"""Waiting for changes: commits of this process at once, those of others by hint."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from weakref import WeakKeyDictionary
+
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.hints import Hints
+from tidegate.store.postgres.listener import Listener
+from tidegate.store.waiters import Waiters
+
+
+class Watch:
+    """Tells those who wait in this process of commits, and other processes of this one's.
+
+    Args:
+        database: The store's.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._begin_anew()
+
+    async def changed(self, timeout_seconds: float) -> None:
+        """Return when something may have been committed since this task's last return, or in time."""
+        self._notice_fork()
+        await self._waiters.changed(timeout_seconds, self._listen)
+
+    def committed(self) -> None:
+        """Tell of a commit of this process, made in the running loop."""
+        self._notice_fork()
+        self._waiters.wake()
+        if self._database.address.hints:
+            loop = asyncio.get_running_loop()
+            if loop not in self._hints:
+                self._hints[loop] = Hints(self._database)
+            self._hints[loop].committed()
+
+    async def close(self) -> None:
+        """Send what is due from the running loop, and stop listening in it."""
+        self._notice_fork()
+        loop = asyncio.get_running_loop()
+        hints = self._hints.pop(loop, None)
+        if hints is not None:
+            await hints.flush()
+        listener = self._listeners.pop(loop, None)
+        if listener is not None:
+            await listener.stop()
+        self._waiters.wake()
+
+    def _notice_fork(self) -> None:
+        """Begin anew in a forked child: who waited, and listened, did so in the parent."""
+        if self._pid != os.getpid():
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._pid = os.getpid()
+        self._waiters = Waiters()
+        self._hints: WeakKeyDictionary[asyncio.AbstractEventLoop, Hints] = WeakKeyDictionary()
+        self._listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDictionary()
+
+    def _listen(self) -> None:
+        """See to it that one loop of this process listens."""
+        address = self._database.address
+        if not address.hints or any(listener.is_at_work for listener in self._listeners.values()):
+            return
+        listener = Listener(address.listen_dsn, address.schema, self._waiters.wake)
+        listener.start()
+        self._listeners[asyncio.get_running_loop()] = listener

@@ -1,0 +1,128 @@
+"""Hearing of commits: by hint where that is possible, at once in one's own process, never for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from postgres_support import SCHEMA
+from store_build import Build, SettableClock
+
+from pgserver import Bouncer, Server
+from tidegate.store.postgres import hints
+from tidegate.store.postgres.listener import Listener
+from tidegate.store.postgres.store import PostgresStore
+
+SOON = 10.0
+LISTENING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tidegate' AND query ILIKE '%listen%'"
+
+
+@pytest.fixture
+async def twin(worker_url: str) -> AsyncIterator[PostgresStore]:
+    one = PostgresStore(worker_url)
+    yield one
+    await one.close()
+
+
+async def seconds(store: PostgresStore, timeout: float = SOON) -> float:
+    """How long one wait took."""
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await store.changed(timeout)
+    return loop.time() - before
+
+
+async def quiet(store: PostgresStore) -> None:
+    """Wait until this task has heard of everything so far."""
+    while await seconds(store, timeout=0.3) < 0.3:
+        pass
+
+
+async def test_a_commit_of_another_process_is_heard_at_once(
+    store: PostgresStore, twin: PostgresStore
+) -> None:
+    await quiet(store)
+    waiting = asyncio.create_task(seconds(store))
+    await asyncio.sleep(0)
+    await Build(twin, SettableClock()).one()
+    assert await waiting < SOON / 2
+
+
+async def test_a_rolled_back_enqueue_is_told_to_nobody(store: PostgresStore, twin: PostgresStore) -> None:
+    await quiet(store)
+    build = Build(twin, SettableClock())
+    with pytest.raises(ValueError, match="no"):
+        await twin._database.transact(lambda db: refuse())
+    assert await seconds(store, timeout=0.2) >= 0.2
+    await build.one()
+
+
+async def refuse() -> None:
+    raise ValueError("no")
+
+
+async def test_many_commits_are_few_hints(twin: PostgresStore, worker_url: str) -> None:
+    heard: list[str] = []
+    with psycopg.connect(worker_url, autocommit=True) as ear:
+        ear.execute(f"LISTEN {SCHEMA}")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        build = Build(twin, SettableClock())
+        await asyncio.gather(*(build.one() for _ in range(100)))
+        took = loop.time() - began
+        await twin.close()
+        heard += [notice.channel for notice in ear.notifies(timeout=0.2)]
+    assert 1 <= len(heard) <= took / hints.GAP_SECONDS + 2
+
+
+async def test_a_listener_that_was_cut_off_listens_again(
+    store: PostgresStore, twin: PostgresStore, postgres: Server
+) -> None:
+    await quiet(store)
+    with postgres.connect() as admin:
+        listeners = [pid for (pid,) in admin.execute(LISTENING)]
+        assert listeners
+        for pid in listeners:
+            admin.execute("SELECT pg_terminate_backend(%s)", [pid])
+    assert await seconds(store) < SOON  # something may have been missed meanwhile
+    await quiet(store)
+    waiting = asyncio.create_task(seconds(store))
+    await asyncio.sleep(0)
+    await Build(twin, SettableClock()).one()
+    assert await waiting < SOON / 2
+
+
+async def test_a_listener_that_the_server_forgot_notices(worker_url: str, postgres: Server) -> None:
+    heard = asyncio.Event()
+    listener = Listener(worker_url, SCHEMA, heard.set, probe_seconds=0.05)
+    listener.start()
+    await asyncio.wait_for(heard.wait(), SOON)
+    heard.clear()
+    listener._channel = "another"  # as if the server had never heard of ours
+    await asyncio.wait_for(heard.wait(), SOON)
+    await listener.stop()
+
+
+async def test_without_hints_a_wait_lasts_its_time_and_own_commits_end_it(worker_url: str) -> None:
+    silent = PostgresStore(f"{worker_url}?hints=off")
+    await quiet(silent)
+    waiting = asyncio.create_task(seconds(silent))
+    await asyncio.sleep(0)
+    await Build(silent, SettableClock()).one()
+    assert await waiting < SOON / 2
+    await silent.close()
+
+
+async def test_behind_a_pooler_hints_come_by_the_direct_way(
+    worker_url: str, twin: PostgresStore, postgres: Server, bouncer: Bouncer
+) -> None:
+    pooled = bouncer.url(user="tidegate_worker")
+    store = PostgresStore(f"{pooled}?listen={postgres.host}:{postgres.port}")
+    await quiet(store)
+    waiting = asyncio.create_task(seconds(store))
+    await asyncio.sleep(0)
+    await Build(twin, SettableClock()).one()
+    assert await waiting < SOON / 2
+    await store.close()
