@@ -161,6 +161,14 @@ async def test_nothing_is_sent_that_could_not_be_noted_before():
     assert permits.only.steps == ["acquire", "release"]
 
 
+async def test_a_wait_for_our_own_connections_says_nothing_of_the_upstream():
+    permits = MemoryPermits()
+    async with polite(Network(httpx2.PoolTimeout("all in use")), permits) as http:
+        with pytest.raises(httpx2.PoolTimeout):
+            await http.post(URL, json=ASKED)
+    assert permits.only.steps == ["acquire", "sending", "release"]
+
+
 # --- an SDK's own retries ---
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 import time
 import uuid
 from collections import Counter
@@ -38,6 +39,9 @@ _NEVER_SENT = frozenset(
     }
 )
 """Classes of errors that prove that the request did not leave."""
+_NO_ROOM_OF_OUR_OWN = "PoolTimeout"
+"""The class of an error that is no fact about the upstream: the client's own connections are all in use."""
+_STREAM_WANTED = re.compile(rb'"stream"\s*:\s*true')
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
 """Answers of somebody in between: whether the model did its work is not known."""
@@ -93,9 +97,7 @@ def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes
 
 def wants_stream(request: Any) -> bool:
     """Return whether the request asks for an answer in pieces."""
-    body = _content(request)
-    compact = body[:1_000_000].replace(b" ", b"")
-    return b'"stream":true' in compact or b"alt=sse" in request.url.query
+    return _STREAM_WANTED.search(_content(request)) is not None or b"alt=sse" in request.url.query
 
 
 _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
@@ -177,6 +179,11 @@ def end_of_error(error: BaseException, settings: CallSettings, *, seconds: float
         seconds=seconds,
         in_doubt=failure.status is None and not names & _NEVER_SENT,
     )
+
+
+def never_left_us(error: BaseException) -> bool:
+    """Return whether the request only ever waited for one of our own connections."""
+    return any(kind.__name__ == _NO_ROOM_OF_OUR_OWN for kind in type(error).__mro__)
 
 
 def understood(error: BaseException, settings: CallSettings) -> Failure:

@@ -19,6 +19,7 @@ from tidegate.upstream._calls import (
     ask_for,
     dress,
     end_of_error,
+    never_left_us,
     raise_again,
     remember,
     see_through,
@@ -159,7 +160,7 @@ class PoliteTransport:
         return decoded
 
     async def _broken_off(self, permit: Permit, error: BaseException, sent_at: float | None) -> None:
-        if sent_at is None:
+        if sent_at is None or never_left_us(error):
             await see_through(permit.release())
             return
         seconds = time.monotonic() - sent_at

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from tidegate.providers.evidence import Evidence
-from tidegate.providers.meaning import NO_MONEY, OVERLOADED, USED_UP, Finding, codes
+from tidegate.providers.meaning import OVERLOADED, USED_UP, Finding, codes
 from tidegate.providers.pack import Pack
 
 _REPLENISHED = re.compile(r"replenished in (?:(\d{1,3})\.)?(\d\d):(\d\d):(\d\d)", re.ASCII)
@@ -36,7 +36,8 @@ AZURE = Pack(
     aliases=("azure-openai", "azure_openai", "azureopenai"),
     hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com", "azure-api.net"),
     modules=("azure",),
-    codes=codes((OVERLOADED, "NoCapacity"), (NO_MONEY, "token_limit_exceeded")),
+    # The second is the cap on tokens enqueued in batches: it is free again when other batches have ended.
+    codes=codes((OVERLOADED, "NoCapacity"), (USED_UP, "token_limit_exceeded")),
     judge=_judge,
     read_wait=_read_wait,
 )
