@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +100,24 @@ async def test_a_text_is_summarised_and_a_refused_one_says_so(
         await example.close_client()
     assert summary.startswith("Amber is not a stone")
     assert [call.outcome for call in provider.ledger.calls()] == ["answered", "content_policy_violation"]
+
+
+# --- openai_batch -----------------------------------------------------------------------------------------
+
+
+def test_a_batch_goes_through_the_real_client_and_is_summarised_whole(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / "openai_batch.py", "10"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=env,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "10 of 10 summarised: The tide came in at 0 o'clock." in ran.stdout
+    assert "10 answered" in ran.stdout
 
 
 def test_the_texts_are_many_short_and_different() -> None:

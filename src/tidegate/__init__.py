@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from tidegate.handle import Chunk, Handle
     from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
     from tidegate.task import TaskFunction, discard, on
+    from tidegate.upstream.settings import CallTimes
     from tidegate.worker.settings import Pool, Timings
 
 __all__ = [
     "NO_LIMIT",
     "ArgumentsError",
+    "CallTimes",
     "CancelAnswer",
     "Chunk",
     "ConfigError",
@@ -82,6 +84,7 @@ __all__ = [
 
 _HOMES = {
     "ArgumentsError": "tidegate.errors",
+    "CallTimes": "tidegate.upstream.settings",
     "CancelAnswer": "tidegate.store.rows",
     "Chunk": "tidegate.handle",
     "ConfigError": "tidegate.errors",

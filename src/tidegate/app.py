@@ -35,6 +35,7 @@ from tidegate.options import (
 from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.store.connect import check_url, open_store
 from tidegate.task import TaskDecorator, TaskFunction, function_name, place_to_run
+from tidegate.upstream.settings import CallTimes
 from tidegate.upstream.upstream import Upstream, UpstreamLimits, make_limits, rate_window
 from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings
@@ -188,7 +189,7 @@ class Tidegate:
         settings = {
             "queue": name_option("queue", queue),
             "priority": priority_option(priority),
-            "upstream": "" if upstream is None else self._upstream_name(upstream),
+            **self._upstream_settings(upstream),
             "rate_limit": None if rate_limit is None else rate_window(rate_limit),
             "timeout": limit_option("timeout", timeout),
             "deadline": limit_option("deadline", deadline),
@@ -208,17 +209,32 @@ class Tidegate:
 
         return declare if body is None else declare(body)
 
-    def upstream(self, name: str, **limits: Unpack[UpstreamLimits]) -> Upstream:
+    def upstream(
+        self,
+        name: str,
+        *,
+        provider: str = "",
+        times: CallTimes | None = None,
+        **limits: Unpack[UpstreamLimits],
+    ) -> Upstream:
         """Declare an outside service that tasks call; give what is returned to `@app.task(upstream=…)`.
 
         Args:
             name: Its name in the store, the status and the command line.
+            provider: Whose errors its errors are: `openai`, `anthropic`, `dashscope`…; empty: as named.
+            times: How long one call through its transport may take; None: 60 s.
             limits: Those of `UpstreamLimits`; what is left out does not limit.
 
         Raises:
             OptionError: A limit cannot work, or the name is declared with other ones.
         """
-        made = Upstream(name_option("upstream", name), make_limits(**limits))
+        made = Upstream(
+            name_option("upstream", name),
+            make_limits(**limits),
+            provider=provider,
+            times=times,
+            opened_store=self.opened_store,
+        )
         if (known := self.upstreams.get(name)) is not None and known.limits != made.limits:
             raise OptionError(
                 f"upstream {name!r} is declared twice, with different limits", fix="declare it once"
@@ -279,13 +295,20 @@ class Tidegate:
             ),
         ]
 
-    def _upstream_name(self, upstream: Upstream | str) -> str:
+    def _upstream_settings(self, upstream: Upstream | str | None) -> dict[str, str]:
+        """Return the name and the provider of a task function's upstream.
+
+        Raises:
+            OptionError: No such upstream is declared.
+        """
+        if upstream is None:
+            return {}
         name = upstream.name if isinstance(upstream, Upstream) else upstream
         if name not in self.upstreams:
             raise OptionError(
                 f"no upstream is named {name!r}", fix=f"declare it before: app.upstream({name!r}, …)"
             )
-        return name
+        return {"upstream": name, "provider": self.upstreams[name].calls.provider}
 
     def _declare(self, body: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
         name_option("name", spec.name)

@@ -105,6 +105,8 @@ class TaskSpec:
     priority: Priority = Priority.NORMAL
     upstream: str = ""
     """The outside service its calls go to; empty for none."""
+    provider: str = ""
+    """Whose errors that service's errors are (`providers/packs/`)."""
     rate_limit: Window | None = None
     """Runs started in a time, by all workers together; None: as many as there are slots."""
     timeout: float = 300.0

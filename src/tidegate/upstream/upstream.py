@@ -6,10 +6,21 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tidegate.domain.upstream import Declared, GateKind, Limits, Window
 from tidegate.errors import OptionError
+from tidegate.upstream.settings import CallSettings, CallTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from tidegate.store.protocol import Store
+    from tidegate.upstream.by_hand import Call
+    from tidegate.upstream.permits import Permits
+    from tidegate.upstream.transport import PoliteTransport
 
 WINDOW_SECONDS: Mapping[str, float] = {
     "requests_per_second": 1.0,
@@ -32,12 +43,75 @@ class Upstream:
     stored counts, also when the code says something else later. `tidegate upstreams set` changes them.
     """
 
-    def __init__(self, name: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        *,
+        provider: str = "",
+        times: CallTimes | None = None,
+        opened_store: Callable[[], Awaitable[Store]],
+    ) -> None:
         self.name = name
         self.limits = limits
+        self.calls = CallSettings(name, provider or name, times or CallTimes())
+        """How its transport and calls by hand make calls."""
+        self.has_transport = False
+        """Whether a transport was made: only then its time limits bound the calls of tasks."""
+        self._opened_store = opened_store
 
     def __repr__(self) -> str:
         return f"<upstream {self.name}>"
+
+    @cached_property
+    def permits(self) -> Permits:
+        """Whom its calls ask for permits; one for all transports, so that they heed the same gate."""
+        from tidegate.upstream.gate_permits import GatePermits
+
+        return GatePermits(self.name, self._opened_store)
+
+    def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> PoliteTransport:
+        """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
+
+        Args:
+            inner: The transport that really sends, of the client's library; None: a new one of `httpx2`.
+            times: Time limits of a call; None: the upstream's.
+
+        Raises:
+            ConfigError: Neither library is installed, or `inner` is of neither.
+        """
+        from tidegate.upstream.transport import PoliteTransport
+
+        self.has_transport = True
+        return PoliteTransport(self.permits, self._settings(times), inner)
+
+    def call(
+        self,
+        *,
+        model: str = "",
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        times: CallTimes | None = None,
+    ) -> AbstractAsyncContextManager[Call]:
+        """Make one call by hand: `async with upstream.call(model="…") as call:`.
+
+        Args:
+            model: Which.
+            input_tokens: An estimate of the prompt; 0 for none.
+            output_tokens: The most the answer may hold; 0 for no limit.
+            times: Time limits of the call; None: the upstream's.
+
+        Raises:
+            UpstreamParkedError: The gate is shut; the block is not entered.
+            TimeoutError: The block took longer than a call may.
+        """
+        from tidegate.providers.requests import Sizes
+        from tidegate.upstream.by_hand import by_hand
+
+        return by_hand(self.permits, self._settings(times), Sizes(model, input_tokens, output_tokens))
+
+    def _settings(self, times: CallTimes | None) -> CallSettings:
+        return self.calls if times is None else replace(self.calls, times=times)
 
     @property
     def declared(self) -> Declared:

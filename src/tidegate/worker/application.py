@@ -16,6 +16,7 @@ from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.domain.upstream import Declared
 from tidegate.errors import ConfigError
 from tidegate.store.rows import CrashTerms
+from tidegate.upstream.upstream import Upstream
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Application(Protocol):
     @property
     def functions(self) -> Mapping[str, Runnable]:
         """Task functions by name."""
+        ...
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The outside services its tasks call, by name."""
         ...
 
     @property
@@ -111,6 +117,18 @@ def load_application(reference: str) -> Any:
             fix=f"name it: {module_name}:NAME",
         )
     return app
+
+
+def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
+    """Return (function, its timeout, its calls' time) where a task is stopped before its call is given up."""
+    found = []
+    for name, function in app.functions.items():
+        upstream = app.upstreams.get(function.spec.upstream)
+        if upstream is not None and upstream.has_transport:
+            seconds = upstream.calls.times.seconds
+            if function.spec.timeout <= seconds:
+                found.append((name, function.spec.timeout, seconds))
+    return found
 
 
 def crash_terms(spec: TaskSpec) -> CrashTerms:

@@ -23,7 +23,7 @@ from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
 from tidegate.upstream.upstream import differences
 from tidegate.worker import report
-from tidegate.worker.application import Application, crash_terms
+from tidegate.worker.application import Application, crash_terms, short_timeouts
 from tidegate.worker.attempt import Attempt
 from tidegate.worker.claimer import Claimer
 from tidegate.worker.emitter import Emitter
@@ -125,6 +125,8 @@ class Engine:
             done = hook()
             if inspect.isawaitable(done):
                 await done
+        for name, timeout, seconds in short_timeouts(self._app):
+            report.short_timeout(name, timeout, seconds)
         self._spawn(self.finisher.run(), "finisher")
         self._spawn(self.emitter.run(), "emitter")
         self._spawn(self._watch_cancels(), "cancel watch")

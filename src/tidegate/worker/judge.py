@@ -93,7 +93,7 @@ class Judge:
             rules=spec.rules,
             now=self._wall_clock(),
             classifiers=self._classifiers,
-            provider=spec.upstream,
+            provider=spec.provider,
         )
         return self.understood(attempt, judged.failure, judged.rule)
 

@@ -65,6 +65,17 @@ def other_limits(upstream: str, differences: Sequence[str]) -> None:
     )
 
 
+def short_timeout(function: str, timeout: float, call_seconds: float) -> None:
+    """Tell that a task is stopped before its call is given up, so that nothing is learned of the upstream."""
+    log.warning(
+        "%s: its timeout of %g s is not above the %g s of one call through its upstream's transport. "
+        "Raise the timeout, or set times=CallTimes(seconds=…) for the upstream",
+        function,
+        timeout,
+        call_seconds,
+    )
+
+
 def fenced(fence: Fence) -> None:
     """Tell that a run's end came too late."""
     log.warning(

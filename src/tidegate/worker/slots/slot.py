@@ -152,7 +152,7 @@ class Slot:
             rules=spec.rules,
             now=time.time(),
             classifiers=self._app.classifiers,
-            provider=spec.upstream,
+            provider=spec.provider,
         )
         place = -1 if judged.rule is None else spec.rules.index(judged.rule)
         return Failed(failure=judged.failure, rule=place)

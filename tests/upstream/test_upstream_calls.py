@@ -1,0 +1,204 @@
+"""An application's upstream: its transport and calls by hand inside real tasks, with its gate in the store."""
+
+from __future__ import annotations
+
+import logging
+
+import httpx2
+import openai
+import pytest
+
+from support import all_final
+from tidegate import Context, State, Tidegate
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.permit import Ask, CallEnd
+from tidegate.domain.upstream import GateState
+from tidegate.errors import UpstreamParkedError
+from tidegate.testing.provider import ProviderSettings, SimulatedProvider
+from tidegate.upstream.gate_permits import UNNAMED_WAIT_SECONDS, GatePermits
+from tidegate.upstream.settings import CallTimes
+
+pytestmark = pytest.mark.anyio
+TEXT = "The tide came in at dawn. It left at noon! Nobody saw it go."
+QUICK = CallTimes(seconds=5)
+
+
+def a_client(provider, upstream):
+    http = httpx2.AsyncClient(transport=upstream.transport())
+    return openai.AsyncOpenAI(base_url=provider.url, api_key="k", http_client=http)
+
+
+async def chat(client, text=TEXT):
+    messages = [{"role": "user", "content": text}]
+    answer = await client.chat.completions.create(model="m", messages=messages)
+    return answer.choices[0].message.content
+
+
+async def gate_of(app, name):
+    return next(row.gate for row in await (await app.opened_store()).upstreams() if row.name == name)
+
+
+async def test_tasks_call_a_real_sdk_through_the_transport_one_call_each(app: Tidegate):
+    upstream = app.upstream("openai", times=QUICK)
+    async with SimulatedProvider() as provider, a_client(provider, upstream) as client:
+
+        @app.task(name="t", upstream=upstream)
+        async def summarise(ctx: Context, number: int) -> str:
+            return await chat(client, f"{TEXT} {number}")
+
+        async with app.worker():
+            handles = [await summarise.enqueue(number) for number in range(5)]
+            for handle in handles:
+                assert (await handle.result(10)).startswith("The tide")
+        calls = provider.ledger.calls()
+    assert len(calls) == 5
+    assert len({call.idempotency_key for call in calls}) == 5
+    assert (await gate_of(app, "openai")).state is GateState.FLOWING
+
+
+async def test_a_call_that_meets_an_empty_account_parks_the_gate_for_everyone(app: Tidegate):
+    upstream = app.upstream("openai", times=QUICK)
+    await (await app.opened_store()).declare([upstream.declared])
+    async with (
+        SimulatedProvider(ProviderSettings(budget_calls=0)) as provider,
+        a_client(provider, upstream) as client,
+        a_client(provider, upstream) as another,
+    ):
+        with pytest.raises(openai.RateLimitError):
+            await chat(client)
+        with pytest.raises(UpstreamParkedError) as raised:
+            await chat(another)
+        assert provider.ledger.count() == 1
+    assert raised.value.facts["reason"] == "quota"
+    assert (await gate_of(app, "openai")).state is GateState.PARKED
+
+
+async def test_a_task_whose_call_is_rate_limited_waits_uncharged(app: Tidegate):
+    upstream = app.upstream("openai", times=QUICK)
+    async with (
+        SimulatedProvider(ProviderSettings(requests_per_minute=60, requests_burst=1)) as provider,
+        a_client(provider, upstream) as client,
+    ):
+
+        @app.task(name="t", upstream=upstream)
+        async def summarise(number: int) -> str:
+            return await chat(client, f"{TEXT} {number}")
+
+        async with app.worker():
+            handles = [await summarise.enqueue(number) for number in range(3)]
+            rows = await all_final(app, [handle.id for handle in handles])
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert {row.counters.attempts for row in rows.values()} <= {0, 1}
+
+
+async def test_a_call_by_hand_is_bounded_and_told_of(app: Tidegate):
+    upstream = app.upstream("farm", provider="replicate", times=CallTimes(seconds=0.05))
+    await (await app.opened_store()).declare([upstream.declared])
+    async with upstream.call(model="m", output_tokens=5) as call:
+        assert call.api_key is None
+        call.failed(Failure(Verdict.TRANSIENT, Reason.OVERLOADED, wait_seconds=30))
+    with pytest.raises(UpstreamParkedError) as raised:
+        async with upstream.call():
+            pytest.fail("entered")
+    assert 29 < raised.value.facts["wait_seconds"] <= 30
+
+
+async def test_the_provider_of_an_upstream_says_what_its_errors_mean(app: Tidegate):
+    upstream = app.upstream("qwen-eu", provider="dashscope")
+
+    class QuotaError(Exception):
+        status_code = 429
+        body = {"code": "insufficient_quota"}
+
+    @app.task(name="t", upstream=upstream)
+    async def asks() -> None:
+        raise QuotaError
+
+    @app.task(name="u")
+    async def asks_nobody() -> None:
+        raise QuotaError
+
+    assert asks.spec.provider == "dashscope"
+    async with app.worker():
+        known, unknown = await asks.enqueue(), await asks_nobody.enqueue()
+        rows = await all_final(app, [unknown.id])
+        assert rows[unknown.id].reason == "quota"
+        (run,) = [entry for entry in await known.history() if entry.kind == "run"]
+    assert run.reason == "rate_limit"
+
+
+async def test_a_worker_warns_of_a_timeout_that_is_not_above_the_calls(app: Tidegate, caplog):
+    upstream = app.upstream("openai")
+    hand_made = app.upstream("by hand")
+
+    @app.task(name="short", upstream=upstream, timeout=60)
+    async def short() -> None: ...
+
+    @app.task(name="long", upstream=upstream, timeout=61)
+    async def long() -> None: ...
+
+    @app.task(name="other", upstream=hand_made, timeout=1)
+    async def other() -> None: ...
+
+    @app.on_start
+    async def open_client() -> None:
+        upstream.transport()
+
+    with caplog.at_level(logging.WARNING, "tidegate.worker"):
+        async with app.worker():
+            pass
+    warned = [record.getMessage() for record in caplog.records if "not above" in record.getMessage()]
+    assert len(warned) == 1
+    assert warned[0].startswith("short: its timeout of 60 s")
+
+
+# --- the gate, as one process knows it ---
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def failed(reason, wait=None, verdict=Verdict.TRANSIENT):
+    return CallEnd(Failure(verdict, reason, wait_seconds=wait))
+
+
+@pytest.fixture
+async def permits(app: Tidegate):
+    clock = Clock()
+    upstream = app.upstream("u")
+    await (await app.opened_store()).declare([upstream.declared])
+    made = GatePermits("u", app.opened_store, clock=clock)
+    made.clock = clock
+    return made
+
+
+@pytest.mark.parametrize(("asked", "held"), [(7.0, 7.0), (None, UNNAMED_WAIT_SECONDS)])
+async def test_calls_are_held_back_for_as_long_as_the_server_asked(permits, asked, held):
+    permit = await permits.acquire(Ask())
+    await permit.settle(failed(Reason.RATE_LIMIT, asked))
+    permits.clock.now += held - 0.01
+    with pytest.raises(UpstreamParkedError):
+        await permits.acquire(Ask())
+    permits.clock.now += 0.02
+    await permits.acquire(Ask())
+
+
+@pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.NETWORK, Reason.INVALID_REQUEST, Reason.UNKNOWN])
+async def test_what_says_nothing_of_capacity_or_account_holds_no_call_back(permits, reason):
+    permit = await permits.acquire(Ask())
+    await permit.settle(failed(reason, 30.0))
+    await permits.acquire(Ask())
+
+
+async def test_a_permit_tells_of_one_end_only(permits, app: Tidegate):
+    permit = await permits.acquire(Ask())
+    await permit.settle(CallEnd())
+    await permit.settle(failed(Reason.OVERLOADED, 30.0))
+    await permit.release()
+    await permits.acquire(Ask())
+    assert (await gate_of(app, "u")).state is GateState.FLOWING
