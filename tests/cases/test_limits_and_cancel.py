@@ -396,6 +396,24 @@ async def test_leaving_the_worker_gives_back_what_still_runs_uncharged(app: Tide
     assert (await runs_of(handle))[0].outcome == "released"
 
 
+async def test_a_task_that_may_run_once_only_is_not_given_back_when_its_worker_leaves(app: Tidegate) -> None:
+    from dataclasses import replace
+
+    @app.task(name="t", on_crash="fail")
+    async def body() -> None:
+        begun.set()
+        await asyncio.sleep(30)
+
+    begun = asyncio.Event()
+    async with app.worker(timings=replace(FAST, drain_grace=0.1)):
+        handle = await body.enqueue()
+        await asyncio.wait_for(begun.wait(), 20)
+    row = await handle.status()
+    assert (row.state, row.run, row.counters.releases) == (State.DEAD, 1, 0)
+    (run,) = await runs_of(handle)
+    assert 'on_crash="fail" lets it run once only' in run.why
+
+
 async def test_a_plain_call_is_a_plain_call(app: Tidegate) -> None:
     @app.task(name="t")
     async def body(ctx: Context, number: int, *, twice: bool = False) -> int:

@@ -61,3 +61,15 @@ def decide_orphan(
     delay = 0.0 if count == 1 else min(cap_seconds, base_seconds * 2.0 ** min(count - 2, 60))
     told = f"{word} {count} of {limit}, uncharged: {why}"
     return Retrying(fence, failure, delay, charge, rank_offset=-LIFT_SECONDS, why=told)
+
+
+def cut_short(fence: Fence, why: str) -> Dead:
+    """Return the end of a task that may run once only and was stopped in the middle by no fault of its own.
+
+    Args:
+        fence: The run.
+        why: What stopped it, in words.
+    """
+    message = f"stopped in the middle: {why}"
+    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=message, evidence=why)
+    return Dead(fence, failure, Charge.CRASH, f'{message}; on_crash="fail" lets it run once only')

@@ -21,6 +21,7 @@ class Attempt:
         "control",
         "deadline_seconds",
         "function",
+        "has_begun",
         "is_entered",
         "is_forced",
         "is_time_up",
@@ -46,6 +47,8 @@ class Attempt:
         """The thread's answer, where the body is a plain function."""
         self.is_entered = False
         """Whether its job has taken its first step. A job cancelled before that would never settle it."""
+        self.has_begun = False
+        """Whether its body may have done something."""
         self.is_forced = False
         self.is_time_up = False
         self.settled = False

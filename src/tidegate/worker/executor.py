@@ -179,6 +179,7 @@ class Executor:
     def _called(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
         body = attempt.function.body
+        attempt.has_begun = True
         set_present(attempt.context())
         if attempt.runs_in is RunsIn.LOOP:
             coroutine: Awaitable[Any] = body(*args, **kwargs)

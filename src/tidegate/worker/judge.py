@@ -12,7 +12,7 @@ from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, 
 from tidegate.domain.spec import Rule
 from tidegate.policy import retry
 from tidegate.policy.classify import Classifier, classify
-from tidegate.policy.crash import decide_orphan, limit_after
+from tidegate.policy.crash import cut_short, decide_orphan, limit_after
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.policy.words import duration
 from tidegate.worker.application import crash_terms
@@ -77,6 +77,8 @@ class Judge:
         if why is Stop.CANCEL:
             return Cancelled(fence)
         if why is Stop.RELEASE:
+            if attempt.has_begun and attempt.function.spec.crash_limit == 0:
+                return cut_short(fence, why.value)
             return Released(fence, why.value, rank_offset=-LIFT_SECONDS)
         if why is Stop.DEADLINE:
             return retry.expired(fence, f"stopped by its deadline after {duration(attempt.deadline_seconds)}")

@@ -50,7 +50,7 @@ class SlotRunner:
                 if attempt.control.stop is not None:
                     return self._judge.stopped(attempt)
                 begin(attempt)
-                attempt.slot = slot
+                attempt.slot, attempt.has_begun = slot, True
                 answer = await slot.run(_frame(attempt), attempt.control)
                 self._condemn_after(slot, answer)
                 self._pause.reset()
