@@ -72,4 +72,4 @@ def cut_short(fence: Fence, why: str) -> Dead:
     """
     message = f"stopped in the middle: {why}"
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=message, evidence=why)
-    return Dead(fence, failure, Charge.CRASH, f'{message}; on_crash="fail" lets it run once only')
+    return Dead(fence, failure, Charge.RELEASE, f'{message}; on_crash="fail" lets it run once only')

@@ -18,7 +18,7 @@ from tidegate.testing.simulation.answers import (
 )
 from tidegate.testing.simulation.bodies import task_functions
 from tidegate.testing.simulation.cancels import cancels_are_obeyed
-from tidegate.testing.simulation.losses import losses_have_a_fault, orphans_are_found
+from tidegate.testing.simulation.losses import losses_have_a_fault, only_stops_cut_short, orphans_are_found
 from tidegate.testing.simulation.runs import held_runs
 from tidegate.testing.simulation.told import Told
 from tidegate.testing.simulation.unique import live_names_are_unique
@@ -38,6 +38,7 @@ def judge(told: Told) -> list[Violation]:
         *released_claims_never_began(told),
         *cancels_are_obeyed(told, held),
         *losses_have_a_fault(told, held),
+        *only_stops_cut_short(told, held),
         *orphans_are_found(told, held),
         *_all_ends_in_time(told),
         *_finals_stay(told),

@@ -40,6 +40,21 @@ def losses_have_a_fault(told: Told, held: Mapping[Fence, Held]) -> Iterator[Viol
             )
 
 
+def only_stops_cut_short(told: Told, held: Mapping[Fence, Held]) -> Iterator[Violation]:
+    """I12: a run that may not be repeated is buried by a stop only where its worker was told to stop."""
+    stopped = {drain.worker_id for drain in told.journal.drains}
+    for _, outcome, answer in finishes(told.journal):
+        run = held.get(outcome.fence)
+        if answer is not Answer.DONE or run is None or run.worker_id in stopped:
+            continue
+        if isinstance(outcome, Dead) and outcome.charge is Charge.RELEASE:
+            yield Violation(
+                "I12",
+                outcome.fence.task_id,
+                f"run {outcome.fence.run} was cut short, and {run.machine} was not told to stop",
+            )
+
+
 def _is_taken(outcome: Outcome) -> bool:
     """Return whether a reaper decided this, for a worker that is gone."""
     if isinstance(outcome, Retrying | Dead):
