@@ -25,7 +25,7 @@ def slot_at(window: Window, meter: Meter, now: float) -> float:
         return max(now, meter.next_at - _catch_up(window))
     meter = _turned(window, meter, now)
     if meter.used < window.amount:
-        return now
+        return max(now, meter.edge_at + guard_seconds(window))  # the window may have turned for one to come
     return meter.edge_at + window.seconds + guard_seconds(window)
 
 
