@@ -8,7 +8,8 @@
     │   ├── NotAcceptedError       the store holds nothing under that id, or its state forbids the request
     │   │   ├── TaskNotFoundError
     │   │   └── WrongStateError
-    │   └── UnknownFunctionError   no such task function is declared
+    │   ├── UnknownFunctionError   no such task function is declared
+    │   └── UnknownUpstreamError   no such upstream is known to the store
     ├── ConfigError                fix the set-up
     │   └── SchemaError            the database's schema is not this version's
     ├── StoreError                 try again
@@ -84,6 +85,12 @@ class UnknownFunctionError(UsageError):
     """No task function of that name is declared."""
 
     code = "TG110"
+
+
+class UnknownUpstreamError(UsageError):
+    """No upstream of that name is known to the store. `facts["upstream"]` is the name."""
+
+    code = "TG111"
 
 
 class NotAcceptedError(UsageError):

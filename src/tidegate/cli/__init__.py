@@ -25,6 +25,8 @@ SHORT_HELPS: Mapping[str, str] = {
     "enqueue": "Store one task.",
     "status": "Show each queue at a glance, and the live workers.",
     "tasks": "List, show, cancel, retry and re-rank tasks.",
+    "upstreams": "Look at upstreams; set limits; park, open and probe.",
+    "budget": "Show what the retry budgets have spent.",
     "dead": "List, show, redrive and purge dead letters.",
     "classify": "Say what Tidegate would do about a provider's answer.",
     "web": "Serve the HTTP API of an application.",

@@ -17,6 +17,7 @@ from tidegate.errors import (
     TaskNotFoundError,
     TidegateError,
     UnknownFunctionError,
+    UnknownUpstreamError,
     UsageError,
 )
 
@@ -32,6 +33,7 @@ TIMED_OUT = 124
 _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (TaskNotFoundError, NOT_FOUND),
     (UnknownFunctionError, NOT_FOUND),
+    (UnknownUpstreamError, NOT_FOUND),
     (NotAcceptedError, CONFLICT),
     (KeyConflictError, CONFLICT),
     (UsageError, USAGE),

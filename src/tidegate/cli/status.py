@@ -12,9 +12,10 @@ import click
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
 from tidegate.cli.output import jsonable, print_json, print_table, style
 from tidegate.cli.text import ago, duration, moment
+from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.policy.drain import Drain, drain_estimate
 from tidegate.store.protocol import Store
-from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
 
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "blocked", "running", "retrying", "scheduled", "dead")
@@ -27,6 +28,7 @@ class Overview:
     at: float
     """By the store's clock."""
     queues: Sequence[QueueStats]
+    upstreams: Sequence[UpstreamRow]
     workers: Sequence[WorkerRow]
 
 
@@ -58,7 +60,8 @@ async def _show(where: Where, watch: bool, as_json: bool) -> None:
 
 async def look(store: Store) -> Overview:
     """Read what the overview needs. Nothing in it scans what is finished."""
-    return Overview(await store.now(), await store.queue_stats(), await store.workers())
+    queues, upstreams, workers = await store.queue_stats(), await store.upstreams(), await store.workers()
+    return Overview(await store.now(), queues, upstreams, workers)
 
 
 def drain_of(stats: QueueStats) -> Drain:
@@ -77,12 +80,16 @@ def overview_json(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON values."""
     queues = [jsonable(stats) | {"drain": jsonable(drain_of(stats))} for stats in overview.queues]
     workers = [jsonable(worker) | {"live": is_live(worker, overview.at)} for worker in overview.workers]
-    return {"at": overview.at, "queues": queues, "workers": workers}
+    upstreams = [upstream_json(row, overview.at) for row in overview.upstreams]
+    return {"at": overview.at, "queues": queues, "upstreams": upstreams, "workers": workers}
 
 
 def _print(overview: Overview) -> None:
     _print_queues(overview)
     click.echo()
+    if overview.upstreams:
+        print_upstreams(overview.upstreams, overview.at)
+        click.echo()
     _print_workers(overview)
     click.echo(f"\nat {moment(overview.at)}")
 

@@ -99,6 +99,17 @@ async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> N
         await show_task(store, task_id, with_args=with_args, as_json=as_json)
 
 
+@command.command("why")
+@click.argument("task_id", metavar="ID", type=as_task_id)
+@where_options
+@json_option
+def why_command(task_id: str, where: Where, as_json: bool) -> None:
+    """Say what a task waits for: its gate, a limit, a budget, its time, or a worker."""
+    from tidegate.cli.why import tell_why
+
+    run(tell_why(where, task_id, as_json))
+
+
 @command.command("cancel")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
 @click.option("--why", default="", metavar="TEXT", help="Kept in the task's history.")

@@ -277,6 +277,9 @@ class Upstreams(Protocol):
         latest declaration counts: they live in code.
         """
 
+    async def gates(self) -> list[GateRow]:
+        """Return every gate as it is stored: of upstreams, limited functions and the system."""
+
     async def upstreams(self) -> list[UpstreamRow]:
         """Return every upstream with what stands before it, by name."""
 

@@ -352,6 +352,10 @@ class SqliteStore:
         """Keep what an application declares of limits; return the rows that count."""
         return await self._write(lambda db: gates.declare(db, self._now(), declared))
 
+    async def gates(self) -> list[GateRow]:
+        """Return every gate as it is stored."""
+        return await self._read(gates.rows)
+
     async def upstreams(self) -> list[UpstreamRow]:
         """Return every upstream with what stands before it, by name."""
         return await self._read(lambda db: gates.upstreams(db, self._now()))

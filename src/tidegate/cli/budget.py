@@ -1,0 +1,47 @@
+"""`tidegate budget`: what the retry budgets have spent and hold back."""
+
+from __future__ import annotations
+
+import click
+
+from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.output import jsonable, print_json, print_table
+from tidegate.cli.text import ago, duration
+
+
+@click.command()
+@where_options
+@json_option
+def command(where: Where, as_json: bool) -> None:
+    """Show the retry budgets of the system and of each upstream.
+
+    HELD are due tasks that a budget keeps in the retry queue; `tidegate tasks ls --state retrying` says
+    when each is expected to go.
+    """
+    run(_show(where, as_json))
+
+
+async def _show(where: Where, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        rows = await store.budgets()
+        now = await store.now()
+    if as_json:
+        for row in rows:
+            print_json(jsonable(row) | {"left": max(0.0, row.amount - row.used)})
+        return
+    print_table(
+        ["BUDGET", "IN", "ALLOWED", "USED", "LEFT", "HELD", "NEXT"],
+        [
+            [
+                row.name or "(system)",
+                duration(row.window_seconds),
+                f"{row.amount:g}",
+                row.used,
+                f"{max(0.0, row.amount - row.used):g}",
+                row.held,
+                "now" if row.next_at <= now else ago(row.next_at, now),
+            ]
+            for row in rows
+        ],
+        numbers=["ALLOWED", "USED", "LEFT", "HELD"],
+    )

@@ -1,0 +1,195 @@
+"""`tidegate upstreams`: look at upstreams, change their limits, park, open and probe their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.output import jsonable, print_facts, print_json, print_table, talk
+from tidegate.cli.text import moment
+from tidegate.errors import OptionError, UnknownUpstreamError
+from tidegate.options import positive_option
+from tidegate.policy.gate_words import block_in_words, gate_in_words
+from tidegate.store.protocol import Store
+from tidegate.store.rows import UpstreamRow
+from tidegate.upstream.upstream import changed_limits, facts
+
+name_argument = click.argument("name", metavar="NAME")
+
+
+@click.group()
+def command() -> None:
+    """Look at upstreams, change their limits, park, open and probe their gates."""
+
+
+@command.command("ls")
+@where_options
+@json_option
+def list_command(where: Where, as_json: bool) -> None:
+    """List upstreams with their gates and what stands before them."""
+    run(_list(where, as_json))
+
+
+async def _list(where: Where, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        rows = await store.upstreams()
+        now = await store.now()
+    if as_json:
+        for row in rows:
+            print_json(upstream_json(row, now))
+    elif rows:
+        print_upstreams(rows, now)
+    else:
+        talk("no upstream is known yet: a worker of an application that declares one makes it known")
+
+
+@command.command("show")
+@name_argument
+@where_options
+@json_option
+def show_command(name: str, where: Where, as_json: bool) -> None:
+    """Show one upstream: gate, limits, retry budget."""
+    run(_show(where, name, as_json))
+
+
+async def _show(where: Where, name: str, as_json: bool) -> None:
+    async with opened_store(where) as store:
+        row = await _known(store, name)
+        now = await store.now()
+    if as_json:
+        print_json(upstream_json(row, now))
+        return
+    limits = {name: f"{value:g}" for name, value in facts(row.limits).items()}
+    print_facts(
+        {
+            "upstream": row.name,
+            "gate": gate_in_words(row.gate, row.limits, now),
+            "since": moment(row.gate.since_at),
+            "until": moment(row.gate.until_at),
+            "in flight": row.in_flight,
+            "ready": row.ready if row.block is None else None,
+            "blocked": None if row.block is None else row.ready,
+            "retrying": row.retrying,
+        }
+        | limits
+    )
+
+
+@command.command("set")
+@name_argument
+@click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
+@where_options
+def set_command(name: str, limits: Sequence[str], where: Where) -> None:
+    """Change limits for all workers, from the next claim on; `LIMIT=none` lifts one."""
+    changes = dict(_change(text) for text in limits)
+    run(_set(where, name, changes))
+
+
+async def _set(where: Where, name: str, changes: dict[str, float | None]) -> None:
+    async with opened_store(where) as store:
+        row = await _known(store, name)
+        await store.set_limits(name, changed_limits(row.limits, changes))
+    talk(f"{name}: " + ", ".join(f"{limit} {_shown(value)}" for limit, value in changes.items()))
+
+
+@command.command("park")
+@name_argument
+@click.option("--for", "length", metavar="TIME", help="Such as 10m; without it, until it is opened.")
+@click.option("--why", default="", metavar="TEXT", help="Shown beside it.")
+@where_options
+def park_command(name: str, length: str | None, why: str, where: Where) -> None:
+    """Start no more tasks of this upstream. Running ones go on; waiting ones keep their place."""
+    seconds = None if length is None else positive_option("--for", length)
+    run(_act(where, name, lambda store: store.park(name, seconds=seconds, why=why), "parked"))
+
+
+@command.command("open")
+@name_argument
+@where_options
+def open_command(name: str, where: Where) -> None:
+    """Open the gate: the account is mended, or you know better."""
+    run(_act(where, name, lambda store: store.open_gate(name), "open"))
+
+
+@command.command("probe")
+@name_argument
+@where_options
+def probe_command(name: str, where: Where) -> None:
+    """Let one task try a parked upstream now; if it ends well, the gate opens."""
+    run(_act(where, name, lambda store: store.probe(name), "its next task tries it"))
+
+
+async def _act(where: Where, name: str, act: Any, done: str) -> None:
+    async with opened_store(where) as store:
+        if not await act(store):
+            raise await _unknown(store, name)
+    talk(f"{name}: {done}")
+
+
+async def _known(store: Store, name: str) -> UpstreamRow:
+    for row in await store.upstreams():
+        if row.name == name:
+            return row
+    raise await _unknown(store, name)
+
+
+async def _unknown(store: Store, name: str) -> UnknownUpstreamError:
+    known = ", ".join(row.name for row in await store.upstreams()) or "none"
+    return UnknownUpstreamError(f"no upstream is named {name!r}", fix=f"known here: {known}", upstream=name)
+
+
+def _change(text: str) -> tuple[str, float | None]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, None if value == "none" else float(value)
+    except ValueError:
+        raise OptionError(
+            f"{text!r}" if equals else f"{text!r} names no number", fix="write LIMIT=NUMBER or LIMIT=none"
+        ) from None
+
+
+def _shown(value: float | None) -> str:
+    return "lifted" if value is None else f"= {value:g}"
+
+
+def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
+    """Print upstreams as a table."""
+    print_table(
+        ["UPSTREAM", "IN FLIGHT", "READY", "BLOCKED", "RETRYING", "GATE"],
+        [
+            [
+                row.name,
+                row.in_flight,
+                0 if row.block else row.ready,
+                row.ready if row.block else 0,
+                row.retrying,
+                state_in_words(row, now),
+            ]
+            for row in rows
+        ],
+        numbers=["IN FLIGHT", "READY", "BLOCKED", "RETRYING"],
+    )
+
+
+def state_in_words(row: UpstreamRow, now: float) -> str:
+    """Return what an upstream does, or why its tasks are blocked."""
+    if row.block is not None:
+        return block_in_words(row.block, row.limits, now)
+    return gate_in_words(row.gate, row.limits, now)
+
+
+def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
+    """Return an upstream as JSON values."""
+    return {
+        "name": row.name,
+        "gate": jsonable(row.gate),
+        "words": state_in_words(row, now),
+        "limits": facts(row.limits),
+        "in_flight": row.in_flight,
+        "ready": 0 if row.block else row.ready,
+        "blocked": row.ready if row.block else 0,
+        "retrying": row.retrying,
+    }

@@ -1,0 +1,56 @@
+"""A gate, a block and a limit in words, alike on every screen."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy
+from tidegate.policy import gate as gates
+from tidegate.policy.admission import Block
+from tidegate.policy.words import duration
+
+
+def gate_in_words(gate: Gate, limits: Limits, now: float) -> str:
+    """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`."""
+    cause = ": ".join(part for part in (gate.reason, gate.message) if part)
+    if gate.by is None:
+        return _flowing(gate, limits, now)
+    words = f"{_parked(gate, gate.by, now)}"
+    return f"{words}: {cause}" if cause else words
+
+
+def block_in_words(block: Block, limits: Limits, now: float) -> str:
+    """Return why tasks are blocked, and until when."""
+    if not block.window:
+        return gate_in_words(block.gate, limits, now)
+    until = "" if block.until_at is None else f"; goes on in {duration(block.until_at - now)}"
+    return f"{block.window} used up{until}"
+
+
+def _flowing(gate: Gate, limits: Limits, now: float) -> str:
+    if gate.failures:
+        return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
+    share = gates.share(gate, limits, now)
+    return "flowing" if share >= 1 else f"flowing, slow start at {share:.0%} of its pace"
+
+
+def _parked(gate: Gate, by: ParkedBy, now: float) -> str:
+    match by:
+        case ParkedBy.SERVER:
+            return f"parked for {_left(gate.until_at, now)} more, as the server asked"
+        case ParkedBy.ACCOUNT:
+            return "parked until a person opens it"
+        case ParkedBy.PERSON:
+            until = "until it is opened" if gate.until_at is None else f"for {_left(gate.until_at, now)} more"
+            return f"parked by a person {until}"
+        case ParkedBy.FAILURES:
+            since = f"since {duration(max(0.0, now - gate.since_at))}"
+            if gate.state is GateState.PROBING:
+                return f"probing, parked {since}"
+            return f"parked {since}, next probe in {_left(gate.probe_at, now)}"
+        case _:
+            assert_never(by)
+
+
+def _left(moment: float | None, now: float) -> str:
+    return duration(max(0.0, (moment or now) - now))
