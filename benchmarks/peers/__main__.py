@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from benchmarks.harness import Contestant as Run
 from benchmarks.harness import Settings, say, take_turns
 from benchmarks.peers import catalogue, goals, servers, table
-from benchmarks.peers.catalogue import Contestant
+from benchmarks.peers.catalogue import FIGURES, Contestant
 from benchmarks.peers.results import Results
-from benchmarks.peers.rounds import FIGURES, Rounds
+from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.servers import Store
 from benchmarks.usage import Noise
 

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 NODE_MODULES = HERE / "node_modules"
 
+FIGURES = ("bulk", "single", "drain", "two", "pickup", "polled", "grown")
 StoreName = Literal["postgresql", "redis", "sqlite"]
 Kind = Literal["ours", "limit", "python", "node"]
 
@@ -36,6 +37,8 @@ class Contestant:
     """How it is set, and what it promises less."""
     share: float = 1.0
     """The part of the tasks it is given: the slow ones would take hours for all."""
+    figures: tuple[str, ...] = FIGURES
+    """What can be measured of it."""
 
     @property
     def growth(self) -> Path | None:
@@ -68,7 +71,16 @@ OTHERS = (
         "limit",
         "postgresql/limit.py",
         "asyncpg",
-        "a bare loop, 500 a batch: bulk is COPY, single one statement, pickup LISTEN; promises nothing else",
+        "a bare loop of the fewest rows, 500 a batch: COPY, one statement, LISTEN; promises nothing else",
+    ),
+    Contestant(
+        "same-rows",
+        "postgresql",
+        "limit",
+        "postgresql/same_rows.py",
+        "asyncpg",
+        "Tidegate's own rows written by hand: bulk by COPY, single by one statement",
+        figures=("bulk", "single"),
     ),
     Contestant(
         "pgqueuer",
@@ -161,8 +173,15 @@ NAMES = tuple(each.name for each in (*OURS, *OTHERS))
 
 
 def chosen(names: Sequence[str]) -> list[Contestant]:
-    """Return those named, all if none is; Tidegate on each of their stores comes first."""
-    others = [each for each in OTHERS if not names or each.name in names]
+    """Return those named, all if none is; Tidegate on each of their stores comes first.
+
+    Naming the limit names both kinds of it.
+    """
+    others = [
+        each
+        for each in OTHERS
+        if not names or each.name in names or (each.kind == "limit" and "limit" in names)
+    ]
     stores = {each.store for each in others}
     return [each for each in OURS if each.store in stores or each.name in names] + others
 

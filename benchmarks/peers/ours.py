@@ -25,7 +25,7 @@ async def noop(number: int) -> None:
 
 class Peer(Queue):
     async def create(self) -> None:
-        await app.opened_store()
+        await app.store.migrate()
         await app.aclose()
 
     async def open(self) -> None:

@@ -6,6 +6,7 @@
   the worker's processes.
 - two: the same with two worker processes.
 - pickup: an idle worker in another process; enqueue call → first line of the body.
+- polled: the same by Tidegate without hints, so that only its polling finds the tasks.
 - grown: drain again beside finished and scheduled tasks.
 """
 
@@ -19,14 +20,15 @@ from typing import Any
 
 from benchmarks.harness import say
 from benchmarks.limit import percentiles
-from benchmarks.peers.catalogue import Contestant
+from benchmarks.peers.catalogue import FIGURES, Contestant
 from benchmarks.peers.moments import VARIABLE, Moments
 from benchmarks.peers.servers import PostgreSQL, Store
-from benchmarks.processes import answer, environment, fresh_directory, running, wait_until
+from benchmarks.processes import CHILD_SECONDS, answer, environment, fresh_directory, running, wait_until
 from benchmarks.usage import tree_cpu_seconds, tree_peak_mib
 
-FIGURES = ("bulk", "single", "drain", "two", "pickup", "grown")
 PICKUPS, PAUSE_SECONDS = 500, 0.02
+START_SECONDS = 60.0
+"""The longest that a worker may take to its first task."""
 FINISHED_PER_TASK, SCHEDULED_PER_TASK = 50, 10
 """1,000,000 and 200,000 beside 20,000 ready ones."""
 
@@ -56,10 +58,13 @@ class Rounds:
             "drain": lambda: self._drain("fresh", workers=1),
             "two": lambda: self._drain("fresh", workers=2),
             "pickup": self._pickup,
+            "polled": self._polled,
             "grown": self._grown,
         }
         found: Values = {}
         for figure in self.figures:
+            if figure not in self.contestant.figures:
+                continue
             found |= {f"{figure}.{name}": value for name, value in measure[figure]().items()}
         return found
 
@@ -82,7 +87,7 @@ class Rounds:
             moments = Moments(directory, count=n, workers=workers)
             with ExitStack() as stack:
                 pids = [stack.enter_context(self._worker(url, path, directory)) for path in moments.paths]
-                self._until(lambda: moments.begun() > 0, pids, every=0.005)
+                self._until(lambda: moments.begun() > 0, pids, every=0.005, within=START_SECONDS)
                 before = self._cpu(pids)
                 self._until(lambda: moments.begun() >= n, pids, every=0.01)
                 worker, server = (
@@ -97,9 +102,14 @@ class Rounds:
             "memory": memory,
         }
 
-    def _pickup(self) -> Values:
+    def _polled(self) -> Values:
+        has_hints = self.contestant.kind == "ours" and self.contestant.store == "postgresql"
+        return self._pickup("?hints=off") if has_hints else {}
+
+    def _pickup(self, words: str = "") -> Values:
         n = min(PICKUPS, self.n)
-        with fresh_directory() as directory, self._place() as url:
+        with fresh_directory() as directory, self._place() as place:
+            url = place + words
             moments = Moments(directory, count=n + 1)
             path = moments.paths[0]
             with self._worker(url, path, directory) as pid:
@@ -155,7 +165,9 @@ class Rounds:
     def _environment(self, directory: Path, url: str, moments: Path | None) -> dict[str, str]:
         return environment(directory) | {"BENCH_URL": url, VARIABLE: str(moments or "")}
 
-    def _until(self, truth: Callable[[], bool], pids: list[int], *, every: float) -> None:
+    def _until(
+        self, truth: Callable[[], bool], pids: list[int], *, every: float, within: float = CHILD_SECONDS
+    ) -> None:
         """Wait for a worker, unless it ends."""
 
         def so() -> bool:
@@ -163,7 +175,7 @@ class Rounds:
                 raise RuntimeError(f"the worker of {self.contestant.name} ended")
             return truth()
 
-        wait_until(so, what=f"{self.contestant.name} runs its tasks", every=every)
+        wait_until(so, what=f"{self.contestant.name} runs its tasks", every=every, within=within)
 
     def _cpu(self, pids: list[int]) -> tuple[float, float]:
         """Return the CPU seconds that workers and server have used."""

@@ -1,8 +1,8 @@
 """The limit: a hand-written asyncpg loop that does the least a durable queue can, 500 tasks a batch.
 
 It claims by moving rows from `ready` to `lease` (an array of ctids: a TID scan), runs the same coroutines and
-moves what is done to `archive`; two commits a batch. It has no fence, no lanes, no retries, no limits, no
-second process to share with. It is woken by LISTEN.
+moves what is done to `archive`; two commits a batch. It has no fence, no lanes, no retries, no limits, and is
+woken by LISTEN. Its rows are the fewest that serve; an enqueue of Tidegate's own rows is in `same_rows.py`.
 """
 
 from __future__ import annotations
