@@ -35,6 +35,11 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
 
 
+def begin(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on the bridge's loop without waiting for it."""
+    asyncio.run_coroutine_threadsafe(work, _bridge_loop())
+
+
 def _bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the bridge's loop; a forked child gets its own."""
     global _loop

@@ -354,9 +354,14 @@ class Tidegate:
                 self._watches[loop] = TaskWatch(store)
             return self._watches[loop]
 
-    async def enqueue_prepared(self, task: NewTask) -> Enqueued:
-        """Store one prepared task."""
-        return (await (await self.opened_store()).enqueue([task]))[0]
+    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
+        """Store one prepared task; in the transaction open on `conn`, if one is given."""
+        store = await self.opened_store()
+        return (await store.enqueue([task]))[0] if conn is None else await store.enqueue_within(conn, task)
+
+    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
+        """Store one prepared task in the transaction open on a connection that blocks."""
+        return self.store.enqueue_within_sync(conn, task)
 
     async def enqueue_many(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[str]:
         """Store prepared tasks, all or none, and return their ids in order.

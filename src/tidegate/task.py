@@ -32,8 +32,12 @@ R = TypeVar("R")
 class Home(StoreSource, Protocol):
     """The application a task function belongs to."""
 
-    async def enqueue_prepared(self, task: NewTask) -> Enqueued:
-        """Store one task."""
+    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
+        """Store one task; in the transaction open on `conn`, if one is given."""
+        ...
+
+    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
+        """Store one task in the transaction open on a connection that blocks."""
         ...
 
     def next_id(self) -> str:
@@ -115,6 +119,7 @@ class TaskFunction(Generic[P, C, R]):
         key_kept: Seconds | str | None = None,
         unique: str | None = None,
         labels: Mapping[str, str] | None = None,
+        conn: Any = None,
     ) -> Prepared[P, R]:
         """Return this function with options for the enqueues that follow.
 
@@ -132,6 +137,9 @@ class TaskFunction(Generic[P, C, R]):
             key_kept: 7 days unless given.
             unique: `until_final`, or a time such as `1h`: one task by function and arguments until then.
             labels: A few names and values to find it by.
+            conn: A connection or session of yours, on PostgreSQL: the task is part of the transaction that
+                is open there, and exists once that is committed. asyncpg, psycopg, SQLAlchemy (async ones
+                with `enqueue`, others with `enqueue_sync`) and `django.db.connection`.
 
         Raises:
             OptionError: A value cannot work.
@@ -150,19 +158,22 @@ class TaskFunction(Generic[P, C, R]):
             unique=unique,
             labels=labels,
         )
-        return Prepared(self.spec, self.signature, self._home, options)
+        return Prepared(self.spec, self.signature, self._home, options, conn)
 
 
 class Prepared(Generic[P, R]):
     """A task function with options. Made by `using`; may be kept and used many times."""
 
-    __slots__ = ("_home", "_options", "_signature", "_spec")
+    __slots__ = ("_conn", "_home", "_options", "_signature", "_spec")
 
-    def __init__(self, spec: TaskSpec, signature: Signature, home: Home, options: Options) -> None:
+    def __init__(
+        self, spec: TaskSpec, signature: Signature, home: Home, options: Options, conn: Any = None
+    ) -> None:
         self._spec = spec
         self._signature = signature
         self._home = home
         self._options = options
+        self._conn = conn
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a task with these arguments and options; see `TaskFunction.enqueue`.
@@ -170,12 +181,13 @@ class Prepared(Generic[P, R]):
         Raises:
             KeyConflictError: The key is taken by a task with other arguments.
         """
-        enqueued = await self._home.enqueue_prepared(self.prepare(*args, **kwargs))
-        return Handle(enqueued.task_id, self._home, self._signature.load_result, created=enqueued.created)
+        return self._handle(await self._home.enqueue_prepared(self.prepare(*args, **kwargs), self._conn))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, from sync code."""
-        return run_sync(self.enqueue(*args, **kwargs))
+        if self._conn is None:
+            return run_sync(self.enqueue(*args, **kwargs))
+        return self._handle(self._home.enqueue_prepared_sync(self.prepare(*args, **kwargs), self._conn))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Check these arguments and return the task without storing it."""
@@ -207,6 +219,9 @@ class Prepared(Generic[P, R]):
             max_attempts=options.max_attempts,
             labels=options.labels,
         )
+
+    def _handle(self, enqueued: Enqueued) -> Handle[R]:
+        return Handle(enqueued.task_id, self._home, self._signature.load_result, created=enqueued.created)
 
 
 class TaskDecorator:

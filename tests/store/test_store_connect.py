@@ -33,9 +33,11 @@ def test_a_url_names_its_file(url: str, path: str) -> None:
     [
         ("sqlite://:memory:", "in-memory"),
         ("sqlite:///:memory:", "in-memory"),
-        ("postgresql://localhost/queue", "SQLite only"),
-        ("postgres://localhost/queue", "SQLite only"),
-        ("postgresql+psycopg://localhost/queue", "SQLite only"),
+        ("postgresql+psycopg://localhost/queue", "a driver is named"),
+        ("postgresql://localhost/queue?schema=Mine", "schema='Mine'"),
+        ("postgresql://localhost/queue?schema=pg_mine", "schema='pg_mine'"),
+        ("postgresql://localhost/queue?connections=0", "connections='0'"),
+        ("postgresql://localhost/queue?hints=maybe", "hints='maybe'"),
         ("redis://localhost", "redis"),
         ("sqlite://", "no file"),
         ("sqlite:///", "no file"),
@@ -53,7 +55,7 @@ def test_a_url_that_names_no_store_is_refused_with_the_reason(url: str, says: st
 
 def test_a_password_in_a_url_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
-        open_store("postgresql://user:secret@localhost/queue")
+        open_store("postgresql://user:secret@localhost/queue?connections=many")
     assert "secret" not in str(caught.value)
     assert "secret" not in str(caught.value.facts)
 

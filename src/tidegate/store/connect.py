@@ -10,19 +10,23 @@ from tidegate.errors import ConfigError
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
 
-_FORMS = "use sqlite:///relative/path.db, sqlite:////absolute/path.db, or a path that ends in .db"
+_FORMS = "use postgresql://user@host/database, sqlite:///relative/path.db, or a path that ends in .db"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, **options: Any) -> Store:
     """Return the store that `url` names; nothing is opened before its first use.
 
     Args:
-        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or a plain path that ends in `.db`.
+        url: `postgresql://user@host/database`, `sqlite:///relative.db`, `sqlite:////absolute.db`, or a plain
+            path that ends in `.db`.
         options: Passed to the back end's constructor.
 
     Raises:
-        ConfigError: The URL names no store of this release.
+        ConfigError: The URL names no store of this release, or the driver of its store is not installed.
     """
+    if is_postgres(url):
+        return _postgres_store(url, options)
     path = sqlite_path(url)
     from tidegate.store.sqlite.store import SqliteStore
 
@@ -35,7 +39,12 @@ def check_url(url: str) -> None:
     Raises:
         ConfigError: The URL names no store of this release.
     """
-    sqlite_path(url)
+    if is_postgres(url):
+        from tidegate.store.postgres.address import parse_address
+
+        parse_address(url)
+    else:
+        sqlite_path(url)
 
 
 def absolute_url(url: str) -> str:
@@ -44,7 +53,12 @@ def absolute_url(url: str) -> str:
     Raises:
         ConfigError: It names none.
     """
-    return f"sqlite:///{sqlite_path(url).absolute()}"
+    return url if is_postgres(url) else f"sqlite:///{sqlite_path(url).absolute()}"
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a URL names a database on a PostgreSQL server."""
+    return url.startswith(_POSTGRES)
 
 
 def sqlite_path(url: str) -> Path:
@@ -59,9 +73,7 @@ def sqlite_path(url: str) -> Path:
             return Path(url).expanduser()
         raise ConfigError(f"{url!r} names no database", fix=_FORMS, url=url)
     if scheme.startswith("postgres"):
-        raise ConfigError(
-            "this release of Tidegate has SQLite only; PostgreSQL is not supported yet", fix=_FORMS
-        )
+        raise ConfigError("a driver is named in the database URL", fix="write postgresql:// alone")
     if scheme != "sqlite":
         raise ConfigError(f"no back end is called {scheme!r}", fix=_FORMS)
     if ":memory:" in rest:
@@ -73,3 +85,18 @@ def sqlite_path(url: str) -> Path:
     if not rest.startswith("/") or rest == "/":
         raise ConfigError(f"{url!r} names no file", fix=_FORMS, url=url)
     return Path(rest[1:]).expanduser()
+
+
+def _postgres_store(url: str, options: dict[str, Any]) -> Store:
+    try:
+        from tidegate.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise ConfigError(
+            "the database URL names PostgreSQL, and its driver is not installed",
+            fix="pip install 'tidegate[postgres]'",
+        ) from error
+    store: Any = PostgresStore(url, **options)
+    found: Store = store
+    return found

@@ -80,6 +80,20 @@ class Tasks(Protocol):
             KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
         """
 
+    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
+        """Store a task in the transaction that is open on an async connection of the caller's.
+
+        It exists if and when that transaction is committed. The connection's own errors pass through.
+
+        Raises:
+            OptionError: The connection is of no use for this, or this store cannot join transactions.
+            ConfigError: It leads to another database, or its role may not enqueue.
+            KeyConflictError: As `enqueue`; the transaction is whole, without the task.
+        """
+
+    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+        """As `enqueue_within`, on a connection that blocks."""
+
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue (5,000 at most) where nothing can see it yet."""
 

@@ -53,3 +53,11 @@ def stage_closed(stage_id: str) -> WrongStateError:
     return WrongStateError(
         f"the stage {stage_id} is committed already", fix="use a new stage", stage_id=stage_id
     )
+
+
+def no_joining() -> OptionError:
+    """Return the error for a caller's connection given to a store that cannot join its transactions."""
+    return OptionError(
+        "conn= joins a transaction on PostgreSQL, and the tasks are in a SQLite file",
+        fix="enqueue without conn= after your own commit, or keep the tasks in PostgreSQL",
+    )

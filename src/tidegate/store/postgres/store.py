@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from tidegate._bridge import begin
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
@@ -12,6 +14,7 @@ from tidegate.store.postgres import access, acts, enqueue, listing, reads, schem
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.postgres.joined import Joined, identity
 from tidegate.store.postgres.watch import Watch
 from tidegate.store.rows import (
     ActAnswer,
@@ -48,12 +51,28 @@ class PostgresStore:
         self._database = Database(self.address, clock=clock, busy_seconds=busy_seconds)
         self._clock = HighWater()
         self._watch = Watch(self._database)
+        self._joined = Joined(
+            self.address.schema, lambda: self._database.once(identity), self._tell_from_anywhere
+        )
 
     async def _told(self, work: Awaitable[T]) -> T:
         """Do work that others may wait for, and tell them."""
         answer = await work
         self._watch.committed()
         return answer
+
+    def _tell_from_anywhere(self) -> None:
+        """Tell of a commit of a caller's own, which may have been made outside any event loop."""
+
+        async def tell() -> None:
+            self._watch.committed()
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            begin(tell())
+        else:
+            self._watch.committed()
 
     # --- lifecycle ---
 
@@ -87,6 +106,14 @@ class PostgresStore:
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Store these tasks, all or none, and answer in their order."""
         return await self._told(enqueue.enqueue(self._database, tasks)) if tasks else []
+
+    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
+        """Store a task in the transaction that is open on a caller's async connection."""
+        return await self._joined.enqueue(conn, task)
+
+    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+        """As `enqueue_within`, on a connection that blocks."""
+        return self._joined.enqueue_sync(conn, task)
 
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue where nothing can see it yet."""

@@ -11,6 +11,7 @@ from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
+from tidegate.store.refusals import no_joining
 from tidegate.store.rows import (
     ActAnswer,
     BudgetRow,
@@ -121,6 +122,14 @@ class SqliteStore:
         if not tasks:
             return []
         return await self._write(lambda db: enqueue.enqueue(db, self._now(), tasks))
+
+    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
+        """Refuse: the file is this store's own, and no other connection can write in its transactions."""
+        raise no_joining()
+
+    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+        """Refuse, as `enqueue_within`."""
+        raise no_joining()
 
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue where nothing can see it yet."""

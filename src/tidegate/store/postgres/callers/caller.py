@@ -1,0 +1,67 @@
+"""What is asked of a caller's connection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.errors import OptionError
+
+Answer = tuple[str | None, str]
+"""(holder, answer), as the server's function says."""
+
+
+class Caller(ABC):
+    """A connection of the caller's, in the words of its library.
+
+    Args:
+        conn: The connection or session.
+    """
+
+    def __init__(self, conn: Any) -> None:
+        self.conn = conn
+
+    @abstractmethod
+    def demand_transaction(self) -> None:
+        """Return if an enqueue here becomes part of a transaction that the caller ends.
+
+        Raises:
+            OptionError: The connection is closed, or would commit the enqueue by itself.
+        """
+
+    def on_commit(self, tell: Callable[[], None]) -> None:  # noqa: B027 - most libraries have no hook
+        """Have `tell` called after the commit, where the library can; else others poll."""
+
+
+class SyncCaller(Caller):
+    """A connection that blocks."""
+
+    @abstractmethod
+    def send(self, schema: str, values: Sequence[Any]) -> Answer:
+        """Run the statement in the open transaction; return its only row."""
+
+
+class AsyncCaller(Caller):
+    """A connection that is awaited."""
+
+    @abstractmethod
+    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
+        """Run the statement in the open transaction; return its only row."""
+
+
+def closed() -> OptionError:
+    """Return the error for a connection that is closed."""
+    return OptionError("conn= is closed", fix="pass the connection while its transaction is open")
+
+
+def no_transaction(how: str) -> OptionError:
+    """Return the error for a connection on which the enqueue would be committed by itself.
+
+    Args:
+        how: How a transaction is begun with this library.
+    """
+    return OptionError(
+        "conn= has no transaction open: the task would be stored at once, whatever becomes of your writes",
+        fix=f"begin one: {how}; or enqueue without conn=",
+    )

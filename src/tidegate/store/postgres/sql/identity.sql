@@ -1,0 +1,4 @@
+-- identity: which database this is.
+
+-- name: identity
+SELECT /*schema*/identity()::text

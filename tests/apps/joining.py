@@ -1,0 +1,47 @@
+"""An application whose tasks are enqueued in transactions of their callers; as a program, one that uses Django.
+
+    python joining.py URL USER_URL (commit|rollback|autocommit)
+
+Prints the task's id.
+"""
+
+from __future__ import annotations
+
+import sys
+from urllib.parse import urlsplit
+
+from tidegate import Tidegate
+
+
+def make_app(url: str):
+    app = Tidegate(url)
+
+    @app.task(name="joining:work")
+    async def work(number: int) -> int:
+        return number
+
+    return app, work
+
+
+def main(url: str, user_url: str, end: str) -> None:
+    from django.conf import settings
+    from django.db import connection, transaction
+
+    parts = urlsplit(user_url)
+    database = {"ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username}
+    settings.configure(DATABASES={"default": database | {"HOST": parts.hostname, "PORT": parts.port}})
+    app, work = make_app(url)
+    enqueuing = work.using(conn=connection)
+    if end == "autocommit":
+        enqueuing.enqueue_sync(1)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO own.orders (number) VALUES (1)")
+        print(enqueuing.enqueue_sync(1).id)
+        transaction.set_rollback(end == "rollback")
+    connection.close()
+    app.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

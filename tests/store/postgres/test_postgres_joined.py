@@ -1,0 +1,330 @@
+"""Enqueues inside the caller's own transaction: rolled back, no task, ever; committed, a task (promise G3)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy as sa
+from postgres_support import SCHEMA, migrated
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from pgserver import Server
+from tidegate import Tidegate
+from tidegate.domain.states import State
+from tidegate.errors import ConfigError, KeyConflictError, OptionError, UsageError
+from tidegate.store.postgres.roles import role
+from tidegate.store.rows import TaskFilter
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "apps"))
+from joining import make_app
+
+ORDER = "INSERT INTO own.orders (number) VALUES (1)"
+PROGRAM = Path(__file__).parents[2] / "apps" / "joining.py"
+SOON = 10.0
+
+
+class RolledBack(Exception):
+    """Ends a block without a commit."""
+
+
+@pytest.fixture
+def user_url(postgres: Server, worker_url: str) -> Iterator[str]:
+    """The URL of an application that has a table of its own, and is a member of the worker's role."""
+    with postgres.connect() as admin:
+        admin.execute("DROP SCHEMA IF EXISTS own CASCADE")
+        admin.execute("DROP ROLE IF EXISTS shop")
+        admin.execute(f"CREATE ROLE shop LOGIN IN ROLE {role(SCHEMA, 'worker')}")
+        admin.execute("CREATE SCHEMA own AUTHORIZATION shop")
+        admin.execute("SET ROLE shop")
+        admin.execute("CREATE TABLE own.orders (number integer)")
+        yield postgres.url(user="shop")
+        admin.execute("RESET ROLE")
+        admin.execute("DROP SCHEMA own CASCADE")
+        admin.execute("DROP ROLE shop")
+
+
+@pytest.fixture
+async def shop(worker_url: str) -> AsyncIterator[tuple[Tidegate, Any]]:
+    app, work = make_app(worker_url)
+    yield app, work
+    await app.aclose()
+
+
+def over(url: str, driver: str) -> str:
+    return url.replace("postgresql://", f"postgresql+{driver}://")
+
+
+async def by_asyncpg(url: str, work: Any, commit: bool) -> str:
+    connection = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(ORDER)
+    handle = await work.using(conn=connection).enqueue(1)
+    await (transaction.commit() if commit else transaction.rollback())
+    await connection.close()
+    return handle.id
+
+
+async def by_asyncpg_pool(url: str, work: Any, commit: bool) -> str:
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        try:
+            async with connection.transaction():
+                await connection.execute(ORDER)
+                handle = await work.using(conn=connection).enqueue(1)
+                if not commit:
+                    raise RolledBack
+        except RolledBack:
+            pass
+    return handle.id
+
+
+async def by_async_psycopg(url: str, work: Any, commit: bool) -> str:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute(ORDER)
+        handle = await work.using(conn=connection).enqueue(1)
+        await (connection.commit() if commit else connection.rollback())
+    return handle.id
+
+
+def by_psycopg(url: str, work: Any, commit: bool) -> str:
+    with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
+        connection.execute(ORDER)
+        handle = work.using(conn=connection).enqueue_sync(1)
+        (connection.commit if commit else connection.rollback)()
+    return handle.id
+
+
+def by_psycopg_autocommit_block(url: str, work: Any, commit: bool) -> str:
+    connection = psycopg.connect(url, autocommit=True)
+    with connection, connection.transaction(force_rollback=not commit):
+        connection.execute(ORDER)
+        handle = work.using(conn=connection).enqueue_sync(1)
+    return handle.id
+
+
+def by_session(url: str, work: Any, commit: bool) -> str:
+    engine = sa.create_engine(over(url, "psycopg"))
+    with Session(engine) as session:
+        session.execute(sa.text(ORDER))
+        handle = work.using(conn=session).enqueue_sync(1)
+        (session.commit if commit else session.rollback)()
+    engine.dispose()
+    return handle.id
+
+
+def by_sqlalchemy_connection(url: str, work: Any, commit: bool) -> str:
+    engine = sa.create_engine(over(url, "psycopg"))
+    with engine.connect() as connection:
+        connection.execute(sa.text(ORDER))
+        handle = work.using(conn=connection).enqueue_sync(1)
+        (connection.commit if commit else connection.rollback)()
+    engine.dispose()
+    return handle.id
+
+
+async def by_async_session(url: str, work: Any, commit: bool, driver: str = "asyncpg") -> str:
+    engine = create_async_engine(over(url, driver))
+    async with AsyncSession(engine) as session:
+        await session.execute(sa.text(ORDER))
+        handle = await work.using(conn=session).enqueue(1)
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+    return handle.id
+
+
+async def by_async_session_over_psycopg(url: str, work: Any, commit: bool) -> str:
+    return await by_async_session(url, work, commit, "psycopg")
+
+
+async def by_async_sqlalchemy_connection(url: str, work: Any, commit: bool) -> str:
+    engine = create_async_engine(over(url, "asyncpg"))
+    async with engine.connect() as connection:
+        await connection.execute(sa.text(ORDER))
+        handle = await work.using(conn=connection).enqueue(1)
+        await (connection.commit() if commit else connection.rollback())
+    await engine.dispose()
+    return handle.id
+
+
+async def by_sync_code_under_an_async_session(url: str, work: Any, commit: bool) -> str:
+    engine = create_async_engine(over(url, "asyncpg"))
+    async with AsyncSession(engine) as session:
+        await session.execute(sa.text(ORDER))
+        handle = await session.run_sync(lambda sync: work.using(conn=sync).enqueue_sync(1))
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+    return handle.id
+
+
+CALLERS = {
+    name: value for name, value in dict(globals()).items() if name.startswith("by_") and callable(value)
+}
+
+
+async def called(caller: Any, url: str, work: Any, commit: bool) -> str:
+    if inspect.iscoroutinefunction(caller):
+        return await caller(url, work, commit)
+    return await asyncio.to_thread(caller, url, work, commit)
+
+
+def orders(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT count(*) FROM own.orders").fetchone()[0]
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+async def test_a_committed_transaction_makes_a_task(user_url: str, shop: Any, caller: Any) -> None:
+    app, work = shop
+    task_id = await called(caller, user_url, work, commit=True)
+    assert (await app.status(task_id)).state is State.READY
+    assert await app.store.payload(task_id) == (b'{"a":[],"k":{"number":1}}', "json/1")
+    assert orders(user_url) == 1
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+async def test_a_transaction_that_is_rolled_back_makes_none(user_url: str, shop: Any, caller: Any) -> None:
+    app, work = shop
+    task_id = await called(caller, user_url, work, commit=False)
+    assert await app.store.read([task_id]) == {}
+    assert orders(user_url) == 0
+
+
+@pytest.mark.parametrize(("end", "tasks"), [("commit", 1), ("rollback", 0)])
+async def test_django_makes_a_task_with_its_own_rows(
+    worker_url: str, user_url: str, shop: Any, end: str, tasks: int
+) -> None:
+    done = await asyncio.to_thread(django, worker_url, user_url, end)
+    assert done.returncode == 0, done.stderr
+    assert len(await shop[0].store.read([done.stdout.strip()])) == tasks
+    assert orders(user_url) == tasks
+
+
+async def test_django_without_an_atomic_block_is_refused(worker_url: str, user_url: str) -> None:
+    done = await asyncio.to_thread(django, worker_url, user_url, "autocommit")
+    assert "no transaction open" in done.stderr
+    assert "transaction.atomic()" in done.stderr
+
+
+def django(url: str, user_url: str, end: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, PROGRAM, url, user_url, end], capture_output=True, text=True, timeout=50
+    )
+
+
+async def test_a_task_is_invisible_until_the_commit(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        handle = await work.using(conn=connection).enqueue(1)
+        assert await app.store.read([handle.id]) == {}
+    assert set(await app.store.read([handle.id])) == {handle.id}
+    await connection.close()
+
+
+async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
+    _, work = shop
+    other = Tidegate(worker_url)
+    await other.store.changed(0.3)
+    waiting = asyncio.create_task(other.store.changed(SOON))
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    await by_async_session(user_url, work, commit=True)
+    await waiting
+    assert asyncio.get_running_loop().time() - began < SOON / 2
+    await other.aclose()
+
+
+async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(user_url)
+    ids = []
+    for _ in range(2):
+        async with connection.transaction():
+            handle = await work.using(conn=connection, key="k").enqueue(1)
+            ids.append((handle.id, handle.created))
+    assert ids == [(ids[0][0], True), (ids[0][0], False)]
+    async with connection.transaction():
+        with pytest.raises(KeyConflictError):
+            await work.using(conn=connection, key="k").enqueue(2)
+        assert (await work.using(conn=connection).enqueue(2)).created  # the transaction is whole
+    await connection.close()
+
+
+async def test_without_a_transaction_nothing_is_stored(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(OptionError, match="no transaction open"):
+        await work.using(conn=connection).enqueue(1)
+    await connection.close()
+    with pytest.raises(OptionError, match="closed"):
+        await work.using(conn=connection).enqueue(1)
+    engine = create_async_engine(over(user_url, "asyncpg"), isolation_level="AUTOCOMMIT")
+    async with AsyncSession(engine) as session:
+        with pytest.raises(OptionError, match="no transaction open"):
+            await work.using(conn=session).enqueue(1)
+    await engine.dispose()
+    blocking = psycopg.connect(user_url, autocommit=True)
+    with blocking, pytest.raises(OptionError, match="no transaction open"):
+        work.using(conn=blocking).enqueue_sync(1)
+    with pytest.raises(OptionError, match="closed"):
+        work.using(conn=blocking).enqueue_sync(1)
+    assert await app.store.list_tasks(TaskFilter()) == []
+
+
+async def test_a_connection_of_the_other_kind_is_refused(user_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(UsageError, match="awaited"):
+        work.using(conn=connection).enqueue_sync(1)
+    await connection.close()
+    with psycopg.connect(user_url) as blocking, pytest.raises(UsageError, match="blocks"):
+        await work.using(conn=blocking).enqueue(1)
+
+
+@pytest.mark.parametrize("conn", [object(), "postgresql://localhost", 7])
+async def test_what_is_no_connection_is_refused(shop: Any, conn: object) -> None:
+    with pytest.raises(OptionError, match="conn= is a"):
+        await shop[1].using(conn=conn).enqueue(1)
+
+
+async def test_another_database_is_refused(fresh_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(fresh_url)
+    with pytest.raises(ConfigError, match="without the application's tables"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await migrated(fresh_url)
+    with pytest.raises(ConfigError, match="another database"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await connection.close()
+
+
+async def test_a_role_without_rights_is_told_so(postgres: Server, user_url: str, shop: Any) -> None:
+    _, work = shop
+    with postgres.connect() as admin:
+        admin.execute(f"REVOKE {role(SCHEMA, 'worker')} FROM shop")
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(ConfigError, match="may not enqueue"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await connection.close()
+
+
+async def test_tasks_in_a_file_join_no_transaction(tmp_path: Path) -> None:
+    app, work = make_app(f"sqlite:///{tmp_path}/queue.db")
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        await work.using(conn=object()).enqueue(1)
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        work.using(conn=object()).enqueue_sync(1)
+    await app.aclose()
