@@ -14,9 +14,11 @@ from pathlib import Path
 
 import httpx2
 
-from tidegate import Context, Exponential, TaskFailedError, Tidegate, on
+from tidegate import CallTimes, Context, Exponential, TaskFailedError, Tidegate
 
 app = Tidegate()
+# What the provider says of itself counts for all tasks: a 429 parks it, an outage is found over by one task.
+provider = app.upstream("provider", provider="openai", times=CallTimes(seconds=30))
 client: httpx2.AsyncClient
 
 
@@ -27,7 +29,7 @@ async def open_client() -> None:
     client = httpx2.AsyncClient(
         base_url=os.environ["PROVIDER_URL"],
         headers={"Authorization": f"Bearer {os.environ.get('PROVIDER_KEY', 'none')}"},
-        timeout=httpx2.Timeout(30, connect=5),
+        transport=provider.transport(),
     )
 
 
@@ -38,11 +40,10 @@ async def close_client() -> None:
 
 @app.task(
     queue="summaries",
+    upstream=provider,
     timeout=60,
     max_attempts=5,
-    backoff=Exponential(base=2, cap=60),
-    # Waits for the provider's sake cost no attempt; these rules only say how long they are.
-    retry=[on("rate_limit", wait=Exponential(base=4, cap=60)), on("overloaded", wait=2)],
+    backoff=Exponential(base=2, cap=60),  # waits for the provider's sake cost no attempt
 )
 async def summarise(ctx: Context, path: str, audience: str = "a busy reader", words: int = 60) -> str:
     text = await asyncio.to_thread(Path(path).read_text, "utf-8")
