@@ -47,7 +47,8 @@ def write_json(path: str, lines: Sequence[Line], settings: Settings, began_at: f
 
 
 def write(path: str, whole: Mapping[str, Any]) -> None:
-    """Write it as JSON that people can read too."""
+    """Write it as JSON that people can read too, in a folder that may be new."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 

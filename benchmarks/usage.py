@@ -52,21 +52,25 @@ def tree_cpu_seconds(pid: int) -> float:
     return ticks / _TICKS_PER_SECOND
 
 
-def tree_peak_mib(pid: int) -> float:
-    """Return the most memory that a process and its living descendants each ever held, summed, in MiB."""
-    peaks = 0.0
+def tree_mib(pid: int, what: str = "VmHWM") -> float:
+    """Return the memory of a process and its living descendants, in MiB: the sum of peaks, or of `VmRSS`."""
+    total = 0.0
     for each in tree(pid):
         with suppress(OSError, RuntimeError):
-            peaks += peak_mib(each)
-    return peaks
+            total += _status_mib(each, what)
+    return total
 
 
 def peak_mib(pid: int | str = "self") -> float:
     """Return the most memory a process has ever held (VmHWM), in MiB."""
+    return _status_mib(pid, "VmHWM")
+
+
+def _status_mib(pid: int | str, what: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{what}:"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError(f"/proc/{pid}/status names no VmHWM")
+    raise RuntimeError(f"/proc/{pid}/status names no {what}")
 
 
 class Noise:

@@ -29,7 +29,7 @@ ROUNDS = {
 
 @pytest.fixture
 def results() -> Results:
-    return Results(catalogue.chosen(("limit", "pgqueuer")), ROUNDS)
+    return Results(catalogue.chosen(("limit", "pgqueuer")), ROUNDS, n=5_000)
 
 
 def verdict(results: Results, words: str) -> goals.Verdict:
@@ -87,7 +87,7 @@ def test_goals_are_met_or_not_or_not_measured(results: Results):
 
 def test_without_tidegate_there_is_nothing_to_judge():
     [limit] = [each for each in catalogue.OTHERS if each.name == "limit"]
-    assert goals.judged(Results([limit], ROUNDS)) == []
+    assert goals.judged(Results([limit], ROUNDS, n=5_000)) == []
 
 
 def test_the_table_has_a_row_each_and_a_dash_for_what_was_not_measured(results: Results):

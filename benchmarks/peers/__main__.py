@@ -28,7 +28,9 @@ def main(argv: list[str]) -> int:
         present = _present(catalogue.chosen(asked.peers), stores)
         measured = _measured(present, stores, settings, asked.figures)
         versions = _versions(present, stores)
-    results = Results([each for each in present if each.name in measured.get("noise", {})], measured)
+    results = Results(
+        [each for each in present if each.name in measured.get("noise", {})], measured, settings.n
+    )
     verdicts = goals.judged(results)
     if asked.json:
         table.write_json(asked.json, results, verdicts, versions, settings, began_at)

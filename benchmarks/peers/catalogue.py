@@ -29,16 +29,23 @@ class Contestant:
     name: str
     store: StoreName
     kind: Kind
-    file: str
-    """The module in this package, or the file for Node."""
-    package: str
-    """What it is called where it is installed from."""
     note: str
     """How it is set, and what it promises less."""
     share: float = 1.0
     """The part of the tasks it is given: the slow ones would take hours for all."""
     figures: tuple[str, ...] = FIGURES
     """What can be measured of it."""
+
+    @property
+    def file(self) -> str:
+        """Where it is in this package."""
+        own = f"{self.store}/{self.name.replace('-', '_')}.{'mjs' if self.kind == 'node' else 'py'}"
+        return "ours.py" if self.kind == "ours" else own
+
+    @property
+    def package(self) -> str:
+        """What it is called where it is installed from."""
+        return {"ours": "tidegate", "limit": "asyncpg"}.get(self.kind, self.name)
 
     @property
     def growth(self) -> Path | None:
@@ -61,113 +68,43 @@ class Contestant:
 
 
 OURS = (
-    Contestant("tidegate", "postgresql", "ours", "ours.py", "tidegate", "500 at once"),
-    Contestant("tidegate-sqlite", "sqlite", "ours", "ours.py", "tidegate", "500 at once, synchronous=FULL"),
+    Contestant("tidegate", "postgresql", "ours", "500 at once"),
+    Contestant("tidegate-sqlite", "sqlite", "ours", "500 at once, synchronous=FULL"),
 )
+_LOSES = "a crash of Redis loses up to a second"
 OTHERS = (
     Contestant(
-        "limit",
-        "postgresql",
-        "limit",
-        "postgresql/limit.py",
-        "asyncpg",
-        "a bare loop of the fewest rows, 500 a batch: COPY, one statement, LISTEN; promises nothing else",
+        "limit", "postgresql", "limit", "a bare loop of the fewest rows, 500 a batch; promises nothing"
     ),
     Contestant(
         "same-rows",
         "postgresql",
         "limit",
-        "postgresql/same_rows.py",
-        "asyncpg",
-        "Tidegate's own rows written by hand: bulk by COPY, single by one statement",
+        "the rows that an enqueue of tidegate writes, by COPY and by one statement a task",
         figures=("bulk", "single"),
     ),
-    Contestant(
-        "pgqueuer",
-        "postgresql",
-        "python",
-        "postgresql/pgqueuer.py",
-        "pgqueuer",
-        "asyncpg, uvloop, batches of 100",
-    ),
-    Contestant(
-        "oban", "postgresql", "python", "postgresql/oban.py", "oban", "the open one; 100 at once, pool of 10"
-    ),
-    Contestant(
-        "procrastinate",
-        "postgresql",
-        "python",
-        "postgresql/procrastinate.py",
-        "procrastinate",
-        "30 at once, pool of 20",
-        share=0.1,
-    ),
+    Contestant("pgqueuer", "postgresql", "python", "asyncpg, uvloop, batches of 100"),
+    Contestant("oban", "postgresql", "python", "the open one; 100 at once, pool of 10"),
+    Contestant("procrastinate", "postgresql", "python", "30 at once, pool of 20", share=0.1),
     Contestant(
         "dbos",
         "postgresql",
         "python",
-        "postgresql/dbos.py",
-        "dbos",
-        "durable workflows: more than a queue; 100 at once, polled each 0.1 s (1 s by default)",
+        "durable workflows, more than a queue; 100 at once, polled each 0.1 s (1 s by default)",
         share=0.1,
     ),
     Contestant(
         "graphile-worker",
         "postgresql",
         "node",
-        "postgresql/graphile_worker.mjs",
-        "graphile-worker",
-        "local queue of 500, 24 at once, batched completion; keeps no finished jobs",
+        "local queue of 500, 24 at once, completed in batches; keeps no finished jobs",
     ),
-    Contestant(
-        "pg-boss",
-        "postgresql",
-        "node",
-        "postgresql/pg_boss.mjs",
-        "pg-boss",
-        "batches of 500, burst, LISTEN/NOTIFY",
-    ),
-    Contestant(
-        "dramatiq",
-        "redis",
-        "python",
-        "redis/dramatiq.py",
-        "dramatiq",
-        "8 threads; a crash of Redis loses up to a second",
-    ),
-    Contestant(
-        "celery",
-        "redis",
-        "python",
-        "redis/celery.py",
-        "celery",
-        "prefork 1, late acknowledgement, prefetch 100; a crash of Redis loses up to a second",
-        share=0.1,
-    ),
-    Contestant(
-        "taskiq",
-        "redis",
-        "python",
-        "redis/taskiq.py",
-        "taskiq",
-        "streams, 100 at once; a crash of Redis loses up to a second",
-    ),
-    Contestant(
-        "huey",
-        "sqlite",
-        "python",
-        "sqlite/huey.py",
-        "huey",
-        "1 thread, fsync on; deletes a task when it takes it: a crash loses it",
-    ),
-    Contestant(
-        "litequeue",
-        "sqlite",
-        "python",
-        "sqlite/litequeue.py",
-        "litequeue",
-        "pop/done loop; synchronous=NORMAL: a power cut loses what it confirmed",
-    ),
+    Contestant("pg-boss", "postgresql", "node", "batches of 500, burst, LISTEN/NOTIFY"),
+    Contestant("dramatiq", "redis", "python", f"8 threads; {_LOSES}"),
+    Contestant("celery", "redis", "python", f"prefork 1, late acks, prefetch 100; {_LOSES}", share=0.1),
+    Contestant("taskiq", "redis", "python", f"streams, 100 at once; {_LOSES}"),
+    Contestant("huey", "sqlite", "python", "1 thread, fsync on; a crash loses the task that it ran"),
+    Contestant("litequeue", "sqlite", "python", "pop/done loop; a power cut loses what it has confirmed"),
 )
 NAMES = tuple(each.name for each in (*OURS, *OTHERS))
 

@@ -12,6 +12,7 @@ OURS, OURS_ON_SQLITE = "tidegate", "tidegate-sqlite"
 LIMIT, SAME_ROWS, NODE, BOSS = "limit", "same-rows", "graphile-worker", "pg-boss"
 POLL_SECONDS = 0.5
 """A pool's default."""
+MANY = 1_000_000
 WORKER_CPU_SECONDS = 0.1
 """Of 1,000 tasks: 100 µs each."""
 
@@ -73,6 +74,8 @@ def _costs(results: Results) -> Iterator[Verdict]:
     reached = "" if worker is None else f"{worker * 1000:.0f} µs"
     yield Verdict("worker CPU ≤ 100 µs a task (50 µs wished for)", reached, met)
     yield _below_all(results)
+    growth = results.median(OURS, "drain.memory_growth") if results.n >= MANY else None
+    yield _most(f"memory flat: peak over {MANY:,} tasks ≤ 1.05× that after a tenth", growth, 1.05)
 
 
 def _below_all(results: Results) -> Verdict:

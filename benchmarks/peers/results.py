@@ -15,6 +15,8 @@ class Results:
 
     contestants: list[Contestant]
     rounds: Mapping[str, Mapping[str, list[float]]]
+    n: int
+    """Tasks drained in a round."""
 
     def of(self, who: str, value: str) -> list[float]:
         """Return a value's rounds, none if it was not measured."""

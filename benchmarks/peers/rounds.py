@@ -3,7 +3,7 @@
 - bulk, single: tasks stored a second by one client, in calls of 1,000 and one by one.
 - drain: a worker is started on a full queue. The rate runs from the first body's beginning to the last one's,
   so start-up is left out; CPU of the worker's processes and of the server over the same time; peak memory of
-  the worker's processes.
+  the worker's processes, and its ratio to what they held after a tenth of the tasks.
 - two: the same with two worker processes.
 - pickup: an idle worker in another process; enqueue call → first line of the body.
 - polled: the same by Tidegate without hints, so that only its polling finds the tasks.
@@ -24,13 +24,13 @@ from benchmarks.peers.catalogue import FIGURES, Contestant
 from benchmarks.peers.moments import VARIABLE, Moments
 from benchmarks.peers.servers import PostgreSQL, Store
 from benchmarks.processes import CHILD_SECONDS, answer, environment, fresh_directory, running, wait_until
-from benchmarks.usage import tree_cpu_seconds, tree_peak_mib
+from benchmarks.usage import tree_cpu_seconds, tree_mib
 
 PICKUPS, PAUSE_SECONDS = 500, 0.02
 START_SECONDS = 60.0
 """The longest that a worker may take to its first task."""
-FINISHED_PER_TASK, SCHEDULED_PER_TASK = 50, 10
-"""1,000,000 and 200,000 beside 20,000 ready ones."""
+FINISHED, SCHEDULED = 1_000_000, 200_000
+"""Old rows beside 20,000 ready tasks or more; fewer in proportion."""
 
 Values = dict[str, float]
 
@@ -89,17 +89,21 @@ class Rounds:
                 pids = [stack.enter_context(self._worker(url, path, directory)) for path in moments.paths]
                 self._until(lambda: moments.begun() > 0, pids, every=0.005, within=START_SECONDS)
                 before = self._cpu(pids)
-                self._until(lambda: moments.begun() >= n, pids, every=0.01)
+                every = 0.005 + n * 5e-7  # looking costs us something, too
+                self._until(lambda: moments.begun() * 10 >= n, pids, every=every)
+                early = sum(tree_mib(pid, "VmRSS") for pid in pids)
+                self._until(lambda: moments.begun() >= n, pids, every=every)
                 worker, server = (
                     used - earlier for used, earlier in zip(self._cpu(pids), before, strict=True)
                 )
-                memory = sum(tree_peak_mib(pid) for pid in pids)
+                memory = sum(tree_mib(pid) for pid in pids)
             begun = moments.all()
         return {
             "rate": n / (max(begun) - min(begun)),
             "worker_cpu": worker / n * 1000,
             "server_cpu": server / n * 1000,
             "memory": memory,
+            "memory_growth": memory / early,
         }
 
     def _polled(self) -> Values:
@@ -142,7 +146,8 @@ class Rounds:
         """Write old rows, as many for everybody."""
         assert self.contestant.growth
         say(f"  writing the old rows of {self.contestant.name}")
-        counts = {":finished": self.n * FINISHED_PER_TASK, ":scheduled": self.n * SCHEDULED_PER_TASK}
+        part = min(1.0, self.n / 20_000)
+        counts = {":finished": round(FINISHED * part), ":scheduled": round(SCHEDULED * part)}
         sql = self.contestant.growth.read_text(encoding="utf-8")
         for name, count in counts.items():
             sql = sql.replace(name, str(count))
