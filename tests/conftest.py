@@ -11,6 +11,7 @@ import pytest
 from tidegate import Tidegate
 
 if TYPE_CHECKING:
+    from chromium import Page
     from pgserver import Bouncer, Server
 
 
@@ -51,3 +52,24 @@ def bouncer(postgres: Server) -> Iterator[Bouncer]:
             yield started
     except NotHereError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def devtools() -> Iterator[str]:
+    """This test process's own headless Chromium."""
+    from chromium import NoChromiumError, chromium
+
+    try:
+        with chromium() as started:
+            yield started
+    except NoChromiumError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+async def page(devtools: str) -> AsyncIterator[Page]:
+    """A page in it, with no storage or cookies of other tests."""
+    from chromium import new_page
+
+    async with new_page(devtools) as opened:
+        yield opened

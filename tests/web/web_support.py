@@ -92,10 +92,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serve(asgi: Any) -> AsyncIterator[str]:
-    """Serve an ASGI application on a free port of this machine; give its address."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
+async def serve(asgi: Any, port: int = 0) -> AsyncIterator[str]:
+    """Serve an ASGI application on a port of this machine, a free one unless told; give its address."""
+    listening = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
         asgi, log_level="warning", lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=1
     )

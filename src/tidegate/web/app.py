@@ -23,7 +23,7 @@ from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, demand_guarded
 from tidegate.web.openapi import Schemas, document
 from tidegate.web.problems import Problem, of_error, refuse
 from tidegate.web.room import Room, answer
-from tidegate.web.routes import figures, health, letters, live, submit, tasks
+from tidegate.web.routes import figures, health, letters, live, module, submit, tasks
 from tidegate.web.settings import WebSettings
 from tidegate.web.tokens import Authenticate, Tokens
 
@@ -52,7 +52,7 @@ def create_app(
     settings = settings or WebSettings()
     room, schemas = Room(app, settings), Schemas()
     guarded = Guarded(schemas.named)
-    for routes in (submit, tasks, live, letters, figures, health):
+    for routes in (submit, tasks, live, letters, figures, health, module):
         routes.add(guarded, room)
     api = FastAPI(
         title="Tidegate",

@@ -1,0 +1,34 @@
+"""`tidegate.js`, for pages: beside the API, so that it finds it wherever that is mounted."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.web.guard import Answer, Guarded
+from tidegate.web.room import Room
+
+MODULE = "/api/v1/tidegate.js"
+"""Its address. Public: it tells nothing of anybody, and a page's `import` can send no token."""
+
+FILE = Path(__file__).parents[1] / "static" / "tidegate.js"
+
+
+def add(api: Guarded, room: Room) -> None:
+    """Register the route."""
+    source = FILE.read_bytes()
+    headers = {
+        "Cache-Control": "no-cache",
+        "ETag": f'"{hashlib.blake2b(source, digest_size=12).hexdigest()}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+
+    @api.public(MODULE, {200: Answer("The module"), 304: Answer("As the client knows it")})
+    async def browser_module(request: Request) -> Response:
+        """Return the ES module that submits, follows and cancels tasks from a page."""
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(source, 200, headers, "text/javascript")
