@@ -112,6 +112,7 @@ class Context:
         max_attempts: int,
         queue: str = "",
         priority: Priority = Priority.NORMAL,
+        upstream: str = "",
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -124,6 +125,8 @@ class Context:
         self.max_attempts = max_attempts
         self.queue = queue
         self.priority = priority
+        self.upstream = upstream
+        """The outside service whose limits were charged for this run; empty for none."""
         self.tenant = tenant
         self.labels: Mapping[str, str] = labels or {}
 

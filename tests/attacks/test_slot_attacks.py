@@ -41,6 +41,7 @@ async def test_a_stop_that_comes_before_its_body_has_begun_is_heard(
             max_attempts=3,
             queue="q",
             priority=1,
+            upstream="",
             tenant="",
             labels={},
             args=b'{"a":[],"k":{"seconds":30}}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import httpx2
 import openai
@@ -96,11 +97,11 @@ async def test_a_call_by_hand_is_bounded_and_told_of(app: Tidegate):
     await (await app.opened_store()).declare([upstream.declared])
     async with upstream.call(model="m", output_tokens=5) as call:
         assert call.api_key is None
-        call.failed(Failure(Verdict.TRANSIENT, Reason.OVERLOADED, wait_seconds=30))
+        call.failed(Failure(Verdict.TRANSIENT, Reason.OVERLOADED, wait_seconds=60))
     with pytest.raises(UpstreamParkedError) as raised:
         async with upstream.call():
             pytest.fail("entered")
-    assert 29 < raised.value.facts["wait_seconds"] <= 30
+    assert 59 < raised.value.facts["wait_seconds"] <= 66
 
 
 async def test_the_provider_of_an_upstream_says_what_its_errors_mean(app: Tidegate):
@@ -155,6 +156,10 @@ async def test_a_worker_warns_of_a_timeout_that_is_not_above_the_calls(app: Tide
 # --- the gate, as one process knows it ---
 
 
+FIRST = Ask(is_charged=True)
+"""The first call of a run: paid for by its claim."""
+
+
 class Clock:
     def __init__(self):
         self.now = 100.0
@@ -171,34 +176,86 @@ def failed(reason, wait=None, verdict=Verdict.TRANSIENT):
 async def permits(app: Tidegate):
     clock = Clock()
     upstream = app.upstream("u")
-    await (await app.opened_store()).declare([upstream.declared])
-    made = GatePermits("u", app.opened_store, clock=clock)
+    made = GatePermits(upstream.declared, app.opened_store, clock=clock)
     made.clock = clock
     return made
 
 
 @pytest.mark.parametrize(("asked", "held"), [(7.0, 7.0), (None, UNNAMED_WAIT_SECONDS)])
 async def test_calls_are_held_back_for_as_long_as_the_server_asked(permits, asked, held):
-    permit = await permits.acquire(Ask())
+    permit = await permits.acquire(FIRST)
     await permit.settle(failed(Reason.RATE_LIMIT, asked))
     permits.clock.now += held - 0.01
     with pytest.raises(UpstreamParkedError):
-        await permits.acquire(Ask())
+        await permits.acquire(FIRST)
     permits.clock.now += 0.02
-    await permits.acquire(Ask())
+    await permits.acquire(FIRST)
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.NETWORK, Reason.INVALID_REQUEST, Reason.UNKNOWN])
 async def test_what_says_nothing_of_capacity_or_account_holds_no_call_back(permits, reason):
-    permit = await permits.acquire(Ask())
+    permit = await permits.acquire(FIRST)
     await permit.settle(failed(reason, 30.0))
-    await permits.acquire(Ask())
+    await permits.acquire(FIRST)
 
 
 async def test_a_permit_tells_of_one_end_only(permits, app: Tidegate):
-    permit = await permits.acquire(Ask())
+    permit = await permits.acquire(FIRST)
     await permit.settle(CallEnd())
     await permit.settle(failed(Reason.OVERLOADED, 30.0))
     await permit.release()
-    await permits.acquire(Ask())
-    assert (await gate_of(app, "u")).state is GateState.FLOWING
+    await permits.acquire(FIRST)
+    assert await (await app.opened_store()).upstreams() == []
+
+
+# --- calls that no claim has charged ---
+
+
+async def test_further_calls_of_a_run_take_slots_of_their_own(app: Tidegate):
+    upstream = app.upstream("openai", requests_per_second=20, times=QUICK)
+    async with SimulatedProvider() as provider, a_client(provider, upstream) as client:
+
+        @app.task(name="t", upstream=upstream)
+        async def chain(number: int) -> int:
+            for step in range(5):
+                await chat(client, f"{TEXT} {number} {step}")
+            return number
+
+        async with app.worker():
+            handles = [await chain.enqueue(number) for number in range(6)]
+            assert [await handle.result(20) for handle in handles] == list(range(6))
+        at = sorted(call.received_at for call in provider.ledger.calls())
+    assert len(at) == 30
+    # 30 calls at 20 a second, of which half a second's worth may be caught up.
+    assert at[-1] - at[0] > 0.9
+    rows = await all_final(app, [handle.id for handle in handles])
+    assert {row.counters.parks for row in rows.values()} == {0}
+
+
+async def test_calls_outside_tasks_are_paced_too_without_any_worker(app: Tidegate):
+    upstream = app.upstream("u", requests_per_second=10)
+    began = time.monotonic()
+    for _ in range(10):
+        async with upstream.call():
+            pass
+    # The first is let through at once; those before it may be caught up.
+    assert 0.3 < time.monotonic() - began < 5
+
+
+async def test_a_later_call_waits_in_place_for_a_short_park_and_not_for_a_long_one(app: Tidegate):
+    upstream = app.upstream("u")
+    store = await app.opened_store()
+    await store.declare([upstream.declared])
+    await store.park("u", seconds=0.3, why="a break")
+    began = time.monotonic()
+    async with upstream.call():
+        assert time.monotonic() - began > 0.29
+    await store.park("u", seconds=120, why="a long one")
+    with pytest.raises(UpstreamParkedError) as raised:
+        async with upstream.call():
+            pytest.fail("entered")
+    assert 119 < raised.value.facts["wait_seconds"] <= 120
+    await store.park("u", seconds=None, why="for good")
+    with pytest.raises(UpstreamParkedError, match="until it is opened"):
+        async with upstream.call():
+            pytest.fail("entered")

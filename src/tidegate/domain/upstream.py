@@ -135,6 +135,17 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """The answer to one call that asks an upstream for its slot."""
+
+    is_granted: bool
+    wait_seconds: float | None
+    """Until the call may start; where it is not granted, until it is worth asking again (None: unknown)."""
+    reason: str = ""
+    """Why it is not granted: the reason of a gate that does not flow, else `rate_limit`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """An upstream, a function's rate limit or the system's retry budget, as an application declares it."""
 

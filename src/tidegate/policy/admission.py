@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter
+from tidegate.domain.failure import Reason
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot
 from tidegate.policy import gate as gates
 from tidegate.policy import pacing
 
@@ -135,6 +136,19 @@ def admit(doors: Iterable[Door]) -> Admitted:
     return Admitted(
         max((each.wait_seconds for each in every), default=0.0), any(each.is_probe for each in every)
     )
+
+
+def slot_for_call(row: GateRow, *, patience_seconds: float, now: float) -> tuple[Slot, GateRow]:
+    """Return the slot of one call that no claim has charged, and the gate after it.
+
+    Nothing is charged where it is not granted: the gate does not flow, or the slot is further away than the
+    caller can wait.
+    """
+    door = Door(row, 0, now)
+    wait, flows = door.wait(), not gates.is_held(gates.as_of(row.gate, row.limits, now))
+    if flows and wait is not None and wait <= patience_seconds:
+        return Slot(True, door.admit().wait_seconds), door.row
+    return Slot(False, wait, str(Reason.RATE_LIMIT) if flows else row.gate.reason), row
 
 
 @dataclass(frozen=True, slots=True)

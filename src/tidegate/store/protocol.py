@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
-from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal
+from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
@@ -308,6 +308,13 @@ class Upstreams(Protocol):
 
     async def probe(self, upstream: str) -> bool:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
+
+    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+        """Charge one call that no claim charged: a run's second one, or one outside any task.
+
+        Granted, the call may start after the slot's wait; else nothing is charged. An upstream that is not
+        known has no limits. Not safe to repeat: an answer that is lost costs its slot.
+        """
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""

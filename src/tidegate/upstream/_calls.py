@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from tidegate.context import Context, present
 from tidegate.domain.failure import Failure, Reason, Verdict
@@ -50,7 +50,11 @@ _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
 # --- before ----------------------------------------------------------------------------------------------
 
 
-def ask_for(sizes: Sizes) -> Ask:
+_have_called: WeakSet[Context] = WeakSet()
+"""Runs that have made a call of their upstream."""
+
+
+def ask_for(sizes: Sizes, upstream: str) -> Ask:
     """Return what to ask a permit for, on behalf of the present run."""
     run = present()
     if run is None:
@@ -63,7 +67,16 @@ def ask_for(sizes: Sizes) -> Ask:
         fence=Fence(run.task_id, run.run),
         priority=run.priority,
         tenant=run.tenant,
+        is_charged=_is_charged(run, upstream),
     )
+
+
+def _is_charged(run: Context, upstream: str) -> bool:
+    """Return whether this is the run's first call of the upstream that its claim was charged for."""
+    if run.upstream != upstream or run in _have_called:
+        return False
+    _have_called.add(run)
+    return True
 
 
 def sizes_of_request(request: Any) -> Sizes:

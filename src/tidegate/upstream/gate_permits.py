@@ -1,18 +1,20 @@
 """Permits that heed the upstream's gate, as far as this process knows of it.
 
-The store charges an upstream's limits when it hands out a task, so the calls of a task need no slot of
-their own here. What a call learns of the upstream's capacity or account moves the gate at once, for all
-processes; in this one no further call is let out until the gate may be open again.
+The store charges an upstream's limits when it hands out a task; that pays for the run's first call. Each
+further one, and each outside a task, takes a slot of its own from the store and waits for it. What a call
+learns of the upstream's capacity or account moves the gate at once, for all processes; in this one no
+further call is let out until the gate may be open again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from tidegate.domain.permit import Ask, CallEnd
-from tidegate.domain.upstream import Gate, GateState, Signal
+from tidegate.domain.upstream import Declared, Gate, GateState, Signal
 from tidegate.domain.usage import SeenLimit
 from tidegate.errors import UpstreamParkedError
 from tidegate.policy.gate import ACCOUNT, CAPACITY
@@ -20,6 +22,10 @@ from tidegate.policy.retry import signal_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
 
+LONGEST_PATIENCE_SECONDS = 30.0
+"""A call whose slot is further away is not made: its task waits outside, where it holds up nobody."""
+LOOK_SECONDS = 0.25
+"""Between two looks at a gate that may open any moment."""
 UNNAMED_WAIT_SECONDS = 1.0
 """How long this process holds calls back where the server named no wait; then the gate alone does."""
 
@@ -28,7 +34,7 @@ class GatePermits:
     """Grants the permits of one upstream.
 
     Args:
-        upstream: Its name.
+        declared: The upstream, as the application declares it.
         opened_store: Returns the store, open.
         clock: Monotonic seconds.
         rng: For jitter.
@@ -36,13 +42,15 @@ class GatePermits:
 
     def __init__(
         self,
-        upstream: str,
+        declared: Declared,
         opened_store: Callable[[], Awaitable[Store]],
         *,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        self._upstream = upstream
+        self._declared = declared
+        self._upstream = declared.name
+        self._is_declared = False
         self._opened_store = opened_store
         self._clock = clock
         self._rng = rng or random.Random()
@@ -53,22 +61,45 @@ class GatePermits:
         """What the last answer showed of limits."""
 
     async def acquire(self, ask: Ask) -> GatePermit:
-        """Return a permit at once.
+        """Return a permit, after the wait for a slot if the call needs one of its own.
+
+        A run's first call is never kept waiting: nothing is lost if the task waits outside. Later ones are,
+        for a while, since a run that begins again makes its earlier calls again too.
 
         Raises:
-            UpstreamParkedError: A call of this process was told that the upstream is short of capacity, or
-                that the account is at fault, and the gate has not opened since.
+            UpstreamParkedError: The gate does not flow, or the slot is further away than the call may wait.
         """
-        left = self._parked_until - self._clock()
-        if left > 0:
-            raise UpstreamParkedError(
-                f"upstream {self._upstream} is parked for another {duration(left)} ({self._reason})",
-                fix="let it pass: the task waits, uncharged",
-                upstream=self._upstream,
-                reason=self._reason,
-                wait_seconds=left,
-            )
+        if not ask.is_charged:
+            await self._slot(min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS))
+        elif (left := self._parked_until - self._clock()) > 0:
+            raise self._parked(self._reason, left)
         return GatePermit(self)
+
+    async def _slot(self, patience_seconds: float) -> None:
+        """Wait for a slot of the store's."""
+        store = await self._opened_store()
+        if not self._is_declared:  # where no worker has done so yet
+            await store.declare([self._declared])
+            self._is_declared = True
+        ends_at = self._clock() + patience_seconds
+        while True:
+            left = ends_at - self._clock()
+            slot = await store.take_slot(self._upstream, patience_seconds=left)
+            if slot.is_granted:
+                return await asyncio.sleep(slot.wait_seconds or 0.0)
+            if slot.wait_seconds is None or slot.wait_seconds > left:
+                raise self._parked(slot.reason, slot.wait_seconds)
+            await asyncio.sleep(max(slot.wait_seconds, LOOK_SECONDS))
+
+    def _parked(self, reason: str, wait_seconds: float | None) -> UpstreamParkedError:
+        how_long = "until it is opened" if wait_seconds is None else f"for another {duration(wait_seconds)}"
+        return UpstreamParkedError(
+            f"upstream {self._upstream} lets no call through {how_long} ({reason})",
+            fix="let it pass: the task waits, uncharged",
+            upstream=self._upstream,
+            reason=reason,
+            wait_seconds=wait_seconds,
+        )
 
     async def tell(self, end: CallEnd) -> None:
         """Let the end of a call move the gate. Faults of the network are left to the end of the run."""

@@ -68,7 +68,7 @@ class Upstream:
         """Whom its calls ask for permits; one for all transports, so that they heed the same gate."""
         from tidegate.upstream.gate_permits import GatePermits
 
-        return GatePermits(self.name, self._opened_store)
+        return GatePermits(self.declared, self._opened_store)
 
     def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> PoliteTransport:
         """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.

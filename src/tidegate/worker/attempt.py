@@ -73,6 +73,7 @@ class Attempt:
             max_attempts=claimed.max_attempts or self.function.spec.max_attempts,
             queue=claimed.queue,
             priority=claimed.priority,
+            upstream=claimed.upstream,
             tenant=claimed.tenant,
             labels=claimed.labels,
         )

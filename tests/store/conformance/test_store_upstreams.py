@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from store_back_ends import Clients, opened
@@ -399,3 +400,46 @@ async def test_where_only_retries_are_left_one_of_them_is_the_probe(
     assert list(states.values()).count(State.READY) == 1
     (probe,) = await build.claim(await build.worker())
     assert probe.is_probe
+
+
+# --- calls that no claim charged -------------------------------------------------------------------------
+
+
+async def test_a_call_takes_the_next_slot_and_leaves_it_to_nobody_else(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await declared(store, Limits(windows=(MINUTE,)))
+    waits = [await store.take_slot("u", patience_seconds=60) for _ in range(4)]
+    assert all(slot.is_granted for slot in waits)
+    gaps = [after.wait_seconds - before.wait_seconds for before, after in pairwise(waits)]
+    assert gaps == pytest.approx([1.0, 1.0, 1.0])
+    await build.enqueue(3, upstream="u")
+    worker = await build.worker()
+    assert await build.claim(worker) == []
+    clock.advance(waits[-1].wait_seconds + 1.0)
+    assert len(await build.claim(worker)) == 1
+
+
+async def test_a_slot_further_away_than_the_patience_is_not_charged(store: Store) -> None:
+    await declared(store, Limits(windows=(MINUTE,)))
+    assert (await store.take_slot("u", patience_seconds=5)).wait_seconds == 0.0
+    refused = [await store.take_slot("u", patience_seconds=0.5) for _ in range(3)]
+    assert {slot.is_granted for slot in refused} == {False}
+    assert {slot.reason for slot in refused} == {"rate_limit"}
+    assert [slot.wait_seconds for slot in refused] == pytest.approx([1.0, 1.0, 1.0])
+
+
+async def test_no_slot_is_granted_while_the_gate_does_not_flow(store: Store) -> None:
+    await declared(store, Limits(windows=(MINUTE,)))
+    await store.tell("u", SLOW)
+    slot = await store.take_slot("u", patience_seconds=60)
+    assert not slot.is_granted
+    assert slot.wait_seconds == pytest.approx(10.5, abs=0.6)
+    assert slot.reason == "rate_limit"
+
+
+async def test_an_upstream_that_nobody_declared_has_no_limits(store: Store) -> None:
+    slot = await store.take_slot("nobody's", patience_seconds=0)
+    assert slot.is_granted
+    assert slot.wait_seconds == 0.0
+    assert await store.upstreams() == []

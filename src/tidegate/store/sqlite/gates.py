@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import apsw
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import Doors, blocked
+from tidegate.policy.admission import Doors, blocked, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.rows import UpstreamRow
 from tidegate.store.sqlite import query
@@ -50,6 +50,17 @@ def doors(db: apsw.Connection, now: float) -> Doors | None:
 def in_flight(db: apsw.Connection) -> dict[str, int]:
     """Return the runs under way by upstream."""
     return dict(query.rows(db, _SQL["in_flight"]))
+
+
+def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: float) -> Slot:
+    """Charge one call that no claim charged; nothing where it is not granted."""
+    found = row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return Slot(True, 0.0)
+    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
+    if slot.is_granted and found.limits.windows:
+        save(db, now, [after])
+    return slot
 
 
 # --- what runs tell --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
-from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal
+from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.refusals import no_joining
 from tidegate.store.rows import (
@@ -384,6 +384,10 @@ class SqliteStore:
     async def probe(self, upstream: str) -> bool:
         """Let the next task of an upstream try whether it works; tell whether it is known."""
         return await self._write(lambda db: gates.probe(db, self._now(), upstream))
+
+    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+        """Charge one call that no claim charged."""
+        return await self._write(lambda db: gates.take_slot(db, self._now(), upstream, patience_seconds))
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure move an upstream's gate; return the gate."""

@@ -25,6 +25,7 @@ class Run(msgspec.Struct, tag="run", frozen=True):
     max_attempts: int
     queue: str
     priority: int
+    upstream: str
     tenant: str
     labels: dict[str, str]
     args: bytes

@@ -106,6 +106,7 @@ def _frame(attempt: Attempt) -> Run:
         max_attempts=context.max_attempts,
         queue=claimed.queue,
         priority=claimed.priority,
+        upstream=claimed.upstream,
         tenant=claimed.tenant,
         labels=dict(claimed.labels),
         args=claimed.args,

@@ -235,6 +235,7 @@ def _context(control: RunControl, run: Run) -> Context:
         max_attempts=run.max_attempts,
         queue=run.queue,
         priority=Priority(run.priority),
+        upstream=run.upstream,
         tenant=run.tenant,
         labels=run.labels,
     )
