@@ -87,14 +87,16 @@ async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Sto
 
 
 def require_database(url: str) -> None:
-    """Return if the file of a database is there.
+    """Return if a database's file is there; whether a server is, only asking it tells.
 
     Raises:
         ConfigError: The URL names no database.
         StoreUnavailableError: The file is not there.
     """
-    from tidegate.store.connect import sqlite_path
+    from tidegate.store.connect import is_postgres, sqlite_path
 
+    if is_postgres(url):
+        return
     path = sqlite_path(url)
     if not path.exists():
         raise StoreUnavailableError(

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json, talk
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegate.store.postgres.store import PostgresStore
 
 
 @click.group()
 def command() -> None:
-    """Bring the database up to date, or check it."""
+    """Bring the database up to date, check it, or print what its administrator runs."""
 
 
 @command.command("upgrade")
 @where_options
+@click.option("--sql", is_flag=True, help="Only print the statements (PostgreSQL).")
 @json_option
-def upgrade_command(where: Where, as_json: bool) -> None:
-    """Bring the schema up to this version's; make the database if there is none. Safe to repeat."""
+def upgrade_command(where: Where, sql: bool, as_json: bool) -> None:
+    """Bring the schema up to this version's; make the database if there is none. Safe to repeat.
+
+    With PostgreSQL, workers of the version before may go on meanwhile; start those of this version after it.
+    """
+    if sql:
+        click.echo(run(_script(where)), nl=False)
+        return
     applied = run(_upgrade(where))
     if as_json:
         print_json({"applied": applied})
@@ -36,6 +49,44 @@ async def _upgrade(where: Where) -> list[str]:
         return await store.migrate()
     finally:
         await store.close()
+
+
+async def _script(where: Where) -> str:
+    store = _postgres(where)
+    try:
+        return await store.upgrade_script()
+    finally:
+        await store.close()
+
+
+@command.command("roles")
+@where_options
+def roles_command(where: Where) -> None:
+    """Print the statements that make the three database roles; for an administrator (PostgreSQL).
+
+    The migrator runs `tidegate db upgrade` and owns the tables; workers and clients log in as the worker,
+    which can change no table; the reader only reads.
+    """
+    from tidegate.store.postgres.roles import roles_sql
+
+    click.echo(roles_sql(_postgres(where).address.schema), nl=False)
+
+
+def _postgres(where: Where) -> PostgresStore:
+    """Return the store of a PostgreSQL URL.
+
+    Raises:
+        ConfigError: The URL names another database.
+    """
+    from tidegate.store.connect import is_postgres, open_store
+
+    if not is_postgres(where.url):
+        raise ConfigError(
+            "a SQLite file has no SQL to print", fix="name the database: --database postgresql://…"
+        )
+    store: Any = open_store(where.url)
+    postgres: PostgresStore = store
+    return postgres
 
 
 @command.command("check")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,7 +25,7 @@ from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import Priority
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewTask
+from tidegate.store.rows import NewTask, WorkerRow
 
 _SLOW_COMMIT_SECONDS = 0.05
 _COMMITS = 5
@@ -59,6 +60,8 @@ class Finding:
 @json_option
 def command(app: str | None, database: str | None, as_json: bool) -> int:
     """Check Python, SQLite, configuration, application, database, clock, workers, disk, and what runs here.
+
+    With PostgreSQL: its version, connections, role, pooler, and what keeps it from cleaning up.
 
     Ends with exit code 1 if a check fails; warnings do not count.
     """
@@ -174,8 +177,10 @@ def _check_services(url: str) -> Iterator[Finding]:
 
 
 def _check_database(url: str) -> Sequence[Finding]:
-    from tidegate.store.connect import sqlite_path
+    from tidegate.store.connect import is_postgres, sqlite_path
 
+    if is_postgres(url):
+        return run(_check_store(url))
     try:
         path = sqlite_path(url)
     except TidegateError as error:
@@ -196,21 +201,29 @@ def _check_file_system(path: Path) -> Finding:
 
 
 async def _check_store(url: str) -> list[Finding]:
-    from tidegate.store.connect import open_store
+    from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
     try:
         await store.open()
+        live = await _live_workers(store)
         return [
             Finding(Level.OK, "database", f"{url}, schema up to date"),
             await _check_clock(store),
-            await _check_workers(store),
+            _check_workers(live),
             await _check_disk(store),
+            *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
     except TidegateError as error:
         return [_failed("database", error)]
     finally:
         await store.close()
+
+
+async def _check_server(store: Any, live: list[WorkerRow]) -> list[Finding]:
+    from tidegate.cli.doctor_postgres import check_server
+
+    return await check_server(store, live)
 
 
 async def _check_clock(store: Store) -> Finding:
@@ -225,9 +238,12 @@ async def _check_clock(store: Store) -> Finding:
     )
 
 
-async def _check_workers(store: Store) -> Finding:
+async def _live_workers(store: Store) -> list[WorkerRow]:
     now = await store.now()
-    live = [worker for worker in await store.workers() if is_live(worker, now)]
+    return [worker for worker in await store.workers() if is_live(worker, now)]
+
+
+def _check_workers(live: list[WorkerRow]) -> Finding:
     if live:
         slots = sum(worker.slots for worker in live)
         return Finding(Level.OK, "workers", f"{len(live)} live, {slots} slots")

@@ -77,6 +77,15 @@ class Database:
         """
         return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable, seconds)
 
+    async def is_pooled(self) -> bool:
+        """Whether a pooler in transaction mode is between us and the server.
+
+        Raises:
+            StoreUnavailableError: There is no way to tell.
+        """
+        await self.once(_nothing)
+        return bool(self._links.mine().is_pooled)
+
     async def close(self) -> None:
         """Part with all connections."""
         await self._links.close()
@@ -122,6 +131,10 @@ class Database:
             raise
         links.give_back(link)
         return answer
+
+
+async def _nothing(_: Session) -> None:
+    """Be given a connection, and ask nothing of it."""
 
 
 def _plainly(work: Work[T]) -> Callable[[Link, Session], Awaitable[T]]:

@@ -37,6 +37,11 @@ class Links:
         self._all: set[Link] = set()
         self._leaving: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_pooled(self) -> bool | None:
+        """Whether a pooler is in between; None: not known before the first connection."""
+        return self._pooler
+
     async def take(self) -> Link:
         """Return a connection that nobody uses; wait for one if all are in use.
 

@@ -14,6 +14,7 @@ from tidegate.store.postgres import access, acts, enqueue, listing, reads, schem
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.postgres.facts import ServerFacts, server_facts
 from tidegate.store.postgres.joined import Joined, identity
 from tidegate.store.postgres.watch import Watch
 from tidegate.store.rows import (
@@ -92,6 +93,14 @@ class PostgresStore:
     async def upgrade_script(self) -> str:
         """Return what `migrate` would run, for a person to run; empty if there is nothing to do."""
         return await self._database.transact(schema.script, snapshot=True)
+
+    async def server_facts(self) -> ServerFacts:
+        """Return what a doctor wants to know of the server."""
+        return await self._database.once(server_facts)
+
+    async def is_pooled(self) -> bool:
+        """Whether a pooler in transaction mode is in between."""
+        return await self._database.is_pooled()
 
     async def now(self) -> float:
         """Return the store's clock."""

@@ -1,0 +1,35 @@
+"""What a doctor wants to know of a server and of the way to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import load
+
+_FACTS = load("facts")["facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """A server as this role sees it through this URL."""
+
+    version: str
+    connections_for_all: int
+    """`max_connections` without those kept for superusers."""
+    synchronous_commit: str
+    autovacuum: bool
+    role: str
+    may_make_tables: bool
+    is_standby: bool
+    oldest_snapshot_seconds: float | None
+    """Of the longest transaction that keeps dead rows from being cleaned up; None: there is none."""
+    old_prepared_transactions: int
+    """Prepared more than 5 minutes ago and neither committed nor rolled back."""
+    idle_slots: int
+    """Replication slots that nobody reads from; each keeps old rows or write-ahead log."""
+
+
+async def server_facts(db: Session) -> ServerFacts:
+    """Return what the server says of itself."""
+    return ServerFacts(*await db.row(_FACTS, db.schema))
