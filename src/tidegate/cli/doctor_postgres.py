@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from tidegate.cli.doctor import Finding, Level
@@ -44,8 +45,8 @@ def connections_needed(address: Address, live: Sequence[WorkerRow]) -> int:
 
 
 def _version(facts: ServerFacts) -> Finding:
-    major = int(facts.version.partition(".")[0].rstrip("abcdefghijklmnopqrstuvwxyz"))
-    if major >= _OLDEST_VERSION:
+    major = re.match(r"\d+", facts.version)
+    if major is not None and int(major[0]) >= _OLDEST_VERSION:
         return Finding(Level.OK, "postgresql", facts.version)
     return Finding(
         Level.FAIL, "postgresql", f"{facts.version} is not supported", f"use {_OLDEST_VERSION} or newer"

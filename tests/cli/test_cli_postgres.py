@@ -1,0 +1,118 @@
+"""The commands that only a PostgreSQL server has something to say to."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from pgserver import Server
+from tidegate.cli import program
+from tidegate.cli.doctor import Finding, Level
+from tidegate.cli.doctor_postgres import check_server, connections_needed
+from tidegate.cli.failure import WRONG_CONFIG
+from tidegate.store.postgres.address import parse_address
+from tidegate.store.postgres.facts import ServerFacts
+from tidegate.store.rows import WorkerRow
+
+SOUND = ServerFacts("15.18", 97, "on", True, "shop_worker", False, False, None, 0, 0)
+URL = "postgresql://db.example.com/shop"
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+class StandIn:
+    """A store on a server that says what a test wants."""
+
+    def __init__(self, facts: ServerFacts, url: str = URL, *, pooled: bool = False) -> None:
+        self.address = parse_address(url)
+        self.facts = facts
+        self.pooled = pooled
+
+    async def server_facts(self) -> ServerFacts:
+        return self.facts
+
+    async def is_pooled(self) -> bool:
+        return self.pooled
+
+
+async def findings(store: StandIn, live: int = 0) -> dict[str, Finding]:
+    found = await check_server(store, [worker(number) for number in range(live)])
+    return {finding.name: finding for finding in found}
+
+
+def worker(number: int) -> WorkerRow:
+    return WorkerRow(
+        f"w{number}", f"name-{number % 2}", "default", "host", number, ("*",), 8, 0, 0, 0, None, 0
+    )
+
+
+def test_the_roles_are_printed_for_the_schema_of_the_url() -> None:
+    printed = run("db", "roles", "--database", f"{URL}?schema=shop")
+    assert {"shop_migrator", "shop_worker", "shop_reader"} <= set(re.findall(r"\w+", printed))
+    assert ':"' not in printed
+
+
+def test_an_upgrade_can_be_printed_and_then_run(postgres: Server) -> None:
+    with postgres.connect() as admin:
+        admin.execute("CREATE DATABASE printed")
+    url = postgres.url("printed")
+    script = run("db", "upgrade", "--sql", "--database", url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(script)
+    assert run("db", "upgrade", "--sql", "--database", url) == ""
+    assert run("db", "upgrade", "--database", url) == ""
+    with postgres.connect() as admin:
+        admin.execute("DROP DATABASE printed")
+
+
+@pytest.mark.parametrize("words", [("roles",), ("upgrade", "--sql")])
+def test_a_file_has_no_statements_to_print(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(program, ["db", *words, "--database", "sqlite:///queue.db"])
+    assert done.exit_code == WRONG_CONFIG
+    assert "no SQL to print" in done.stderr
+
+
+async def test_a_sound_server_is_praised() -> None:
+    found = await findings(StandIn(SOUND), live=3)
+    assert {finding.level for finding in found.values()} == {Level.OK}
+
+
+async def test_more_workers_than_connections_are_told_of() -> None:
+    live = [worker(number) for number in range(4)]
+    assert connections_needed(parse_address(f"{URL}?connections=9"), live) == (4 + 2) * 10
+    found = await findings(StandIn(SOUND, f"{URL}?connections=50"), live=4)
+    assert found["connections"].level is Level.WARN
+
+
+@pytest.mark.parametrize(("change", "name", "level"), [
+    ({"version": "13.4"}, "postgresql", Level.FAIL),
+    ({"version": "18beta1"}, "postgresql", Level.OK),
+    ({"may_make_tables": True}, "role", Level.WARN),
+    ({"synchronous_commit": "off"}, "durability", Level.WARN),
+    ({"is_standby": True}, "standby", Level.FAIL),
+    ({"autovacuum": False}, "autovacuum", Level.WARN),
+    ({"oldest_snapshot_seconds": 301.0}, "snapshot", Level.WARN),
+    ({"old_prepared_transactions": 1}, "prepared", Level.WARN),
+    ({"idle_slots": 2}, "slots", Level.WARN),
+])  # fmt: skip
+async def test_what_is_wrong_with_a_server_is_named(
+    change: dict[str, object], name: str, level: Level
+) -> None:
+    found = await findings(StandIn(dataclasses.replace(SOUND, **change)))
+    assert found[name].level is level
+    assert bool(found[name].fix) is (level is not Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("words", "level"), [("", Level.WARN), ("?hints=off", Level.OK), ("?listen=db:5432", Level.OK)]
+)
+async def test_a_pooler_without_a_way_around_it_is_told_of(words: str, level: Level) -> None:
+    assert (await findings(StandIn(SOUND, URL + words, pooled=True)))["pooler"].level is level
