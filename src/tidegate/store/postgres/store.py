@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from tidegate._bridge import begin
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
+from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
-from tidegate.store.postgres import access, acts, enqueue, listing, reads, schema, stages, streams
+from tidegate.store.postgres import access, acts, enqueue, gates, listing, reads, schema, stages, streams
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
@@ -19,6 +20,7 @@ from tidegate.store.postgres.joined import Joined, identity
 from tidegate.store.postgres.watch import Watch
 from tidegate.store.rows import (
     ActAnswer,
+    BudgetRow,
     CancelAnswer,
     Enqueued,
     HistoryEntry,
@@ -26,6 +28,7 @@ from tidegate.store.rows import (
     StoredResult,
     TaskFilter,
     TaskRow,
+    UpstreamRow,
 )
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
@@ -217,3 +220,47 @@ class PostgresStore:
     async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
         """Return the record, the newest first, continuing after the id `after`."""
         return await self._database.once(lambda db: access.audit(db, after, limit))
+
+    # --- upstreams ---
+
+    async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
+        """Keep what an application declares of limits; return the rows that count, in the order given."""
+        return await self._database.transact(lambda db: gates.declare(db, declared))
+
+    async def gates(self) -> list[GateRow]:
+        """Return every gate as it is stored."""
+        return await self._database.once(gates.rows)
+
+    async def upstreams(self) -> list[UpstreamRow]:
+        """Return every upstream with what stands before it, by name."""
+        return await self._database.transact(gates.upstreams, snapshot=True)
+
+    async def set_limits(self, upstream: str, limits: Limits) -> bool:
+        """Give an upstream other limits, from now on and for all; tell whether it is known."""
+        return await self._told(self._database.transact(lambda db: gates.set_limits(db, upstream, limits)))
+
+    async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
+        """Park an upstream by hand, for some seconds or until it is opened; tell whether it is known."""
+        return await self._told(self._database.transact(lambda db: gates.park(db, upstream, seconds, why)))
+
+    async def open_gate(self, upstream: str) -> bool:
+        """Open an upstream's gate by hand; tell whether it is known."""
+        return await self._told(self._database.transact(lambda db: gates.open_gate(db, upstream)))
+
+    async def probe(self, upstream: str) -> bool:
+        """Let the next task of a parked upstream try whether it works; tell whether it is known."""
+        return await self._told(self._database.transact(lambda db: gates.probe(db, upstream)))
+
+    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+        """Charge one call that no claim charged: a run's second one, or one outside any task."""
+        return await self._database.transact(
+            lambda db: gates.take_slot(db, upstream, patience_seconds), repeatable=False
+        )
+
+    async def tell(self, upstream: str, signal: Signal) -> Gate:
+        """Let a failure that a call met move its upstream's gate; return the gate."""
+        return await self._database.transact(lambda db: gates.told(db, upstream, signal))
+
+    async def budgets(self) -> list[BudgetRow]:
+        """Return the retry budgets, the system's first, then those of upstreams by name."""
+        return await self._database.transact(gates.budgets, snapshot=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -10,17 +9,15 @@ import apsw
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import Doors, blocked, slot_for_call
+from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
+from tidegate.store.gating import after_failure, after_success, as_declared, upstream_rows
 from tidegate.store.rows import UpstreamRow
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
-from tidegate.store.text import finite, storable
+from tidegate.store.text import storable
 
 _SQL = load("upstreams")
-
-MESSAGE_CHARACTERS = 500
-"""Of a failure's own words, as many as an operator reads."""
 
 
 def rows(db: apsw.Connection) -> list[GateRow]:
@@ -69,10 +66,9 @@ def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: 
 def told(db: apsw.Connection, now: float, upstream: str, signal: Signal) -> Gate:
     """Let a failure move the gate of an upstream; return the gate."""
     found = row(db, GateKind.UPSTREAM, upstream) or GateRow(GateKind.UPSTREAM, upstream)
-    before = gates.as_of(found.gate, found.limits, now)
-    after = gates.after_failure(before, _storable(signal), found.limits, now)
-    save(db, now, [replace(found, gate=after)])
-    return after
+    after = after_failure(found, signal, now)
+    save(db, now, [after])
+    return after.gate
 
 
 def went_well(
@@ -80,11 +76,8 @@ def went_well(
 ) -> None:
     """Let good runs move the gate of an upstream that has one."""
     found = row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return
-    before = gates.as_of(found.gate, found.limits, now)
-    after = gates.after_success(before, found.limits, now, seconds=seconds, goods=goods, is_probe=is_probe)
-    save(db, now, [replace(found, gate=after)])
+    if found is not None:
+        save(db, now, [after_success(found, now, seconds=seconds, goods=goods, is_probe=is_probe)])
 
 
 # --- what people and applications say --------------------------------------------------------------------
@@ -95,13 +88,10 @@ def declare(db: apsw.Connection, now: float, declared: Sequence[Declared]) -> li
     kept = []
     for each in declared:
         found = row(db, each.kind, each.name)
-        if found is None:
-            found = GateRow(each.kind, each.name, each.limits, Gate(since_at=now))
-            save(db, now, [found])
-        elif each.kind is not GateKind.UPSTREAM and found.limits != each.limits:
-            found = replace(found, limits=each.limits)
-            save(db, now, [found])
-        kept.append(found)
+        counts = as_declared(found, each, now)
+        if counts is not found:
+            save(db, now, [counts])
+        kept.append(counts)
     return kept
 
 
@@ -131,20 +121,8 @@ def probe(db: apsw.Connection, now: float, name: str) -> bool:
 
 def upstreams(db: apsw.Connection, now: float) -> list[UpstreamRow]:
     """Return every upstream with what stands before it, by name."""
-    flying, waiting = in_flight(db), _waiting(db)
-    return [
-        UpstreamRow(
-            name=each.name,
-            limits=each.limits,
-            gate=gates.as_of(each.gate, each.limits, now),
-            block=blocked(each, now),
-            in_flight=flying.get(each.name, 0),
-            ready=waiting[each.name, "ready"],
-            retrying=waiting[each.name, "retrying"],
-        )
-        for each in rows(db)
-        if each.kind is GateKind.UPSTREAM
-    ]
+    waiting = {(upstream, state): tasks for upstream, state, tasks in query.rows(db, _SQL["waiting"])}
+    return upstream_rows(rows(db), now, in_flight=in_flight(db), waiting=waiting)
 
 
 def _moved(db: apsw.Connection, now: float, name: str, move: Callable[[GateRow], Gate]) -> bool:
@@ -153,15 +131,3 @@ def _moved(db: apsw.Connection, now: float, name: str, move: Callable[[GateRow],
         return False
     save(db, now, [replace(found, gate=move(found))])
     return True
-
-
-def _storable(signal: Signal) -> Signal:
-    wait = None if signal.wait_seconds is None else finite(signal.wait_seconds, 0.0)
-    return replace(signal, message=storable(signal.message[:MESSAGE_CHARACTERS]), wait_seconds=wait)
-
-
-def _waiting(db: apsw.Connection) -> Counter[tuple[str, str]]:
-    counts: Counter[tuple[str, str]] = Counter()
-    for upstream, state, tasks in query.rows(db, _SQL["waiting"]):
-        counts[upstream, state] = tasks
-    return counts

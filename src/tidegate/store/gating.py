@@ -1,0 +1,112 @@
+"""What becomes of a gate's row, decided here and written by each back end; and the rows people see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal
+from tidegate.policy import budget
+from tidegate.policy import gate as gates
+from tidegate.policy.admission import blocked
+from tidegate.store.rows import BudgetRow, UpstreamRow
+from tidegate.store.text import finite, storable
+
+MESSAGE_CHARACTERS = 500
+"""Of a failure's own words, as many as an operator reads."""
+
+
+def after_failure(row: GateRow, signal: Signal, now: float) -> GateRow:
+    """Return the row after a failure that a call met."""
+    before = gates.as_of(row.gate, row.limits, now)
+    return replace(row, gate=gates.after_failure(before, _storable(signal), row.limits, now))
+
+
+def after_success(row: GateRow, now: float, *, seconds: float, goods: int, is_probe: bool) -> GateRow:
+    """Return the row after good runs."""
+    before = gates.as_of(row.gate, row.limits, now)
+    after = gates.after_success(before, row.limits, now, seconds=seconds, goods=goods, is_probe=is_probe)
+    return replace(row, gate=after)
+
+
+def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
+    """Return the row that counts after a declaration; the same one if nothing changes.
+
+    An upstream that is known keeps its stored limits; functions and the system live in code.
+    """
+    if row is None:
+        return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))
+    if declared.kind is not GateKind.UPSTREAM and row.limits != declared.limits:
+        return replace(row, limits=declared.limits)
+    return row
+
+
+def upstream_rows(
+    rows: Sequence[GateRow],
+    now: float,
+    *,
+    in_flight: Mapping[str, int],
+    waiting: Mapping[tuple[str, str], int],
+) -> list[UpstreamRow]:
+    """Return every upstream with what stands before it.
+
+    Args:
+        rows: All gates, by name.
+        now: The present moment.
+        in_flight: Runs under way by upstream.
+        waiting: Tasks by upstream and `ready` or `retrying`.
+    """
+    return [
+        UpstreamRow(
+            name=each.name,
+            limits=each.limits,
+            gate=gates.as_of(each.gate, each.limits, now),
+            block=blocked(each, now),
+            in_flight=in_flight.get(each.name, 0),
+            ready=waiting.get((each.name, "ready"), 0),
+            retrying=waiting.get((each.name, "retrying"), 0),
+        )
+        for each in rows
+        if each.kind is GateKind.UPSTREAM
+    ]
+
+
+def budget_rows(rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], now: float) -> list[BudgetRow]:
+    """Return the retry budgets, the system's first, then those of upstreams.
+
+    Args:
+        rows: All gates, by name.
+        held: What holds tasks back (`gate`, `upstream`, `system`), their upstream, and how many.
+        now: The present moment.
+    """
+    sums: Counter[tuple[str, str]] = Counter()
+    for by, upstream, tasks in held:
+        sums[by, upstream if by == "upstream" else ""] += tasks
+    system = next((row for row in rows if row.kind is GateKind.SYSTEM), GateRow(GateKind.SYSTEM, ""))
+    upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM]
+    return [
+        _budget_row(row, now, sums[str(row.kind), row.name])
+        for row in (system, *upstreams)
+        if budget.per_minute(row) is not None
+    ]
+
+
+def _budget_row(row: GateRow, now: float, held: int) -> BudgetRow:
+    rate = budget.per_minute(row)
+    assert rate is not None
+    window = row.limits.retry_window_seconds
+    return BudgetRow(
+        kind=row.kind,
+        name=row.name,
+        amount=rate * window / 60.0,
+        window_seconds=window,
+        used=budget.used(row, now),
+        held=held,
+        next_at=now + budget.Budget(row, now).wait(urgent=False),
+    )
+
+
+def _storable(signal: Signal) -> Signal:
+    wait = None if signal.wait_seconds is None else finite(signal.wait_seconds, 0.0)
+    return replace(signal, message=storable(signal.message[:MESSAGE_CHARACTERS]), wait_seconds=wait)

@@ -1,0 +1,159 @@
+"""The gates of upstreams and limited functions: read, told of failures and successes, changed by people.
+
+A gate is read, judged by `policy` and written back while its row is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot
+from tidegate.policy import gate as gates
+from tidegate.policy.admission import Doors, slot_for_call
+from tidegate.store.gate_json import from_json, to_json
+from tidegate.store.gating import after_failure, after_success, as_declared, budget_rows, upstream_rows
+from tidegate.store.postgres.clock import moment
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import load
+from tidegate.store.rows import BudgetRow, UpstreamRow
+from tidegate.store.text import storable
+
+_SQL = load("upstreams")
+_HELD = load("budgets")["held"]
+
+
+async def rows(db: Session) -> list[GateRow]:
+    """Return every gate, by kind and name."""
+    return [from_json(*found) for found in await db.rows(_SQL["all"])]
+
+
+async def locked_rows(db: Session) -> list[GateRow]:
+    """Return every gate, by kind and name, locked until the transaction ends."""
+    return [from_json(*found) for found in await db.rows(_SQL["all_locked"])]
+
+
+async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
+    """Return one gate, locked until the transaction ends, if it was ever declared or told of."""
+    found = await db.row(_SQL["one_locked"], str(kind), storable(name))
+    return None if found is None else from_json(*found)
+
+
+async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
+    """Write these gates, whose rows are locked, as they are."""
+    columns = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
+    if columns:
+        await db.run(_SQL["save"], *map(list, zip(*columns, strict=True)), now)
+
+
+async def doors(db: Session, now: float) -> Doors | None:
+    """Return the doors of all gates, locked until the transaction ends; None if there is no gate at all."""
+    if not await db.value(_SQL["any"]):
+        return None
+    return Doors(await locked_rows(db), await in_flight(db), now)
+
+
+async def in_flight(db: Session) -> dict[str, int]:
+    """Return the runs under way by upstream."""
+    return dict(await db.rows(_SQL["in_flight"]))
+
+
+async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot:
+    """Charge one call that no claim charged; nothing where it is not granted."""
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return Slot(True, 0.0)
+    now = await moment(db)
+    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
+    if slot.is_granted and found.limits.windows:
+        await save(db, now, [after])
+    return slot
+
+
+# --- what runs tell --------------------------------------------------------------------------------------
+
+
+async def told(db: Session, upstream: str, signal: Signal) -> Gate:
+    """Let a failure move the gate of an upstream; return the gate."""
+    now = await moment(db)
+    found = await _made(db, now, GateRow(GateKind.UPSTREAM, upstream))
+    after = after_failure(found, signal, now)
+    await save(db, now, [after])
+    return after.gate
+
+
+async def went_well(
+    db: Session, now: float, upstream: str, *, seconds: float, goods: int, is_probe: bool
+) -> None:
+    """Let good runs move the gate of an upstream that has one."""
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
+    if found is not None:
+        after = after_success(found, now, seconds=seconds, goods=goods, is_probe=is_probe)
+        await save(db, now, [after])
+
+
+# --- what people and applications say --------------------------------------------------------------------
+
+
+async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
+    """Keep what is new of upstreams; take over functions and the system; return the rows that count."""
+    now = await moment(db)
+    kept: dict[int, GateRow] = {}
+    for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):
+        found = await _made(db, now, as_declared(None, declared[place], now))
+        counts = as_declared(found, declared[place], now)
+        if counts is not found:
+            await save(db, now, [counts])
+        kept[place] = counts
+    return [kept[place] for place in range(len(declared))]
+
+
+async def set_limits(db: Session, name: str, limits: Limits) -> bool:
+    """Give an upstream other limits; tell whether there is such an upstream."""
+    return await _changed(db, name, lambda found, _: replace(found, limits=limits))
+
+
+async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
+    """Park an upstream by hand; tell whether there is such an upstream."""
+    return await _moved(db, name, lambda found, now: gates.parked_by_person(found.gate, now, seconds, why))
+
+
+async def open_gate(db: Session, name: str) -> bool:
+    """Open a gate by hand; tell whether there is such an upstream."""
+    return await _moved(db, name, lambda found, now: gates.opened(found.gate, found.limits, now))
+
+
+async def probe(db: Session, name: str) -> bool:
+    """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
+    return await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now))
+
+
+async def upstreams(db: Session) -> list[UpstreamRow]:
+    """Return every upstream with what stands before it, by name."""
+    waiting = {(upstream, state): tasks for upstream, state, tasks in await db.rows(_SQL["waiting"])}
+    return upstream_rows(await rows(db), await moment(db), in_flight=await in_flight(db), waiting=waiting)
+
+
+async def budgets(db: Session) -> list[BudgetRow]:
+    """Return the retry budgets, the system's first, then those of upstreams by name."""
+    held = [(by, upstream, tasks) for by, upstream, tasks in await db.rows(_HELD)]
+    return budget_rows(await rows(db), held, await moment(db))
+
+
+async def _made(db: Session, now: float, fresh: GateRow) -> GateRow:
+    """Return the gate of this kind and name, locked; made if it is not there."""
+    await db.run(_SQL["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
+    return await locked_row(db, fresh.kind, fresh.name) or fresh
+
+
+async def _moved(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:
+    return await _changed(db, name, lambda found, now: replace(found, gate=move(found, now)))
+
+
+async def _changed(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> bool:
+    found = await locked_row(db, GateKind.UPSTREAM, name)
+    if found is None:
+        return False
+    now = await moment(db)
+    await save(db, now, [change(found, now)])
+    return True
