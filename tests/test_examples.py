@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,6 +132,60 @@ def test_the_texts_are_many_short_and_different() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/app.py")), ids=lambda path: path.parent.name)
 def test_every_example_says_how_it_is_run(path: Path) -> None:
-    text = path.read_text("utf-8")
-    assert "tidegate worker app:app" in text.split('"""')[1]
-    assert "python app.py" in text.split('"""')[1]
+    said = path.read_text("utf-8").split('"""')[1]
+    assert re.search(r"tidegate worker app:(app|queue)\b", said)
+    assert re.search(r"python app\.py|uvicorn app:site|flask --app app:site", said)
+
+
+# --- inside frameworks ------------------------------------------------------------------------------------
+
+
+@named("fastapi_site")
+async def test_the_fastapi_site_welcomes_and_its_page_follows(example: ModuleType) -> None:
+    site = example.site
+    transport = httpx2.ASGITransport(app=site)
+    async with (
+        site.router.lifespan_context(site),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        made = await client.post("/signup", json={"mail": "ada@example.com"})
+        task_id = made.json()["task_id"]
+        told = await client.get(f"/tidegate/api/v1/tasks/{task_id}/events")
+        assert '"data":"welcome, ada@example.com."' in told.text
+        assert "event: end" in told.text
+        assert (await client.get(f"/welcomed/{task_id}")).json() == {"state": "succeeded"}
+
+
+@named("flask_site")
+async def test_the_flask_site_takes_a_picture_and_says_where_it_is(example: ModuleType) -> None:
+    def visit() -> None:
+        client = example.site.test_client()
+        made = client.post("/thumbnails", data={"picture": "ada.png"}, headers={"Idempotency-Key": "k"})
+        again = client.post("/thumbnails", data={"picture": "ada.png"}, headers={"Idempotency-Key": "k"})
+        assert made.status_code == 202
+        assert again.headers["Location"] == made.headers["Location"]
+        assert client.get(made.headers["Location"]).get_json()["state"] == "ready"
+
+    await asyncio.to_thread(visit)
+    assert example.thumbnail("a.png") == "a.png at 200 pixels"
+
+
+def test_the_django_site_stores_its_report_when_the_transaction_commits(tmp_path: Path) -> None:
+    script = (
+        "import django; django.setup()\n"
+        "from django.test import Client\n"
+        "answer = Client().get('/report/2026')\n"
+        "print(answer.status_code, Client().get(answer['Location']).json()['state'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=os.environ
+        | {"DJANGO_SETTINGS_MODULE": "app"}
+        | {"PYTHONPATH": os.pathsep.join([str(EXAMPLES / "django_site"), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "202 ready\n", done.stderr

@@ -95,6 +95,7 @@ class Guarded:
                 endpoint,
                 methods=[method],
                 dependencies=[Depends(_guard(needs))],
+                response_class=Response,
                 response_model=None,
                 summary=summary.rstrip("."),
                 description=" ".join(description.split()),
@@ -106,7 +107,9 @@ class Guarded:
 
         return register
 
-    def public(self, path: str, answers: Mapping[int, Answer]) -> Callable[[Endpoint], Endpoint]:
+    def public(
+        self, path: str, answers: Mapping[int, Answer], *, media_type: str = "application/json"
+    ) -> Callable[[Endpoint], Endpoint]:
         """Register a GET that needs no token: it must tell nothing of anybody's tasks."""
 
         def register(endpoint: Endpoint) -> Endpoint:
@@ -115,10 +118,11 @@ class Guarded:
                 path,
                 endpoint,
                 methods=["GET"],
+                response_class=Response,
                 response_model=None,
                 summary=(endpoint.__doc__ or "").strip().partition("\n")[0].rstrip("."),
                 operation_id=endpoint.__name__,
-                responses=self._responses(answers, "application/json"),
+                responses=self._responses(answers, media_type),
                 openapi_extra={"security": []},
             )
             return endpoint

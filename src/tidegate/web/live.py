@@ -15,6 +15,14 @@ from tidegate.watch import Advanced, Ended, Event, Moved, Reset
 from tidegate.web.strict import encode, plain
 
 
+class ServerSentEvent(msgspec.Struct):
+    """One event of a stream: its name, its data as JSON text, and a chunk's number."""
+
+    event: str
+    data: str
+    id: str = ""
+
+
 class ChunkOut(msgspec.Struct):
     """One piece of the stream. Another `run` than before: the task began anew, and so does what it says."""
 

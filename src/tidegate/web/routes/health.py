@@ -38,7 +38,7 @@ def add(api: Guarded, room: Room) -> None:
             raise Problem("not-ready", error.message, code=error.code) from error
         return answer(Health("ready"))
 
-    @api.public(PAGES + "{slug}", {200: Answer("The page")})
+    @api.public(PAGES + "{slug}", {200: Answer("The page", str)}, media_type="text/plain")
     async def problem_page(request: Request, slug: str) -> Response:
         """Say what a type of problem means and what to do about it."""
         kind = KINDS.get(slug)

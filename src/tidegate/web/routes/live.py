@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidegate.errors import TidegateError
 from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
-from tidegate.web.live import Told, with_heartbeats
+from tidegate.web.live import ServerSentEvent, Told, with_heartbeats
 from tidegate.web.problems import Problem
 from tidegate.web.room import NO_STORE, Room, TaskId
 from tidegate.web.tokens import PROTOCOL
@@ -36,7 +36,7 @@ def add(api: Guarded, room: Room) -> None:
         "GET",
         "/api/v1/tasks/{task_id}/events",
         Needs(EVERYBODY),
-        answers={200: Answer("The events", str)},
+        answers={200: Answer("The events", ServerSentEvent)},
         media_type="text/event-stream",
     )
     async def task_events(request: Request, task_id: TaskId, after: AfterChunk = None) -> Response:

@@ -26,7 +26,11 @@ def add(api: Guarded, room: Room) -> None:
         "X-Content-Type-Options": "nosniff",
     }
 
-    @api.public(MODULE, {200: Answer("The module"), 304: Answer("As the client knows it")})
+    @api.public(
+        MODULE,
+        {200: Answer("The module", str), 304: Answer("As the client knows it")},
+        media_type="text/javascript",
+    )
     async def browser_module(request: Request) -> Response:
         """Return the ES module that submits, follows and cancels tasks from a page."""
         if request.headers.get("if-none-match") == headers["ETag"]:

@@ -1,0 +1,237 @@
+"""A backend for `django.tasks` (Django 6): `@task` functions stored in, and run by, Tidegate.
+
+Example:
+    ```python
+    # settings.py
+    TASKS = {
+        "default": {
+            "BACKEND": "tidegate.integrations.django.tasks.TidegateBackend",
+            "OPTIONS": {"app": "mysite.queue:queue"},
+        }
+    }
+
+    # mysite/queue.py, for `tidegate worker mysite.queue:queue`
+    queue = declare_django_tasks(Tidegate())
+    ```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, transaction
+from django.tasks.backends.base import BaseTaskBackend
+from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
+from django.tasks.exceptions import TaskResultDoesNotExist
+from django.tasks.signals import task_enqueued, task_finished, task_started
+from django.utils.json import normalize_json
+from django.utils.module_loading import import_string
+
+from tidegate._bridge import run_sync
+from tidegate.app import Tidegate
+from tidegate.context import Context
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.errors import Permanent
+from tidegate.integrations.django import use_django
+from tidegate.store.rows import HistoryEntry, NewTask, TaskRow
+from tidegate.worker.application import load_application
+
+FUNCTION = "django:task"
+"""The one task function that runs every Django task; its first argument says which."""
+
+_STATUSES = {
+    State.RUNNING: TaskResultStatus.RUNNING,
+    State.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+    State.DEAD: TaskResultStatus.FAILED,
+    State.CANCELLED: TaskResultStatus.FAILED,
+}
+"""All others are READY."""
+
+
+def declare_django_tasks(queue: Tidegate, **settings: Any) -> Tidegate:
+    """Declare on a queue what runs Django tasks, and have Django set up in its workers; return the queue.
+
+    Args:
+        queue: Whose workers run them.
+        settings: Of `@queue.task`: timeout, max_attempts, retry…
+    """
+
+    @queue.task(name=FUNCTION, **settings)
+    def run(ctx: Context, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return run_django_task(ctx, path, args, kwargs)
+
+    return use_django(queue)
+
+
+def run_django_task(ctx: Context, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a Django task and return its value as plain JSON.
+
+    Raises:
+        Permanent: There is no such task; nothing else can be run by its path.
+    """
+    try:
+        task = import_string(path)
+    except ImportError as error:
+        raise Permanent(f"{path} is not there any more") from error
+    if not isinstance(task, Task):
+        raise Permanent(f"{path} is no Django task")
+    close_old_connections()  # one that the server closed meanwhile would fail its first query
+    result = _running(ctx, task, args, kwargs)
+    task_started.send(sender=TidegateBackend, task_result=result)
+    try:
+        given = (TaskContext(task_result=result), *args) if task.takes_context else args
+        value = normalize_json(task.call(*given, **kwargs))
+    except BaseException:
+        object.__setattr__(result, "status", TaskResultStatus.FAILED)
+        raise
+    else:
+        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+        object.__setattr__(result, "_return_value", value)
+        return value
+    finally:
+        object.__setattr__(result, "finished_at", datetime.now(UTC))
+        task_finished.send(sender=TidegateBackend, task_result=result)
+        close_old_connections()
+
+
+class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
+    """Stores Django tasks in Tidegate. What runs them is `declare_django_tasks`.
+
+    `OPTIONS`: `app`, the queue as `module:attribute`; `enqueue_on_commit` (True unless given): store when
+    the present transaction has committed.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self._app = str(self.options.get("app", ""))
+        self._on_commit = bool(self.options.get("enqueue_on_commit", True))
+        if not self._app:
+            raise ImproperlyConfigured('TASKS: give OPTIONS = {"app": "module:queue"}')
+
+    @property
+    def queue(self) -> Tidegate:
+        """The queue, imported at first use: it may import Django applications."""
+        queue = load_application(self._app)
+        if FUNCTION not in queue.functions:
+            raise ImproperlyConfigured(f"{self._app}: call declare_django_tasks(queue) where it is made")
+        found: Tidegate = queue
+        return found
+
+    def enqueue(self, task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> TaskResult:
+        """Store a task; with `enqueue_on_commit`, when the present transaction has committed."""
+        self.validate_task(task)
+        queue = self.queue
+        options: dict[str, Any] = {"queue": task.queue_name, "priority": _priority(task.priority)}
+        if task.run_after is not None:
+            options["run_at"] = task.run_after
+        prepared = queue.functions[FUNCTION].using(**options)
+        new: NewTask = prepared.prepare(
+            path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
+        )
+        result = TaskResult(
+            task=task,
+            id=new.id,
+            status=TaskResultStatus.READY,
+            enqueued_at=None,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+
+        def store() -> None:
+            queue.enqueue_many_sync([new])
+            object.__setattr__(result, "enqueued_at", datetime.now(UTC))
+            task_enqueued.send(type(self), task_result=result)
+
+        if self._on_commit:
+            transaction.on_commit(store)
+        else:
+            store()
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """Return where a task is.
+
+        Raises:
+            TaskResultDoesNotExist: No Django task has this id, or its time is over.
+        """
+        return run_sync(self.aget_result(result_id))
+
+    async def aget_result(self, result_id: str) -> TaskResult:
+        """As `get_result`."""
+        queue = self.queue
+        store = await queue.opened_store()
+        row = (await store.read([result_id])).get(result_id)
+        if row is None or row.function != FUNCTION:
+            raise TaskResultDoesNotExist(result_id)
+        _, call = queue.functions[FUNCTION].signature.load((await store.payload(result_id))[0])
+        result = self._result(row, call, await store.history(result_id))
+        if row.state is State.SUCCEEDED:
+            object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
+        return result
+
+    def _result(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryEntry]) -> TaskResult:
+        runs = [entry for entry in history if entry.kind == "run"]
+        return TaskResult(
+            task=import_string(call["path"]),
+            id=row.id,
+            status=_STATUSES.get(row.state, TaskResultStatus.READY),
+            enqueued_at=_moment(row.enqueued_at),
+            started_at=_moment(runs[0].at if runs else None),
+            finished_at=_moment(row.finished_at),
+            last_attempted_at=_moment(runs[-1].at if runs else None),
+            args=call["args"],
+            kwargs=call["kwargs"],
+            backend=self.alias,
+            errors=[_error(run) for run in runs if run.error_class],
+            worker_ids=[run.worker_id for run in runs],
+        )
+
+
+def _priority(number: int) -> Priority:
+    """Return Tidegate's priority for Django's -100 to 100: above 0 someone waits, below 0 nobody does."""
+    if number > 0:
+        return Priority.INTERACTIVE
+    return Priority.BULK if number < 0 else Priority.NORMAL
+
+
+def _error(run: HistoryEntry) -> TaskError:
+    path = run.error_class if "." in run.error_class else f"builtins.{run.error_class}"
+    return TaskError(exception_class_path=path, traceback=run.traceback)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _running(ctx: Context, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
+    """Return a running task as Django sees it, without asking the store."""
+    now = datetime.now(UTC)
+    return TaskResult(
+        task=task,
+        id=ctx.task_id,
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=None,
+        started_at=now,
+        finished_at=None,
+        last_attempted_at=now,
+        args=args,
+        kwargs=kwargs,
+        backend=task.backend,
+        errors=[],
+        worker_ids=[f"run {number}" for number in range(1, ctx.run + 1)],
+    )

@@ -1,0 +1,125 @@
+"""Inside Flask: the queue as an extension, and a blueprint by which a page follows its tasks.
+
+Views enqueue with `function.enqueue_sync(…)`; a worker runs beside them (`tidegate worker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app, url_for
+
+from tidegate._bridge import run_sync
+from tidegate.app import Tidegate
+from tidegate.codec import Unstorable
+from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
+from tidegate.handle import Handle
+from tidegate.store.rows import StoredResult, TaskRow
+
+MaySee = Callable[[TaskRow], bool]
+"""Says whether whoever asks (`flask.session`, `flask.g`) may see a task."""
+
+_NAME = "tidegate"
+
+
+def init_app(site: Flask, queue: Tidegate) -> None:
+    """Make a queue the one of a Flask application. A store that is away becomes a 503, not a 500."""
+    site.extensions[_NAME] = queue
+    site.register_error_handler(StoreError, _away)
+
+
+def queue() -> Tidegate:
+    """Return the queue of the present application.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    found = current_app.extensions.get(_NAME)
+    if not isinstance(found, Tidegate):
+        raise ConfigError("this application has no queue", fix="call init_app(site, queue) when it is made")
+    return found
+
+
+def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
+    """Return routes by which pages follow tasks: status, result and cancel by id.
+
+    Args:
+        may_see: Asked for every task. Whatever it does not allow is not found.
+        name: Of the blueprint.
+    """
+    blueprint = Blueprint(name, __name__)
+
+    def visible(task_id: str) -> TaskRow | None:
+        try:
+            row = queue().status_sync(task_id)
+        except TaskNotFoundError:
+            return None
+        return row if may_see(row) else None
+
+    @blueprint.get("/<task_id>")
+    def status(task_id: str) -> Any:
+        row = visible(task_id)
+        return _not_found() if row is None else _shown(row)
+
+    @blueprint.get("/<task_id>/result")
+    def result(task_id: str) -> Any:
+        row = visible(task_id)
+        if row is None:
+            return _not_found()
+        stored = run_sync(_stored(queue(), task_id))
+        if stored is None:
+            return _shown(row), 202, {"Retry-After": "1"}
+        return {"task_id": task_id, "state": stored.state.value, "result": _value(task_id, stored)}
+
+    @blueprint.post("/<task_id>/cancel")
+    def cancel(task_id: str) -> Any:
+        if visible(task_id) is None:
+            return _not_found()
+        return {"task_id": task_id, "answer": queue().cancel_sync(task_id).value}
+
+    return blueprint
+
+
+def accepted(
+    handle: Handle[Any], endpoint: str = "tasks.status"
+) -> tuple[dict[str, str], int, dict[str, str]]:
+    """Return the answer to a submit: 202, with where the task is.
+
+    Args:
+        handle: What `enqueue_sync` gave.
+        endpoint: The blueprint's route to its status.
+    """
+    where = url_for(endpoint, task_id=handle.id)
+    return {"task_id": handle.id, "location": where}, 202, {"Location": where, "Retry-After": "1"}
+
+
+async def _stored(queue: Tidegate, task_id: str) -> StoredResult | None:
+    return await (await queue.opened_store()).result(task_id)
+
+
+def _value(task_id: str, stored: StoredResult) -> Any:
+    if not stored.data:
+        return None
+    value = queue().result_sync(task_id, 0)
+    return None if isinstance(value, Unstorable) else value
+
+
+def _shown(row: TaskRow) -> dict[str, Any]:
+    return {
+        "task_id": row.id,
+        "state": row.state.value,
+        "run": row.run,
+        "reason": row.reason,
+        "progress": None
+        if row.progress_done is None
+        else [row.progress_done, row.progress_total, row.progress_note],
+    }
+
+
+def _not_found() -> tuple[dict[str, str], int]:
+    return {"error": "no such task"}, 404
+
+
+def _away(error: StoreError) -> tuple[Response | dict[str, str], int, dict[str, str]]:
+    return {"error": "the queue is away for the moment", "code": error.code}, 503, {"Retry-After": "2"}

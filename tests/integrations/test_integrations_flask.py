@@ -1,0 +1,91 @@
+"""Flask: the extension, and a blueprint that shows nobody more than it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from support import make_app
+from tidegate import ConfigError, StoreBusyError, Tidegate
+from tidegate.integrations.flask import accepted, init_app, queue, tasks_blueprint
+
+
+@pytest.fixture
+def tidegate(tmp_path: Path) -> Iterator[Tidegate]:
+    app = make_app(tmp_path)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def site(tidegate: Tidegate) -> Flask:
+    @tidegate.task(name="site:add")
+    async def add(a: int, b: int) -> dict[str, int]:
+        return {"sum": a + b}
+
+    site = Flask(__name__)
+    init_app(site, tidegate)
+    site.register_blueprint(tasks_blueprint(lambda row: row.labels.get("user") == "ada"), url_prefix="/tasks")
+
+    @site.post("/add/<user>")
+    def submit(user: str) -> Any:
+        return accepted(add.using(labels={"user": user}).enqueue_sync(1, 2))
+
+    return site
+
+
+def test_a_view_enqueues_and_its_page_follows(site: Flask, tidegate: Tidegate) -> None:
+    client = site.test_client()
+    made = client.post("/add/ada")
+    assert (made.status_code, made.headers["Retry-After"]) == (202, "1")
+    where = made.headers["Location"]
+    assert client.get(where).get_json()["state"] == "ready"
+    assert client.get(f"{where}/result").status_code == 202
+    run_all(tidegate, made.get_json()["task_id"])
+    assert client.get(f"{where}/result").get_json() == {
+        "task_id": made.get_json()["task_id"], "state": "succeeded", "result": {"sum": 3},
+    }  # fmt: skip
+    assert client.post(f"{where}/cancel").get_json()["answer"] == "finished"
+
+
+def test_what_may_not_be_seen_is_not_found_by_any_route(site: Flask, tidegate: Tidegate) -> None:
+    client = site.test_client()
+    where = client.post("/add/bob").headers["Location"]
+    task_id = where.rpartition("/")[2]
+    for answer in (client.get(where), client.get(f"{where}/result"), client.post(f"{where}/cancel")):
+        assert answer.status_code == 404
+    assert client.get("/tasks/unknown").status_code == 404
+    assert tidegate.status_sync(task_id).state.value == "ready"
+
+
+def test_a_store_that_is_away_is_a_503_and_no_queue_is_said_so(
+    site: Flask, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(_: Any) -> Any:
+        raise StoreBusyError("busy")
+
+    monkeypatch.setattr(tidegate.store, "enqueue", busy)
+    answer = site.test_client().post("/add/ada")
+    assert (answer.status_code, answer.get_json()["code"], answer.headers["Retry-After"]) == (
+        503,
+        "TG302",
+        "2",
+    )
+    with site.app_context():
+        assert queue() is tidegate
+    with Flask("other").app_context(), pytest.raises(ConfigError, match="init_app"):
+        queue()
+
+
+def run_all(tidegate: Tidegate, task_id: str) -> None:
+    from tidegate._bridge import run_sync
+
+    async def work() -> None:
+        async with tidegate.worker():
+            await tidegate.result(task_id, 20)
+
+    run_sync(work())
