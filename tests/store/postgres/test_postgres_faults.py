@@ -1,0 +1,243 @@
+"""What goes wrong between us and a server: restarts, cuts, locks, too many at once, forks, two loops."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+from postgres_support import migrated
+from store_build import Build, SettableClock
+
+from pgserver import Server, postgres_server
+from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+from tidegate.store.postgres import wrap
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.store import PostgresStore
+from tidegate.store.rows import TaskFilter
+
+SOON = 10.0
+ONE = "SELECT 1"
+OURS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidegate' AND usename = current_user"
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[Server]:
+    """A server that may be stopped."""
+    with postgres_server() as started:
+        asyncio.run(migrated(started.url()))
+        yield started
+
+
+@pytest.fixture
+async def on_fragile(fragile: Server) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(fragile.url())
+    yield store
+    await store.close()
+
+
+def database_of(store: PostgresStore) -> Database:
+    return store._database
+
+
+async def cut(server: Server) -> None:
+    """Cut every connection of ours."""
+    with server.connect() as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidegate'"
+        )
+
+
+async def test_a_restart_between_two_calls_is_not_noticed(on_fragile: PostgresStore, fragile: Server) -> None:
+    build = Build(on_fragile, SettableClock())
+    await asyncio.gather(*(build.one() for _ in range(8)))  # several connections are open
+    fragile.stop(immediately=True)
+    fragile.start()
+    assert await build.one()
+    assert await build.one()
+
+
+async def test_while_the_server_is_away_calls_say_so_and_what_to_do(
+    on_fragile: PostgresStore, fragile: Server
+) -> None:
+    fragile.stop(immediately=True)
+    try:
+        with pytest.raises(StoreUnavailableError, match="cannot be reached") as caught:
+            await on_fragile.now()
+        assert caught.value.fix
+    finally:
+        fragile.start()
+    assert await on_fragile.now() > 0
+
+
+async def test_a_transaction_that_is_cut_off_is_done_again(store: PostgresStore, postgres: Server) -> None:
+    tries = []
+
+    async def work(db: Session) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            await cut(postgres)
+        found: int = await db.value(ONE)
+        return found
+
+    assert await database_of(store).transact(work) == 1
+    assert len(tries) == 2
+
+
+async def test_what_must_not_be_repeated_is_not(store: PostgresStore, postgres: Server) -> None:
+    tries = []
+
+    async def work(db: Session) -> None:
+        tries.append(1)
+        await cut(postgres)
+        await db.value(ONE)
+
+    with pytest.raises(StoreUnavailableError):
+        await database_of(store).transact(work, repeatable=False)
+    assert len(tries) == 1
+
+
+async def test_a_deadlock_is_tried_again_and_both_get_their_way(store: PostgresStore, build: Build) -> None:
+    one, other = await build.enqueue(2)
+    lock = "SELECT 1 FROM /*schema*/task WHERE id = $1 FOR UPDATE"
+    met = asyncio.Barrier(2)
+
+    def taking(first: str, second: str):
+        tries = []
+
+        async def work(db: Session) -> None:
+            await db.value(lock, first)
+            if not tries:
+                tries.append(1)
+                await met.wait()
+            await db.value(lock, second)
+
+        return work
+
+    database = database_of(store)
+    await asyncio.gather(database.transact(taking(one, other)), database.transact(taking(other, one)))
+
+
+async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
+    async def work(db: Session) -> None:
+        raise asyncpg.SerializationError("again")
+
+    with pytest.raises(StoreBusyError):
+        await database_of(store).once(work)
+
+
+async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: Build) -> None:
+    task_id = await build.one()
+    holder = await asyncpg.connect(worker_url)
+    hasty = PostgresStore(worker_url, busy_seconds=0.3)
+    async with holder.transaction():
+        await holder.execute("SELECT 1 FROM tidegate.ready WHERE task_id = $1 FOR UPDATE", task_id)
+        with pytest.raises(StoreUnavailableError, match=r"within 0\.3 s"):
+            await hasty.cancel([task_id])
+    assert await hasty.now() > 0
+    await holder.close()
+    await hasty.close()
+
+
+async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: PostgresStore) -> None:
+    for _ in range(8):
+        call = asyncio.create_task(database_of(store).once(lambda db: db.value("SELECT pg_sleep(30)")))
+        await asyncio.sleep(0.02)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert await asyncio.wait_for(store.now(), SOON) > 0
+
+
+async def test_a_process_opens_no_more_connections_than_its_number(worker_url: str) -> None:
+    store = PostgresStore(f"{worker_url}?connections=3&hints=off")
+    counts = await asyncio.gather(*(database_of(store).once(lambda db: db.value(OURS)) for _ in range(50)))
+    assert 1 <= max(counts) <= 3
+    await store.close()
+
+
+async def test_a_store_serves_two_event_loops(store: PostgresStore, build: Build) -> None:
+    await build.one()
+
+    async def elsewhere() -> int:
+        try:
+            return len(await store.list_tasks(TaskFilter()))
+        finally:
+            await store.close()
+
+    assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == 1
+    assert await store.now() > 0
+
+
+async def test_a_forked_child_uses_none_of_its_parents_connections(
+    store: PostgresStore, build: Build
+) -> None:
+    task_id = await build.one()
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+
+    def child() -> None:
+        theirs.send(list(asyncio.run(store.read([task_id]))))
+
+    process = context.Process(target=child)
+    process.start()
+    assert await asyncio.to_thread(ours.poll, SOON)
+    assert ours.recv() == [task_id]
+    process.join(SOON)
+    assert await store.now() > 0
+
+
+async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(8)
+        store = PostgresStore(
+            f"postgresql://me:secret@127.0.0.1:{deaf.getsockname()[1]}/db", busy_seconds=0.3
+        )
+        with pytest.raises(StoreUnavailableError) as caught:
+            await store.now()
+        assert "secret" not in str(caught.value)
+        await store.close()
+
+
+async def test_a_wrong_database_or_user_is_named_with_the_fix(postgres: Server) -> None:
+    for url, says in (
+        (postgres.url("nowhere"), "no such database"),
+        (postgres.url(user="nobody"), "refuses this user"),
+    ):
+        store = PostgresStore(url)
+        with pytest.raises(StoreUnavailableError, match=says):
+            await store.open()
+        await store.close()
+
+
+@pytest.mark.parametrize(("error", "trouble"), [
+    (asyncpg.SerializationError("x"), wrap.Trouble.AGAIN),
+    (asyncpg.DeadlockDetectedError("x"), wrap.Trouble.AGAIN),
+    (asyncpg.LockNotAvailableError("x"), wrap.Trouble.AGAIN),
+    (asyncpg.AdminShutdownError("x"), wrap.Trouble.LOST),
+    (asyncpg.CannotConnectNowError("x"), wrap.Trouble.LOST),
+    (asyncpg.ConnectionDoesNotExistError("x"), wrap.Trouble.LOST),
+    (asyncpg.ReadOnlySQLTransactionError("x"), wrap.Trouble.LOST),
+    (asyncpg.InterfaceError("x"), wrap.Trouble.LOST),
+    (ConnectionResetError("x"), wrap.Trouble.LOST),
+    (asyncpg.QueryCanceledError("x"), wrap.Trouble.REFUSED),
+    (asyncpg.DiskFullError("x"), wrap.Trouble.REFUSED),
+    (asyncpg.TooManyConnectionsError("x"), wrap.Trouble.REFUSED),
+    (asyncpg.CharacterNotInRepertoireError("x"), wrap.Trouble.CONTENT),
+    (asyncpg.UniqueViolationError("x"), wrap.Trouble.CONTENT),
+    (KeyError("x"), wrap.Trouble.OTHER),
+])  # fmt: skip
+def test_each_error_has_its_meaning(error: Exception, trouble: wrap.Trouble) -> None:
+    assert wrap.trouble_of(error) is trouble
+    said = wrap.wrap(error, "db.example.com/shop")
+    if trouble in (wrap.Trouble.CONTENT, wrap.Trouble.OTHER):
+        assert said is error
+    else:
+        assert isinstance(said, StoreError)
+        assert said.fix
+        assert said.__cause__ is error
