@@ -17,7 +17,7 @@ import pytest
 from tidegate.domain.outcome import Outcome
 from tidegate.store import ids
 from tidegate.store.rows import ClaimAsk, Enqueued, NewTask
-from tidegate.store.sqlite import claim, dead, endings, finish, keys, query, steward
+from tidegate.store.sqlite import claim, dead, endings, finish, keys, promote, query
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
@@ -95,22 +95,22 @@ def enqueue_answers_before_it_commits(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("", "I13 I20", quick=True)
 def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
-    def promote(db: apsw.Connection, now: float, limit: int) -> int:
-        due = query.column(db, steward._PROMOTE["due"], (now, limit))
+    def drop(db: apsw.Connection, now: float, limit: int) -> int:
+        due = [task for task, *_ in query.rows(db, promote._SQL["due"], (now, limit))]
         if due:
             kept = [task for task in due if task[-1] % 8]
             if kept:
-                db.execute(steward._PROMOTE["ready"], (query.array(tuple(kept)),))
-            db.execute(steward._PROMOTE["leave"], (query.array(tuple(due)),))
+                db.execute(promote._SQL["ready"], (query.array(tuple(kept)), now))
+            db.execute(promote._SQL["leave"], (query.array(tuple(due)),))
         return len(due)
 
-    patch.setattr(steward, "promote", promote)
+    patch.setattr(promote, "promote", drop)
 
 
 @mutant("pause", "I19", quick=True)
 def a_cancel_is_ignored_at_retry(patch: pytest.MonkeyPatch) -> None:
     real = endings.Run
-    patch.setattr(endings, "Run", lambda *row: real(*row[:-1], 0))
+    patch.setattr(endings, "Run", lambda *row: real(*row)._replace(cancel_requested=0))
 
 
 @mutant("", "I3")

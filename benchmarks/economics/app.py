@@ -1,0 +1,35 @@
+"""The measured application: one call a task through the upstream's transport, all settings the usual ones."""
+
+from __future__ import annotations
+
+import os
+
+import httpx2
+
+from tidegate import CallTimes, Pool, Tidegate
+
+app = Tidegate(pools=[Pool(concurrency=int(os.environ["ECONOMICS_SLOTS"]))])
+provider = app.upstream(
+    "provider",
+    requests_per_minute=int(os.environ["ECONOMICS_QUOTA"]),
+    slow_start=float(os.environ["ECONOMICS_SLOW_START"]),
+    times=CallTimes(seconds=float(os.environ["ECONOMICS_CALL_SECONDS"])),
+)
+client: httpx2.AsyncClient
+
+
+@app.on_start
+async def open_client() -> None:
+    global client
+    client = httpx2.AsyncClient(transport=provider.transport())
+
+
+@app.on_stop
+async def close_client() -> None:
+    await client.aclose()
+
+
+@app.task(name="call", upstream=provider)
+async def call(number: int) -> None:
+    answer = await client.post(os.environ["ECONOMICS_URL"], json={"task": number})
+    answer.raise_for_status()

@@ -1,0 +1,111 @@
+"""From runs to figures and goals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.economics.scenarios import SLOTS, WORKERS, Run, Scenario
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of one scenario."""
+
+    scenario: str
+    name: str
+    ours: float
+    reference: float
+    goal: str
+    met: bool
+
+
+def figures(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+    """Return the figures of one scenario with their goals."""
+    if scenario.outage is not None:
+        return _of_outage(scenario, run, ideal)
+    if scenario.poisoned:
+        return _of_poison(scenario, run, ideal)
+    return _of_backlog(scenario, run, ideal)
+
+
+def _of_backlog(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+    def make(name: str, ours: float, theirs: float, goal: str, met: bool) -> Figure:
+        return Figure(scenario.name, name, ours, theirs, goal, met)
+
+    goodput, best = _goodput(scenario, run), _goodput(scenario, ideal)
+    least = 0.97 if scenario.kills else 0.98
+    throttled = _answered(run, 429)
+    needed = _answered(run, 200)
+    return [
+        make(
+            "goodput ÷ quota", goodput, best, f"≥ {least}, or 0.015 below the reference",
+            goodput >= least or goodput >= best - 0.015,
+        ),
+        make("calls answered 429", throttled, _answered(ideal, 429), "≤ 2 in 2,000", throttled <= max(2, len(run.calls) / 1000)),
+        make("calls ÷ needed", len(run.calls) / needed, len(ideal.calls) / _answered(ideal, 200),
+             "≤ 1.005" if not scenario.kills else "those in flight at the kill besides",
+             len(run.calls) / needed <= 1.005 or (scenario.kills and len(run.calls) - needed <= SLOTS) or len(run.calls) - needed <= _unanswered(run)),
+        make("failed", run.dead, ideal.dead, "0", run.dead == 0),
+        make("lost", run.lost, ideal.lost, "0", run.lost == 0),
+        make("CPU, ms a call", _cpu(run), _cpu(ideal), "≤ 10", _cpu(run) <= 10),
+    ]  # fmt: skip
+
+
+def _of_poison(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+    poisoned = scenario.tasks // scenario.poisoned
+    return [
+        Figure(scenario.name, "calls ÷ poisoned task", _answered(run, 400) / poisoned,
+               _answered(ideal, 400) / poisoned, "exactly 1", _answered(run, 400) == poisoned),
+        Figure(scenario.name, "dead", run.dead, ideal.dead, f"{poisoned}", run.dead == poisoned),
+    ]  # fmt: skip
+
+
+def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+    outage = scenario.outage
+    assert outage is not None
+    begins, ends = outage.begins, outage.begins + outage.seconds
+    during = sum(begins <= call.at < ends for call in run.calls)
+    allowed = WORKERS * SLOTS + outage.seconds
+    ratio, best = len(run.calls) / scenario.tasks, len(ideal.calls) / scenario.tasks
+    most = 1.03 if outage.hangs else 1.02
+    peak = _peak(run, ends)
+    drain, shortest = run.finished_at - ends, ideal.finished_at - ends
+    return [
+        Figure(scenario.name, "calls during it", during, sum(begins <= c.at < ends for c in ideal.calls),
+               f"≤ {allowed:.0f}: in flight + one a second", during <= allowed),
+        Figure(scenario.name, "calls ÷ needed", ratio, best, f"≤ {most}", ratio <= most),
+        Figure(scenario.name, "peak in the first second after ÷ quota", peak / scenario.quota,
+               _peak(ideal, ends) / scenario.quota, "≤ 0.5", peak <= 0.5 * scenario.quota),
+        Figure(scenario.name, "collapses", run.collapses, ideal.collapses, "0", run.collapses == 0),
+        Figure(scenario.name, "drain, s", drain, shortest, "≤ 1.15 × the reference", drain <= 1.15 * shortest),
+        Figure(scenario.name, "lost", run.lost, ideal.lost, "0", run.lost == 0),
+        Figure(scenario.name, "dead", run.dead, ideal.dead, "0", run.dead == 0),
+    ]  # fmt: skip
+
+
+def _goodput(scenario: Scenario, run: Run) -> float:
+    """Return good answers as a part of what the quota allows, from the second second to the arrivals' end.
+
+    The provider's bucket is full at first; nobody is told of that, so the first second is left out.
+    """
+    ends = scenario.seconds - 0.5
+    good = sum(1 for call in run.calls if call.status == 200 and 1.0 <= call.at < ends)
+    return good / (scenario.quota * (ends - 1.0))
+
+
+def _answered(run: Run, status: int) -> int:
+    return sum(call.status == status for call in run.calls)
+
+
+def _unanswered(run: Run) -> int:
+    return _answered(run, 0)
+
+
+def _peak(run: Run, at: float) -> int:
+    """Return the calls in the second after the first good one that follows an outage."""
+    back = min((call.at for call in run.calls if call.at >= at and call.status == 200), default=at)
+    return sum(back <= call.at < back + 1.0 for call in run.calls)
+
+
+def _cpu(run: Run) -> float:
+    return run.cpu / max(1, len(run.calls)) * 1000

@@ -1,0 +1,156 @@
+"""A provider with a quota, outages and a recovery that can collapse again; it writes down every call.
+
+Small on purpose: one JSON POST a call, answered after a fixed latency. Its own CPU is not ours, so it runs in
+the process that measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Outage:
+    """The provider is away for a while, and what comes after."""
+
+    begins: float
+    """Seconds from the first call."""
+    seconds: float
+    hangs: bool = False
+    """Calls are read and not answered, instead of 503."""
+    floor: float = 1.0
+    """The part of the quota it can bear when it is back; 1: all of it at once."""
+    ramp: float = 10.0
+    """Seconds from there to all of it. Arrivals above 1.5 times of what it can bear collapse it again."""
+
+
+@dataclass
+class Call:
+    """One call as the provider saw it."""
+
+    at: float
+    """Seconds from the first call."""
+    task: int
+    status: int
+    """0: never answered."""
+
+
+@dataclass
+class Provider:
+    """Serves until it is left.
+
+    Args:
+        quota: Calls a second; a bucket that holds one second's worth.
+        latency: Seconds until an answer.
+        outage: None: never away.
+        poisoned: Every so many-th task is answered 400; 0: none.
+    """
+
+    quota: float
+    latency: float = 0.2
+    outage: Outage | None = None
+    poisoned: int = 0
+    calls: list[Call] = field(default_factory=list)
+    collapses: list[float] = field(default_factory=list)
+    url: str = ""
+    began: float | None = None
+    _level: float = 0.0
+    _refilled: float = 0.0
+    _back: float = 0.0
+    """When it came back last; moved by each collapse."""
+    _recent: deque[float] = field(default_factory=deque)
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def __aenter__(self) -> Provider:
+        self._level = self.quota
+        if self.outage is not None:
+            self._back = self.outage.begins + self.outage.seconds
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/call"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def now(self) -> float:
+        return 0.0 if self.began is None else time.monotonic() - self.began
+
+    def is_away(self, at: float) -> bool:
+        return self.outage is not None and self.outage.begins <= at < self._back
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length")
+                )
+                number = json.loads(await reader.readexactly(length))["task"]
+                await self._answer(number, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _answer(self, task: int, writer: asyncio.StreamWriter) -> None:
+        if self.began is None:
+            self.began = time.monotonic()
+        at = self.now()
+        call = Call(at, task, 0)
+        self.calls.append(call)
+        status, extra = self._judged(at, task)
+        if status == 0:
+            assert self.outage is not None
+            await asyncio.sleep(3_600)
+        await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
+        if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
+            status = 503  # it went away meanwhile
+        call.status = status
+        body = b'{"ok": true}' if status == 200 else b'{"error": {"message": "no"}}'
+        lines = [
+            f"HTTP/1.1 {status} X",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            *extra,
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        await writer.drain()
+
+    def _judged(self, at: float, task: int) -> tuple[int, list[str]]:
+        if self.outage is not None:
+            self._feel(at, self.outage)
+            if self.is_away(at):
+                return (0 if self.outage.hangs and not self.collapses else 503), []
+        if self.poisoned and task % self.poisoned == 0:
+            return 400, []
+        self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
+        self._refilled = at
+        if self._level < 1:
+            return 429, [f"retry-after: {(1 - self._level) / self.quota:.3f}"]
+        self._level -= 1
+        return 200, []
+
+    def _feel(self, at: float, outage: Outage) -> None:
+        """Collapse again where arrivals of the last second are more than it can bear half over."""
+        self._recent.append(at)
+        while self._recent[0] < at - 1:
+            self._recent.popleft()
+        if outage.floor >= 1 or at < self._back:
+            return
+        part = min(1.0, outage.floor + (1 - outage.floor) * (at - self._back) / outage.ramp)
+        arrived = sum(1 for moment in self._recent if moment >= self._back)
+        if part < 1 and arrived > max(2.0, 1.5 * part * self.quota):
+            self.collapses.append(at)
+            self._back = at + outage.seconds / 2

@@ -1,0 +1,203 @@
+"""The scenarios, and one run of each by Tidegate's worker processes or by the reference."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import Popen
+
+from benchmarks.economics.provider import Call, Outage, Provider
+from benchmarks.economics.reference import Reference
+from benchmarks.processes import fresh_directory, worker_command
+from benchmarks.usage import tree_cpu_seconds
+
+WORKERS = 3
+SLOTS = 8
+"""Of each worker."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is asked of whom."""
+
+    name: str
+    quota: float = 40.0
+    """Calls a second."""
+    load: float = 0.6
+    """Arrivals as a part of the quota."""
+    seconds: float = 30.0
+    """Of arrivals, from the first call."""
+    outage: Outage | None = None
+    poisoned: int = 0
+    kills: bool = False
+    """One of the three worker processes is killed for good at half time."""
+    drains: bool = True
+    """False: it is looked at only while tasks arrive."""
+    slow_start: float = 6.0
+    call_seconds: float = 12.0
+
+    @property
+    def tasks(self) -> int:
+        return round(self.quota * self.load * self.seconds)
+
+
+def scenarios(scale: float) -> list[Scenario]:
+    """Return all scenarios, outages and their times scaled: 1 is a minute's outage and all usual settings."""
+    away, arrivals = 60 * scale, 150 * scale
+    times = {"slow_start": 30 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
+    outage = Outage(begins=30 * scale, seconds=away, ramp=60 * scale)
+    plain = Scenario("", seconds=30.0)
+    return [
+        replace(plain, name="backlog 2x", load=2.0, drains=False),
+        replace(plain, name="backlog 3x", load=3.0, drains=False),
+        replace(plain, name="backlog, one killed", load=1.5, kills=True, call_seconds=5.0),
+        replace(plain, name="poison", load=0.9, seconds=20.0, poisoned=20),
+        replace(plain, name="outage (a) healthy at once", outage=outage, **times),
+        replace(plain, name="outage (b) metastable, 40%", outage=replace(outage, floor=0.4), **times),
+        replace(plain, name="outage (c) metastable, 20%", outage=replace(outage, floor=0.2), **times),
+        replace(plain, name="outage (d) hanging", outage=replace(outage, hangs=True), **times),
+    ]
+
+
+@dataclass
+class Run:
+    """What came of one run."""
+
+    calls: list[Call]
+    collapses: int
+    finished_at: float
+    """When the last task was final, or the arrivals ended, in seconds from the first call."""
+    succeeded: int
+    dead: int
+    lost: int
+    cpu: float
+    """Seconds, of everything on our side."""
+
+
+async def ours(scenario: Scenario, say: Callable[[str], None]) -> Run:
+    """Run a scenario by three worker processes on one SQLite file."""
+    provider = Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned)
+    with fresh_directory() as directory:
+        async with provider:
+            return await _by_workers(scenario, provider, directory)
+
+
+async def _by_workers(scenario: Scenario, provider: Provider, directory: Path) -> Run:
+    settings: dict[str, object] = {
+        "TIDEGATE_DATABASE_URL": f"sqlite:///{directory}/queue.db",
+        "ECONOMICS_URL": provider.url,
+        "ECONOMICS_QUOTA": round(scenario.quota * 60),
+        "ECONOMICS_SLOTS": SLOTS,
+        "ECONOMICS_SLOW_START": scenario.slow_start,
+        "ECONOMICS_CALL_SECONDS": scenario.call_seconds,
+    }
+    os.environ.update({name: str(value) for name, value in settings.items()})
+    from tidegate import Tidegate
+    from tidegate.store.rows import TaskFilter
+
+    app = Tidegate(str(settings["TIDEGATE_DATABASE_URL"]))
+
+    @app.task(name="call")
+    async def call(number: int) -> None: ...
+
+    prepared = [replace(call.prepare(number), upstream="provider") for number in range(1, scenario.tasks + 1)]
+    with contextlib.ExitStack() as stack:
+        workers = [
+            stack.enter_context(
+                worker_command(directory, application="benchmarks.economics.app:app", **settings)
+            )
+            for _ in range(WORKERS)
+        ]
+        store = await app.opened_store()
+        while len(await store.workers()) < WORKERS:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        before = [tree_cpu_seconds(worker.pid) for worker in workers]
+
+        async def enqueue(numbers: range) -> None:
+            await store.enqueue([prepared[number] for number in numbers])
+
+        killing = asyncio.create_task(_kill(workers[0], provider, scenario))
+        await _arrive(scenario, enqueue, provider)
+        rows = await store.queue_stats()
+        while scenario.drains and any(s.ready + s.blocked + s.running + s.retrying for s in rows):
+            await asyncio.sleep(0.05)
+            rows = await store.queue_stats()
+        finished_at = provider.now()
+        killing.cancel()
+        left = workers[1:] if scenario.kills else workers
+        cpu = sum(tree_cpu_seconds(worker.pid) for worker in left) - sum(before[len(workers) - len(left) :])
+        dead = await store.count_dead(TaskFilter())
+        states = await store.read([task.id for task in prepared])
+        succeeded = sum(row.state == "succeeded" for row in states.values())
+        lost = scenario.tasks - succeeded - dead if scenario.drains else 0
+        await app.aclose()
+        return Run(list(provider.calls), len(provider.collapses), finished_at, succeeded, dead, lost, cpu)
+
+
+async def reference(scenario: Scenario, say: Callable[[str], None]) -> Run:
+    """Run a scenario by the scheduler in memory."""
+    async with Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned) as provider:
+        ideal = Reference(
+            provider.url,
+            quota=scenario.quota,
+            slots=WORKERS * SLOTS,
+            slow_start=scenario.slow_start,
+            call_seconds=scenario.call_seconds,
+        )
+        running = asyncio.create_task(ideal.run())
+        before = time.process_time()
+
+        async def enqueue(numbers: range) -> None:
+            for number in numbers:
+                ideal.add(number + 1)
+
+        await _arrive(scenario, enqueue, provider)
+        while scenario.drains and len(ideal.done) + len(ideal.refused) < scenario.tasks:
+            await asyncio.sleep(0.02)
+        finished_at = provider.now()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        cpu = time.process_time() - before
+        return Run(
+            list(provider.calls),
+            len(provider.collapses),
+            finished_at,
+            len(ideal.done),
+            len(ideal.refused),
+            0,
+            cpu,
+        )
+
+
+async def _arrive(
+    scenario: Scenario, enqueue: Callable[[range], Awaitable[None]], provider: Provider
+) -> None:
+    """Enqueue evenly over the scenario's time, in steps of a fifth of a second."""
+    began, sent = time.monotonic(), 0
+    while sent < scenario.tasks:
+        due = min(scenario.tasks, 1 + int((time.monotonic() - began) * scenario.quota * scenario.load))
+        if due > sent:
+            await enqueue(range(sent, due))
+            sent = due
+        await asyncio.sleep(0.2)
+    while provider.now() < scenario.seconds:
+        await asyncio.sleep(0.05)
+
+
+async def _kill(worker: Popen[bytes], provider: Provider, scenario: Scenario) -> None:
+    """Kill one worker with all its processes at half time, as a lost machine would go."""
+    if not scenario.kills:
+        return
+    from benchmarks.usage import tree
+
+    while provider.now() < scenario.seconds / 2:
+        await asyncio.sleep(0.05)
+    for pid in reversed(tree(worker.pid)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
