@@ -13,7 +13,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench bench-peers lock clean
+.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench bench-economics bench-peers lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -25,6 +25,7 @@ help:
 	@echo "make lint       ruff, mypy --strict, the import contract"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make bench      throughput, latency and memory, each beside its limit"
+	@echo "make bench-economics  what calls cost: above the quota, in an outage and after it  ARGS=\"--scale 1\""
 	@echo "make bench-peers  the same work done by other queues, side by side  ARGS=\"--peers pgqueuer,limit --n 5000\""
 	@echo "make lock       renew requirements/dev.lock from pyproject.toml (needs uv)"
 	@echo "make clean      remove .venv and every cache"
@@ -75,6 +76,9 @@ format: setup
 
 bench: setup
 	@.venv/bin/python -m benchmarks $(ARGS)
+
+bench-economics: setup
+	@.venv/bin/python -m benchmarks.economics $(ARGS)
 
 bench-peers: setup .venv-peers/.ready benchmarks/peers/node_modules/.ready
 	@.venv/bin/python -m benchmarks.peers $(ARGS)

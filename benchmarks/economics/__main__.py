@@ -57,8 +57,8 @@ def main(argv: list[str]) -> int:
 
 async def _measured(scenario: Scenario) -> tuple[list[Figure], dict[str, object]]:
     say(f"{scenario.name}: {scenario.tasks} tasks at {scenario.quota:g} calls a second")
-    ideal = await reference(scenario, say)
-    run = await ours(scenario, say)
+    ideal = await reference(scenario)
+    run = await ours(scenario)
     calls = {"ours": [[c.at, c.task, c.status] for c in run.calls], "reference": len(ideal.calls)}
     return figures(scenario, run, ideal), calls
 

@@ -14,7 +14,9 @@ from subprocess import Popen
 from benchmarks.economics.provider import Call, Outage, Provider
 from benchmarks.economics.reference import Reference
 from benchmarks.processes import fresh_directory, worker_command
-from benchmarks.usage import tree_cpu_seconds
+from benchmarks.usage import tree, tree_cpu_seconds
+from tidegate import Tidegate
+from tidegate.store.rows import TaskFilter
 
 WORKERS = 3
 SLOTS = 8
@@ -49,7 +51,7 @@ class Scenario:
 def scenarios(scale: float) -> list[Scenario]:
     """Return all scenarios, outages and their times scaled: 1 is a minute's outage and all usual settings."""
     away, arrivals = 60 * scale, 150 * scale
-    times = {"slow_start": 30 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
+    times = {"quota": 60.0, "slow_start": 30 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
     outage = Outage(begins=30 * scale, seconds=away, ramp=60 * scale)
     plain = Scenario("", seconds=30.0)
     return [
@@ -79,7 +81,7 @@ class Run:
     """Seconds, of everything on our side."""
 
 
-async def ours(scenario: Scenario, say: Callable[[str], None]) -> Run:
+async def ours(scenario: Scenario) -> Run:
     """Run a scenario by three worker processes on one SQLite file."""
     provider = Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned)
     with fresh_directory() as directory:
@@ -97,9 +99,6 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path) -
         "ECONOMICS_CALL_SECONDS": scenario.call_seconds,
     }
     os.environ.update({name: str(value) for name, value in settings.items()})
-    from tidegate import Tidegate
-    from tidegate.store.rows import TaskFilter
-
     app = Tidegate(str(settings["TIDEGATE_DATABASE_URL"]))
 
     @app.task(name="call")
@@ -140,7 +139,7 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path) -
         return Run(list(provider.calls), len(provider.collapses), finished_at, succeeded, dead, lost, cpu)
 
 
-async def reference(scenario: Scenario, say: Callable[[str], None]) -> Run:
+async def reference(scenario: Scenario) -> Run:
     """Run a scenario by the scheduler in memory."""
     async with Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned) as provider:
         ideal = Reference(
@@ -194,8 +193,6 @@ async def _kill(worker: Popen[bytes], provider: Provider, scenario: Scenario) ->
     """Kill one worker with all its processes at half time, as a lost machine would go."""
     if not scenario.kills:
         return
-    from benchmarks.usage import tree
-
     while provider.now() < scenario.seconds / 2:
         await asyncio.sleep(0.05)
     for pid in reversed(tree(worker.pid)):
