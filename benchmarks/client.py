@@ -80,7 +80,7 @@ async def _ask(n: int, pause: float) -> dict[int, float]:
 async def _until(truth: Callable[[], bool]) -> None:
     """Ask now and then: what is waited for happens in another process, or must not be told by the body."""
     async with asyncio.timeout(60):
-        while not truth():  # noqa: ASYNC110
+        while not truth():
             await asyncio.sleep(0.05)
 
 

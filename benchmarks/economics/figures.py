@@ -76,7 +76,7 @@ def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
         Figure(scenario.name, "peak in the first second after ÷ quota", peak / scenario.quota,
                _peak(ideal, ends) / scenario.quota, "≤ 0.5", peak <= 0.5 * scenario.quota),
         Figure(scenario.name, "collapses", run.collapses, ideal.collapses, "0", run.collapses == 0),
-        Figure(scenario.name, "drain, s", drain, shortest, "≤ 1.15 × the reference", drain <= 1.15 * shortest),
+        Figure(scenario.name, "drain, s", drain, shortest, "≤ 1.15 × reference", drain <= 1.15 * shortest),
         Figure(scenario.name, "lost", run.lost, ideal.lost, "0", run.lost == 0),
         Figure(scenario.name, "dead", run.dead, ideal.dead, "0", run.dead == 0),
     ]  # fmt: skip

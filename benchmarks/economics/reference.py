@@ -1,7 +1,7 @@
 """The attainable ideal: one scheduler in memory that knows the quota, and is told of nothing else.
 
-It paces evenly, never has more than one call out while the provider is away, tries once a second, and after that
-raises its pace from a tenth to all of it. No store, no processes, nothing to survive.
+It paces evenly, tries once a second while the provider is away, and after that raises its pace from a tenth
+to all of it. No store, no processes, nothing to survive.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ async def pickup(queue: Queue, *, n: int, pause: float) -> dict[str, list[float]
 
 async def _until_begun(number: int) -> None:
     async with asyncio.timeout(60):
-        while not moments.begun_at(number):  # noqa: ASYNC110 - it happens in another process
+        while not moments.begun_at(number):
             await asyncio.sleep(0.01)
     await asyncio.sleep(1)  # the worker is idle again
 
