@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from array import array
 from pathlib import Path
 
 import pytest
@@ -120,5 +121,12 @@ def test_moments_are_seen_across_processes_and_merged(tmp_path: Path):
         code = f"from benchmarks.peers.moments import began; [began(number) for number in {numbers}]"
         env = {"BENCH_MOMENTS": str(path), "PYTHONPATH": str(Path(__file__).parent.parent)}
         subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=30)
-    assert moments.begun() == 3
+    assert moments.begun() == [2, 1]
     assert moments.all()[0] <= moments.all()[2] <= moments.all()[1]
+
+
+def test_a_rate_begins_when_every_worker_has_begun(tmp_path: Path):
+    moments = Moments(tmp_path, count=6, workers=2)
+    moments.paths[0].write_bytes(array("d", [1.0, 2.0, 3.0, 4.0, 0.0, 0.0]).tobytes())
+    moments.paths[1].write_bytes(array("d", [0.0, 0.0, 0.0, 0.0, 2.5, 4.5]).tobytes())
+    assert moments.rate() == pytest.approx(3 / 2.0)

@@ -46,15 +46,21 @@ class Moments:
         for path in self.paths:
             path.write_bytes(bytes(count * _SLOT.size))
 
-    def begun(self) -> int:
-        """Return how many bodies have begun."""
-        return sum(self._count - slots.count(0.0) for slots in self._read())
+    def begun(self) -> list[int]:
+        """Return how many bodies have begun in each worker."""
+        return [self._count - slots.count(0.0) for slots in self._read()]
 
     def all(self) -> list[float]:
         """Return when each body began, all of them having begun."""
         merged = [max(slots) for slots in zip(*self._read(), strict=True)]
         assert all(merged), "some bodies began in two processes, and others in none"
         return merged
+
+    def rate(self) -> float:
+        """Return how many began a second, from when every worker had begun one; all have by now."""
+        since = max(min(filter(None, slots)) for slots in self._read())
+        moments = self.all()
+        return sum(moment > since for moment in moments) / (max(moments) - since)
 
     def _read(self) -> list[array[float]]:
         return [array("d", path.read_bytes()) for path in self.paths]

@@ -4,7 +4,7 @@
 - drain: a worker is started on a full queue. The rate runs from the first body's beginning to the last one's,
   so start-up is left out; CPU of the worker's processes and of the server over the same time; peak memory of
   the worker's processes, and its ratio to what they held after a tenth of the tasks.
-- two: the same with two worker processes.
+- two: the same with two worker processes, from when both have begun.
 - pickup: an idle worker in another process; enqueue call → first line of the body.
 - polled: the same by Tidegate without hints, so that only its polling finds the tasks.
 - grown: drain again beside finished and scheduled tasks.
@@ -33,6 +33,29 @@ FINISHED, SCHEDULED = 1_000_000, 200_000
 """Old rows beside 20,000 ready tasks or more; fewer in proportion."""
 
 Values = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds used, at a moment when so many tasks were left."""
+
+    worker: float
+    server: float
+    left: int
+
+    @classmethod
+    def of(cls, pids: list[int], server: int | None, left: int) -> Usage:
+        """Return that of these workers and of the server, if there is one."""
+        used = sum(tree_cpu_seconds(pid) for pid in pids)
+        return cls(used, tree_cpu_seconds(server) if server else 0.0, left)
+
+    def since(self, before: Usage) -> Values:
+        """Return the CPU seconds of 1,000 tasks between the two moments."""
+        thousands = (before.left - self.left) / 1000
+        return {
+            "worker_cpu": (self.worker - before.worker) / thousands,
+            "server_cpu": (self.server - before.server) / thousands,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +110,19 @@ class Rounds:
             moments = Moments(directory, count=n, workers=workers)
             with ExitStack() as stack:
                 pids = [stack.enter_context(self._worker(url, path, directory)) for path in moments.paths]
-                self._until(lambda: moments.begun() > 0, pids, every=0.005, within=START_SECONDS)
-                before = self._cpu(pids)
+                self._until(lambda: _under_way(moments, n), pids, every=0.005, within=START_SECONDS)
+                before = Usage.of(pids, self.store.pid, n - sum(moments.begun()))
+                if before.left < n / 10:
+                    say(f"  too few tasks for {workers} of {self.contestant.name}")
+                    return {}
                 every = 0.005 + n * 5e-7  # looking costs us something, too
-                self._until(lambda: moments.begun() * 10 >= n, pids, every=every)
+                self._until(lambda: sum(moments.begun()) >= n / 10, pids, every=every)
                 early = sum(tree_mib(pid, "VmRSS") for pid in pids)
-                self._until(lambda: moments.begun() >= n, pids, every=every)
-                worker, server = (
-                    used - earlier for used, earlier in zip(self._cpu(pids), before, strict=True)
-                )
+                self._until(lambda: sum(moments.begun()) >= n, pids, every=every)
+                after = Usage.of(pids, self.store.pid, 0)
                 memory = sum(tree_mib(pid) for pid in pids)
-            begun = moments.all()
-        return {
-            "rate": n / (max(begun) - min(begun)),
-            "worker_cpu": worker / n * 1000,
-            "server_cpu": server / n * 1000,
-            "memory": memory,
-            "memory_growth": memory / early,
-        }
+            rate = moments.rate()
+        return {"rate": rate, "memory": memory, "memory_growth": memory / early} | after.since(before)
 
     def _polled(self) -> Values:
         has_hints = self.contestant.kind == "ours" and self.contestant.store == "postgresql"
@@ -118,7 +136,7 @@ class Rounds:
             path = moments.paths[0]
             with self._worker(url, path, directory) as pid:
                 asked = self._call("pickup", url, moments=path, n=n, pause=PAUSE_SECONDS)["asked"]
-                self._until(lambda: moments.begun() > n, [pid], every=0.05)
+                self._until(lambda: sum(moments.begun()) > n, [pid], every=0.05)
             begun = moments.all()[1:]
         return percentiles([(at - since) * 1000 for at, since in zip(begun, asked, strict=True)])
 
@@ -182,7 +200,7 @@ class Rounds:
 
         wait_until(so, what=f"{self.contestant.name} runs its tasks", every=every, within=within)
 
-    def _cpu(self, pids: list[int]) -> tuple[float, float]:
-        """Return the CPU seconds that workers and server have used."""
-        server = tree_cpu_seconds(self.store.pid) if self.store.pid else 0.0
-        return sum(tree_cpu_seconds(pid) for pid in pids), server
+
+def _under_way(moments: Moments, n: int) -> bool:
+    """Tell whether every worker has begun a task, or has come too late for one."""
+    return all(moments.begun()) or sum(moments.begun()) >= n
