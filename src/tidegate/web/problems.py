@@ -29,6 +29,11 @@ from tidegate.web.strict import encode
 
 MEDIA_TYPE = "application/problem+json"
 PAGES = "/api/v1/problems/"
+NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Headers of whatever is told of tasks: for this client, this once, and never taken for a page."""
+
+_LONGEST = 1_000
+"""Characters of a detail: it may quote what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,13 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
             "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
             "title": self.kind.title,
             "status": self.kind.status,
-            "detail": self.detail or self.kind.fix,
+            "detail": self.detail[:_LONGEST] or self.kind.fix,
         }
         if self.errors:
-            body["errors"] = list(self.errors)
-        headers = {"Cache-Control": "no-store"} | self.headers
+            body["errors"] = [
+                {name: said[:_LONGEST] for name, said in fault.items()} for fault in self.errors
+            ]
+        headers = NO_STORE | self.headers
         return Response(encode(body | self.facts), self.kind.status, headers, MEDIA_TYPE)
 
 

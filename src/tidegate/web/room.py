@@ -15,12 +15,10 @@ from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.web.audit import AuditLog
-from tidegate.web.problems import Problem
+from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.settings import WebSettings
 from tidegate.web.strict import encode
 from tidegate.web.submit import Submitter
-
-NO_STORE = {"Cache-Control": "no-store"}
 
 TaskId = Annotated[str, Path(description="A task id: a UUID as text.", max_length=64)]
 
@@ -91,7 +89,7 @@ def tagged_answer(request: Request, value: Any) -> Response:
     """Return a JSON answer with an ETag, or 304 if the client has it already."""
     body = encode(value)
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"Cache-Control": "no-cache, private", "ETag": tag}
+    headers = NO_STORE | {"Cache-Control": "no-cache, private", "ETag": tag}
     known = request.headers.get("if-none-match", "")
     if known == "*" or tag in (part.strip().removeprefix("W/") for part in known.split(",")):
         return Response(status_code=304, headers=headers)

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from tidegate.errors import TidegateError
 from tidegate.web.guard import Answer, Guarded
-from tidegate.web.problems import KINDS, PAGES, Problem
+from tidegate.web.problems import KINDS, NO_STORE, PAGES, Problem
 from tidegate.web.room import Room, answer
 from tidegate.web.wire import Health
 
@@ -44,4 +44,4 @@ def add(api: Guarded, room: Room) -> None:
         kind = KINDS.get(slug)
         if kind is None:
             raise Problem("not-found", "no problem of that type")
-        return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n")
+        return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n", headers=NO_STORE)

@@ -16,8 +16,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tidegate.errors import TidegateError
 from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
 from tidegate.web.live import ServerSentEvent, Told, with_heartbeats
-from tidegate.web.problems import Problem
-from tidegate.web.room import NO_STORE, Room, TaskId
+from tidegate.web.problems import NO_STORE, Problem
+from tidegate.web.room import Room, TaskId
 from tidegate.web.tokens import PROTOCOL
 
 _MOST = 2**53

@@ -1,0 +1,136 @@
+"""Hostile requests: whatever is sent, the answer is no fault of the server, and nothing but it is harmed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from web_support import make, served
+
+from tidegate import Tidegate
+from tidegate.web import Role
+
+pytestmark = pytest.mark.anyio
+
+DIGITS = "9" * 5000
+ODD_TEXTS = [
+    "\x00", "\ud800", "\u202e", "\u2028", "<img src=x onerror=alert(1)>", "'; DROP TABLE task; --", "../../etc/passwd",
+    "%2f..%2f", "${7*7}", "{{7*7}}", "x" * 100_000, "", " ", "\r\nX-Injected: 1", "🌊" * 50,
+]  # fmt: skip
+
+
+async def answered(client: httpx2.AsyncClient, method: str, path: str, **asked: Any) -> httpx2.Response:
+    answer = await client.request(method, path, **asked)
+    assert answer.status_code < 500, (method, path, asked, answer.text)
+    assert "x-injected" not in answer.headers
+    if answer.status_code >= 400:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers.get("x-content-type-options") == "nosniff"
+    return answer
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        f'{{"task":"web:echo","args":{{"value":{DIGITS}}}}}',
+        f'{{"task":"web:add","args":{{"a":{DIGITS}}}}}',
+        f'{{"task":"web:add","args":{{"a":1}},"delay_seconds":{DIGITS}}}',
+        '{"task":"web:echo","args":{"value":1e999}}',
+        '{"task":"web:echo","args":{"value":"\\ud800"}}',
+        '{"task":"\\ud800","args":{}}',
+        '{"task":"web:echo","args":{},"key":"\\ud800"}',
+        '{"task":"web:echo","args":{},"labels":{"\\ud800":"x"}}',
+        '{"task":"web:echo","task":"web:add","args":{"a":1}}',
+        '{"task":"web:echo","args":{"value":{"$tg":"datetime","v":"not one"}}}',
+        '{"task":"web:echo","args":{"value":{"$tg":"unstorable","v":[1]}}}',
+        '{"task":"web:echo","args":{"value":{"$tg":{"$tg":1}}}}',
+        '{"task":"web:echo","args":{"__proto__":1}}',
+        '{"task":"web:echo","args":[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}',
+        '{"task":"web:echo","args":{' + ",".join(f'"k{n}":1' for n in range(20_000)) + "}}",
+        '{"task":"web:echo","args":{"value":' + '"\\u0000"' + "}}",
+        '{"a":' * 3000,
+        "[" * 60 + "]" * 60,
+        '"' + "\\" * 5000 + '"',
+        "\ufeff{}",
+    ],
+    ids=range(20),
+)
+async def test_odd_json_is_taken_or_refused(app: Tidegate, raw: str) -> None:
+    async with served(app, worker=True) as api, api.client(prefer="wait=5") as client:
+        body = raw.encode("utf-8", "surrogatepass")
+        answer = await answered(client, "POST", "/api/v1/tasks", content=body)
+        batch = f'{{"tasks":[{raw}]}}'.encode("utf-8", "surrogatepass")
+        await answered(client, "POST", "/api/v1/tasks/batch", content=batch)
+        if answer.status_code == 200:
+            json.loads(answer.text, parse_constant=lambda text: pytest.fail(text))
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
+async def test_odd_texts_in_every_field_name_nobody_elses_tasks(app: Tidegate, text: str) -> None:
+    from urllib.parse import quote
+
+    await app.function("web:add").using(tenant="other").enqueue(1)
+    token = await make(app, Role.OPERATOR, "mine")
+    quoted = quote(text, safe="", errors="surrogatepass")[:30_000]
+    async with served(app) as api, api.client(token) as client:
+        for field in ("task", "key", "unique", "run_at", "queue", "priority"):
+            asked = {"task": "web:add", "args": {"a": 1}, field: text}
+            await answered(client, "POST", "/api/v1/tasks", content=json.dumps(asked))
+        for query in ("queue", "function", "reason", "label", "after", "state", "limit"):
+            answer = await answered(client, "GET", f"/api/v1/tasks?{query}={quoted}")
+            if answer.status_code == 200:
+                assert {task["tenant"] for task in answer.json()["tasks"]} <= {"mine"}
+            await answered(client, "GET", f"/api/v1/dead-letters?{query}={quoted}")
+        for part in ("", "/result", "/history", "/events", "/nothing"):
+            await answered(client, "GET", f"/api/v1/tasks/{quoted}{part}")
+        await answered(
+            client, "POST", "/api/v1/dead-letters/redrive", content=json.dumps({"task_ids": [text]})
+        )
+
+
+async def test_paths_that_look_like_public_ones_are_not(app: Tidegate) -> None:
+    await make(app, Role.ADMIN)
+    async with served(app) as api, api.client() as client:
+        for path in (
+            "/api/v1/tasks/livez", "/livez/", "//livez", "/api/v1/tasks?x=/livez", "/livez/../api/v1/tasks",
+            "/api/v1/problems/../tasks", "/api/v1/problems/%2e%2e/tasks", "/readyz%2f..%2fapi%2fv1%2ftasks",
+            "/LIVEZ", "/api/v1/tidegate.js/", "/api/v1/queues#/livez",
+        ):  # fmt: skip
+            answer = await answered(client, "GET", path)
+            assert answer.status_code in (401, 404), path
+            assert "tasks" not in answer.text or answer.status_code != 200
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Basic eDp5", "Bearer a b", "bearer \xff\xfe", "Bearer " + "t" * 20_000]
+)
+async def test_odd_authorizations_let_nobody_in(app: Tidegate, header: str) -> None:
+    await make(app, Role.ADMIN)
+    async with served(app) as api, api.client() as client:
+        answer = await answered(
+            client, "GET", "/api/v1/tasks", headers={"Authorization": header.encode("latin-1")}
+        )  # type: ignore[dict-item]
+        assert answer.status_code == 401
+
+
+async def test_a_client_that_sends_its_body_never_is_refused_in_time(app: Tidegate) -> None:
+    async with served(app, read_limit=0.3) as api:
+        host, _, port = api.url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST /api/v1/tasks HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\nContent-Type: application/json\r\n\r\n{{"
+        writer.write(head.encode())
+        async with asyncio.timeout(5):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+
+
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(app: Tidegate) -> None:
+    async with served(app, wait_limit=1.0) as api, api.client(prefer="wait=1") as client:
+        with pytest.raises(httpx2.TimeoutException):
+            await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}, timeout=0.2)
+        async with asyncio.timeout(5):
+            while api.room.waiters:
+                await asyncio.sleep(0.02)
