@@ -66,6 +66,9 @@ def test_a_bad_line_is_named_with_file_and_line_and_nothing_else_is_lost(empty):
         b"\xff\xfe",
         b'{"exception": "a.B", "mro": ["builtins.exec"]}',
         b'{"exception": "a.B", "mro": ["builtins.ExceptionGroup"]}',
+        b'{"exception": "a.\\u0000"}',
+        b'{"exception": "a.B", "attrs": 7}',
+        b'{"exception": "a.B", "cause": "c"}',
         b"[" * 100_000,
         b'{"id": "last", "status": 503}',
     ]

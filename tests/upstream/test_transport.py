@@ -13,7 +13,7 @@ from permits_in_memory import MemoryPermits
 
 from tidegate.context import Context, RunControl, set_present
 from tidegate.domain.failure import Reason
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.usage import Usage
 from tidegate.errors import ConfigError, StoreUnavailableError, UsageError
 from tidegate.upstream.settings import CallSettings, CallTimes
@@ -140,6 +140,14 @@ async def test_time_limits_are_the_shortest_of_the_clients_ours_and_what_the_run
     long, short = (request.extensions["timeout"] for request in network.requests)
     assert long == {"connect": 2, "read": 60.0, "write": 60.0, "pool": 60.0}
     assert all(0 < seconds <= 1.0 for seconds in short.values())
+
+
+async def test_a_call_may_be_left_without_limits():
+    network = Network(ok())
+    async with polite(network, times=CallTimes(NO_LIMIT, NO_LIMIT, NO_LIMIT)) as http:
+        await http.post(URL, json=ASKED, timeout=httpx2.Timeout(None, read=600))
+    timeouts = network.requests[0].extensions["timeout"]
+    assert timeouts == {"connect": None, "read": 600, "write": None, "pool": None}
 
 
 async def test_nothing_is_sent_that_could_not_be_noted_before():

@@ -44,7 +44,9 @@ def described(value: object, *, default_id: str = "") -> Described:
         raise DescriptionError(f"a JSON object is wanted, not {_kind(value)}")
     try:
         error = _built(value, 0) if "exception" in value or "mro" in value else _of_answer(value)
-    except (TypeError, AttributeError, RecursionError) as fault:
+    except DescriptionError:
+        raise
+    except (TypeError, ValueError, AttributeError, RecursionError) as fault:
         raise DescriptionError(f"no such exception can be made: {fault}") from None
     return Described(
         id=value.get("id", default_id),

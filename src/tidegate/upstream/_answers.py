@@ -13,7 +13,7 @@ from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.understand import understand_answer
 from tidegate.providers.usage import later, usage_of
-from tidegate.upstream._calls import is_in_doubt
+from tidegate.upstream._endings import is_in_doubt
 from tidegate.upstream.settings import CallSettings
 
 _LONGEST_LINE = 4_000_000

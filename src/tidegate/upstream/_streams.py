@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.domain.permit import CallEnd
 from tidegate.upstream._answers import StreamReader
-from tidegate.upstream._calls import end_of_error, see_through
+from tidegate.upstream._endings import end_of_error, see_through
 from tidegate.upstream._libraries import at_most
 from tidegate.upstream.permits import Permit
 from tidegate.upstream.settings import CallSettings

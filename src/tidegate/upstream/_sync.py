@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from tidegate._bridge import run_sync
-from tidegate.upstream._calls import raise_again, remember
+from tidegate.upstream._retries import raise_again, remember
 
 
 class Core(Protocol):

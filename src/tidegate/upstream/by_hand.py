@@ -15,7 +15,8 @@ from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.requests import Sizes
 from tidegate.providers.usage import usage_of
-from tidegate.upstream._calls import ask_for, end_of_error, see_through, times_now
+from tidegate.upstream._endings import end_of_error, see_through
+from tidegate.upstream._requests import ask_for, times_now
 from tidegate.upstream.permits import Permit, Permits
 from tidegate.upstream.settings import CallSettings
 

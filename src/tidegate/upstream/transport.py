@@ -15,18 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
-from tidegate.upstream._calls import (
-    ask_for,
-    dress,
-    end_of_error,
-    never_left_us,
-    raise_again,
-    remember,
-    see_through,
-    sizes_of_request,
-    times_now,
-)
+from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, library_of, make_inner
+from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now
+from tidegate.upstream._retries import raise_again, remember
 from tidegate.upstream._streams import Passing
 from tidegate.upstream._sync import InThreads, SyncSide
 from tidegate.upstream.permits import Permit, Permits

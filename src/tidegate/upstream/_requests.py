@@ -1,0 +1,125 @@
+"""What a request asks a permit for, and what is sent along with it.
+
+Knows the shape of the requests of `httpx2` and `httpx` by duck typing, and imports neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections import Counter
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from tidegate.context import Context, present
+from tidegate.domain.outcome import Fence
+from tidegate.domain.permit import Ask
+from tidegate.domain.spec import NO_LIMIT
+from tidegate.providers.requests import Sizes, sizes_of
+from tidegate.upstream.permits import Permit
+from tidegate.upstream.settings import CallSettings, CallTimes
+
+_STREAM_WANTED = re.compile(rb'"stream"\s*:\s*true')
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+
+_have_called: WeakSet[Context] = WeakSet()
+"""Runs that have made a call of their upstream."""
+
+
+def ask_for(sizes: Sizes, upstream: str) -> Ask:
+    """Return what to ask a permit for, on behalf of the present run."""
+    run = present()
+    if run is None:
+        return Ask(sizes.model, sizes.input_tokens, sizes.output_tokens)
+    return Ask(
+        sizes.model,
+        sizes.input_tokens,
+        sizes.output_tokens,
+        patience_seconds=run.remaining(),
+        fence=Fence(run.task_id, run.run),
+        priority=run.priority,
+        tenant=run.tenant,
+        is_charged=_is_charged(run, upstream),
+    )
+
+
+def _is_charged(run: Context, upstream: str) -> bool:
+    """Return whether this is the run's first call of the upstream that its claim was charged for."""
+    if run.upstream != upstream or run in _have_called:
+        return False
+    _have_called.add(run)
+    return True
+
+
+def sizes_of_request(request: Any) -> Sizes:
+    """Return what a request asks for; nothing where its body is an upload that is still to be read."""
+    return sizes_of(_content(request))
+
+
+def times_now(times: CallTimes) -> CallTimes:
+    """Return the time limits, none longer than the present run has left."""
+    run = present()
+    return times if run is None else times.within(run.remaining())
+
+
+def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes) -> None:
+    """Put on the request what goes with every call: key, idempotency key, time limits."""
+    headers = request.headers
+    if permit.api_key is not None:
+        _put_key(headers, permit.api_key)
+    name = settings.idempotency_header
+    if name and request.method == "POST" and name not in headers:
+        headers[name] = idempotency_key(request.method, str(request.url), _content(request))
+    if wants_stream(request):
+        # What is compressed cannot be read while it passes.
+        headers["accept-encoding"] = "identity"
+    request.extensions = {**request.extensions, "timeout": _timeouts(request, times)}
+
+
+def wants_stream(request: Any) -> bool:
+    """Return whether the request asks for an answer in pieces."""
+    return _STREAM_WANTED.search(_content(request)) is not None or b"alt=sse" in request.url.query
+
+
+_equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
+
+
+def idempotency_key(method: str, url: str, body: bytes) -> str:
+    """Return the key of this call: the same when the task runs again and makes the same call.
+
+    Of several equal calls of one run each has its own, by their number. Outside a task it is random.
+    """
+    run = present()
+    if run is None:
+        return f"tg-{uuid.uuid4().hex}"
+    content = hashlib.sha256(b"\0".join((method.encode(), url.encode(), body))).hexdigest()
+    calls = _equal_calls.setdefault(run, Counter())
+    calls[content] += 1
+    named = f"{run.task_id} {content} {calls[content]}"
+    return f"tg-{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+
+
+def _put_key(headers: Any, secret: str) -> None:
+    name = next((name for name in _KEY_HEADERS if name in headers), "authorization")
+    headers[name] = f"Bearer {secret}" if name == "authorization" else secret
+
+
+def _content(request: Any) -> bytes:
+    try:
+        content: bytes = request.content
+    except Exception:  # it is streamed, and was not read: RequestNotRead of either library
+        return b""
+    return content
+
+
+def _timeouts(request: Any, times: CallTimes) -> dict[str, float | None]:
+    """Return the libraries' own time limits: the client's, none longer than ours; None for none."""
+    given = request.extensions.get("timeout") or {}
+    ours = {"connect": times.connect_seconds, **dict.fromkeys(("read", "write", "pool"), times.seconds)}
+    shorter = {what: min(limit, _or_no_limit(given.get(what))) for what, limit in ours.items()}
+    return {what: None if limit == NO_LIMIT else limit for what, limit in shorter.items()}
+
+
+def _or_no_limit(seconds: float | None) -> float:
+    return NO_LIMIT if seconds is None else seconds
