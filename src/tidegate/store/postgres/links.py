@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import asyncpg
 
 from tidegate.store.postgres.address import Address
+from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.wrap import late
 
 CONNECT_SECONDS = 10.0
@@ -105,8 +106,7 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
 
     Args:
         dsn: Where to.
-        pooler: Whether a pooler in transaction mode is in between: prepared statements would be left behind
-            on a server connection that the next transaction does not get.
+        pooler: Whether a pooler in transaction mode is in between.
 
     Raises:
         StoreUnavailableError: It took too long.
@@ -117,6 +117,7 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
             dsn,
             timeout=CONNECT_SECONDS,
             statement_cache_size=0 if pooler else _STATEMENTS,
+            connection_class=PooledConnection if pooler else asyncpg.Connection,
             server_settings={"application_name": "tidegate"},
         )
     except TimeoutError as error:
