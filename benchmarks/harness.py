@@ -76,14 +76,21 @@ Contestant = Callable[[], Mapping[str, float]]
 """Runs one round and returns its values by name."""
 
 
-def take_turns(rounds: int, contestants: Mapping[str, Contestant]) -> dict[str, dict[str, list[float]]]:
-    """Run every contestant once a round, one after the other; return {value: {contestant: rounds}}."""
-    table: dict[str, dict[str, list[float]]] = {}
+Rounds = dict[str, dict[str, list[float]]]
+"""{value: {contestant: one number a round}}"""
+
+
+def take_turns(
+    rounds: int, contestants: Mapping[str, Contestant], *, tell: Callable[[Rounds], object] = lambda _: None
+) -> Rounds:
+    """Run every contestant once a round, one after the other; tell what there is after each round."""
+    table: Rounds = {}
     for number in range(1, rounds + 1):
         for who, run in contestants.items():
             say(f"  round {number} of {rounds}: {who}")
             for name, value in run().items():
                 table.setdefault(name, {}).setdefault(who, []).append(value)
+        tell(table)
     return table
 
 

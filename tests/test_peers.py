@@ -7,7 +7,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from benchmarks.harness import Settings
+from benchmarks.harness import Settings, take_turns
 from benchmarks.peers import catalogue, goals, table
 from benchmarks.peers.catalogue import Contestant
 from benchmarks.peers.moments import Moments
@@ -130,3 +130,16 @@ def test_a_rate_begins_when_every_worker_has_begun(tmp_path: Path):
     moments.paths[0].write_bytes(array("d", [1.0, 2.0, 3.0, 4.0, 0.0, 0.0]).tobytes())
     moments.paths[1].write_bytes(array("d", [0.0, 0.0, 0.0, 0.0, 2.5, 4.5]).tobytes())
     assert moments.rate() == pytest.approx(3 / 2.0)
+
+
+def test_who_failed_in_a_round_is_left_out_of_the_results():
+    rounds = {"noise": {"limit": [0.1, 0.2], "pgqueuer": [0.1]}, "bulk.rate": {"limit": [1.0, 2.0]}}
+    results = Results.complete(catalogue.chosen(("limit", "pgqueuer")), rounds, n=5_000)
+    assert [each.name for each in results.contestants] == ["limit"]
+    assert Results.complete(catalogue.chosen(()), {}, n=5_000).contestants == []
+
+
+def test_rounds_are_told_as_they_end():
+    told = []
+    take_turns(2, {"one": lambda: {"rate": 1.0}}, tell=lambda rounds: told.append(len(rounds["rate"]["one"])))
+    assert told == [1, 2]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from benchmarks.harness import Contestant as Run
+from benchmarks.harness import Rounds as Measured
 from benchmarks.harness import Settings, say, take_turns
 from benchmarks.peers import catalogue, goals, servers, table
 from benchmarks.peers.catalogue import FIGURES, Contestant
@@ -24,17 +25,21 @@ def main(argv: list[str]) -> int:
     asked = _arguments(argv)
     settings = Settings(n=asked.n, rounds=asked.rounds)
     began_at = time.time()
-    with _stores(catalogue.chosen(asked.peers)) as stores:
-        present = _present(catalogue.chosen(asked.peers), stores)
-        measured = _measured(present, stores, settings, asked.figures)
+    contestants = catalogue.chosen(asked.peers)
+    with _stores(contestants) as stores:
+        present = _present(contestants, stores)
         versions = _versions(present, stores)
-    results = Results(
-        [each for each in present if each.name in measured.get("noise", {})], measured, settings.n
-    )
-    verdicts = goals.judged(results)
-    if asked.json:
-        table.write_json(asked.json, results, verdicts, versions, settings, began_at)
-    print(table.drawn(results, verdicts, versions, settings))
+
+        def kept(measured: Measured) -> Results:
+            """Return the results so far; keep them, since the next round may be cut short."""
+            results = Results.complete(present, measured, settings.n)
+            if asked.json:
+                table.write_json(asked.json, results, goals.judged(results), versions, settings, began_at)
+            return results
+
+        turns = {each.name: _turn(each, stores[each.store], settings.n, asked.figures) for each in present}
+        results = kept(take_turns(settings.rounds, turns, tell=kept))
+    print(table.drawn(results, goals.judged(results), versions, settings))
     return 0
 
 
@@ -96,33 +101,24 @@ def _present(contestants: list[Contestant], stores: Mapping[str, Store]) -> list
     return present
 
 
-def _measured(
-    contestants: list[Contestant], stores: Mapping[str, Store], settings: Settings, figures: tuple[str, ...]
-) -> dict[str, dict[str, list[float]]]:
-    """Let all take turns; one that fails once is told and left out of the rest, and of the table."""
-    failed: set[str] = set()
+def _turn(contestant: Contestant, store: Store, n: int, figures: tuple[str, ...]) -> Run:
+    """Return what runs a round of it; once it fails, that is told, and it takes part no more."""
+    rounds = Rounds(contestant, store, n, figures)
+    has_failed = False
 
-    def turn(contestant: Contestant) -> Run:
-        rounds = Rounds(contestant, stores[contestant.store], settings.n, figures)
+    def run() -> dict[str, float]:
+        nonlocal has_failed
+        if has_failed:
+            return {}
+        noise = Noise()
+        try:
+            return rounds.round() | {"noise": noise.cores()}
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            say(f"{contestant.name} failed and is left out:\n{error}")
+            has_failed = True
+            return {}
 
-        def run() -> dict[str, float]:
-            if contestant.name in failed:
-                return {}
-            noise = Noise()
-            try:
-                return rounds.round() | {"noise": noise.cores()}
-            except (RuntimeError, subprocess.TimeoutExpired) as error:
-                say(f"{contestant.name} failed and is left out:\n{error}")
-                failed.add(contestant.name)
-                return {}
-
-        return run
-
-    measured = take_turns(settings.rounds, {each.name: turn(each) for each in contestants})
-    return {
-        value: {name: found for name, found in by_name.items() if name not in failed}
-        for value, by_name in measured.items()
-    }
+    return run
 
 
 def _versions(contestants: list[Contestant], stores: Mapping[str, Store]) -> dict[str, str]:

@@ -6,17 +6,25 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from benchmarks.harness import Rounds
 from benchmarks.peers.catalogue import Contestant
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All rounds of all contestants."""
+    """The rounds of all who were there in each."""
 
     contestants: list[Contestant]
     rounds: Mapping[str, Mapping[str, list[float]]]
     n: int
     """Tasks drained in a round."""
+
+    @classmethod
+    def complete(cls, contestants: list[Contestant], rounds: Rounds, n: int) -> Results:
+        """Return the results without those who failed in a round."""
+        held = {name: len(found) for name, found in rounds.get("noise", {}).items()}
+        most = max(held.values(), default=0)
+        return cls([each for each in contestants if most and held.get(each.name) == most], rounds, n)
 
     def of(self, who: str, value: str) -> list[float]:
         """Return a value's rounds, none if it was not measured."""
