@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 
@@ -113,6 +115,25 @@ def test_the_full_demo_loses_nothing_and_takes_about_a_minute(tmp_path: Path) ->
     full = Demo(tmp_path / "demo", tasks=300, seconds=60)
     report = verify(*full.finish(within=180), tasks=300)
     assert report["duration_s"] < 120
+
+
+def test_the_demo_serves_the_api_and_its_token_can_look_but_not_touch(tmp_path: Path) -> None:
+    started = Demo(tmp_path / "demo", tasks=20, seconds=30)
+    try:
+        assert started.process.stderr is not None
+        for line in started.process.stderr:
+            if found := re.search(r'curl -H "Authorization: Bearer (\S+)" (http://\S+)/queues', line):
+                break
+        token, url = found.groups()
+        with httpx2.Client(headers={"Authorization": f"Bearer {token}"}, trust_env=False) as client:
+            assert client.get(f"{url}/queues").json()["queues"][0]["queue"] == "summaries"
+            (one,) = client.get(f"{url}/tasks", params={"limit": 1}).json()["tasks"]
+            assert client.post(f"{url}/tasks/{one['task_id']}/cancel").status_code == 403
+            assert client.get(f"{url}/queues", headers={"Authorization": ""}).status_code == 401
+    finally:
+        started.process.send_signal(signal.SIGTERM)
+        started.finish(within=30)
+    assert started.processes() == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -1,8 +1,8 @@
 """The demo: a minute of real work against a provider that throttles, fails and goes away.
 
-It runs the example `examples/summarise` as it is, by the real commands in processes of their own, kills
-the whole worker midway, and then holds three accounts against each other: what it enqueued, what the
-bodies wrote down, and what the store says. Needs the extra `demo`.
+It runs the example `examples/summarise` as it is, by the real commands in processes of their own, serves
+the HTTP API beside it, kills the whole worker midway, and then holds three accounts against each other: what
+it enqueued, what the bodies wrote down, and what the store says. Needs the extra `demo`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidegate.errors import ConfigError
 
-_NEEDED = ("httpx2", "h11")
+_NEEDED = ("httpx2", "h11", "fastapi", "uvicorn")
 
 
 def run_demo(

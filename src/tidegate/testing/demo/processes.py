@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +21,7 @@ from tidegate.errors import TidegateError
 _START_SECONDS = 30.0
 _STOP_SECONDS = 8.0
 _HURRY_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
 
 
 class DemoProcess:
@@ -81,6 +84,19 @@ class DemoProcess:
         if not line:
             raise TidegateError(f"the {self.name} did not start", fix=f"see {self.log_path}")
         return line.decode()
+
+    async def said(self, pattern: str) -> re.Match[str]:
+        """Return the first match of a pattern in its log, once it is there.
+
+        Raises:
+            TidegateError: It ended, or did not say so for half a minute.
+        """
+        ends_at = time.monotonic() + _START_SECONDS
+        while not (found := re.search(pattern, self.log_path.read_text(errors="replace"))):
+            if self.has_ended or time.monotonic() > ends_at:
+                raise TidegateError(f"the {self.name} did not start", fix=f"see {self.log_path}")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return found
 
     def kill(self, others: Iterable[int] = ()) -> None:
         """Kill it and the process groups of `others` with SIGKILL, giving it no chance to notice."""

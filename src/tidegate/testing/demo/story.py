@@ -13,8 +13,10 @@ from typing import Any
 from tidegate.domain.states import State
 from tidegate.errors import StoreError, TidegateError
 from tidegate.store.connect import open_store
+from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskFilter
 from tidegate.testing.checker import Limits, Note, Record, Submitted, Told, digest_of, read_notes, read_record
+from tidegate.testing.demo.api import APPLICATION, Api
 from tidegate.testing.demo.example import LEDGER_VARIABLE, Job, load_example, make_jobs
 from tidegate.testing.demo.figures import Figures, read_figures
 from tidegate.testing.demo.plan import Plan
@@ -102,9 +104,10 @@ class Story:
             _SETTINGS.format(lease=self._plan.lease, beat=self._plan.lease / 4, slots=self._plan.slots)
         )
         try:
-            async with self._provider:
+            async with self._provider, self._api(await self._app.opened_store()) as api:
                 self._tell(f"provider: {self._provider.url}, {self._plan.latency:.1f} s an answer")
                 await self._enqueue()
+                self._view.announce(await api.invitation())
                 await self._start_worker()
                 await self._play()
                 self._ended_after = self._elapsed()
@@ -137,20 +140,31 @@ class Story:
         number = len(self._workers) + 1
         worker = DemoProcess(
             f"worker-{number}",
-            ["-m", "tidegate.cli", "worker", "tidegate.testing.demo.watched:app", "--name", f"demo-{number}"],
+            ["-m", "tidegate.cli", "worker", APPLICATION, "--name", f"demo-{number}"],
             self._directory,
-            {
-                "TIDEGATE_DATABASE_URL": self._url,
-                "TIDEGATE_SCRATCH": str(self._directory / "scratch"),
-                "PROVIDER_URL": self._provider.url,
-                LEDGER_VARIABLE: str(self._notes_path),
-            },
+            self._application_env(),
         )
         self._workers.append(worker)
         await worker.start()
         self._tell(
             f"worker {number} started: tidegate worker …  (pid {worker.pid}, {self._plan.slots} slots)"
         )
+
+    def _api(self, store: Store) -> Api:
+        return Api(
+            self._directory,
+            self._application_env(),
+            store=store,
+            good_seconds=self._plan.give_up_after,
+        )
+
+    def _application_env(self) -> dict[str, str]:
+        return {
+            "TIDEGATE_DATABASE_URL": self._url,
+            "TIDEGATE_SCRATCH": str(self._directory / "scratch"),
+            "PROVIDER_URL": self._provider.url,
+            LEDGER_VARIABLE: str(self._notes_path),
+        }
 
     async def _play(self) -> None:
         """Let things go wrong on time, and look on until all is done or the time is over."""

@@ -19,6 +19,9 @@ class View(Protocol):
     def tell(self, at_seconds: float, text: str) -> None:
         """Show one event."""
 
+    def announce(self, text: str) -> None:
+        """Show what stays to be read, and copied, line by line."""
+
     def show(self, figures: Figures) -> None:
         """Show the present figures."""
 
@@ -43,6 +46,10 @@ class LineView:
     def tell(self, at_seconds: float, text: str) -> None:
         """Print one event."""
         click.echo(f"{at_seconds:5.1f} s  {text}", file=self._stream)
+
+    def announce(self, text: str) -> None:
+        """Print it."""
+        click.echo(text, file=self._stream)
 
     def show(self, figures: Figures) -> None:
         """Print the figures if it is time."""
@@ -76,6 +83,10 @@ class LiveView:
     def tell(self, at_seconds: float, text: str) -> None:
         """Add one event."""
         self._events = [*self._events, (at_seconds, text)][-_EVENTS_SHOWN:]
+
+    def announce(self, text: str) -> None:
+        """Print it above the picture, unbroken."""
+        self._console.print(text, markup=False, soft_wrap=True)
 
     def show(self, figures: Figures) -> None:
         """Draw these figures from now on."""
