@@ -226,8 +226,9 @@ async def test_further_calls_of_a_run_take_slots_of_their_own(app: Tidegate):
             assert [await handle.result(20) for handle in handles] == list(range(6))
         at = sorted(call.received_at for call in provider.ledger.calls())
     assert len(at) == 30
-    # 30 calls at 20 a second, of which half a second's worth may be caught up.
-    assert at[-1] - at[0] > 0.9
+    # 30 calls at 20 a second, of which those of half a second may be caught up and of a quarter come early;
+    # uncharged, all but the six that were claimed would come at once.
+    assert at[-1] - at[0] > 0.6
     rows = await all_final(app, [handle.id for handle in handles])
     assert {row.counters.parks for row in rows.values()} == {0}
 
