@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pgserver import Bouncer, Server
 
 
+BOUNCED = ("postgres", "tidegate_migrator", "tidegate_worker", "tidegate_reader")
+"""The users that may connect through pgbouncer."""
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
@@ -48,7 +52,7 @@ def bouncer(postgres: Server) -> Iterator[Bouncer]:
     from pgserver import NotHereError, pgbouncer
 
     try:
-        with pgbouncer(postgres) as started:
+        with pgbouncer(postgres, users=BOUNCED) as started:
             yield started
     except NotHereError as error:
         pytest.skip(str(error))

@@ -4,26 +4,85 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
+import pytest
+from postgres_support import SCHEMA, emptied, fresh_database
 from store_build import SettableClock
 
+from pgserver import Server
+from tidegate.store.postgres.roles import role
+from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.protocol import Store
 from tidegate.store.sqlite.store import SqliteStore
 
 Clients = Callable[[], Store]
 """Makes another client of the same, at first empty, data."""
 
-BackEnd = Callable[[Path, SettableClock], AbstractContextManager[Clients]]
-"""Given a directory of its own and the clock to use."""
+Made = Callable[[pytest.FixtureRequest, SettableClock], AbstractContextManager[Clients]]
+"""Given the clock to use."""
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """One kind of store."""
+
+    clients: Made
+    """Of data that holds no task yet."""
+    unmade: Made
+    """Of a place where no schema was ever made."""
+    examples: int
+    """Tried by tests that make up what they do: fewer where each costs more."""
+    lacks: frozenset[str] = frozenset()
+    """Modules of tests of what it cannot do yet."""
 
 
 @contextmanager
-def sqlite_clients(directory: Path, clock: SettableClock) -> Iterator[Clients]:
-    yield lambda: SqliteStore(directory / "tidegate.db", clock=clock)
+def sqlite_clients(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
+    path = request.getfixturevalue("tmp_path_factory").mktemp("store") / "tidegate.db"
+    yield lambda: SqliteStore(path, clock=clock)
 
 
-BACK_ENDS: dict[str, BackEnd] = {"sqlite": sqlite_clients}
+def postgres_clients(through: str) -> Made:
+    """Return what makes clients as the worker's role, through the fixture of this name."""
+
+    @contextmanager
+    def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
+        server: Server = request.getfixturevalue("postgres")
+        door = request.getfixturevalue(through)
+        emptied(server)
+        url = door.url(user=role(SCHEMA, "worker"))
+        if door is not server:
+            url += f"?listen={server.host}:{server.port}"
+        yield lambda: PostgresStore(url, clock=clock)
+
+    return made
+
+
+def unmade_postgres_clients(through: str) -> Made:
+    """Return what makes clients of a database of their own, through the fixture of this name."""
+
+    @contextmanager
+    def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
+        server: Server = request.getfixturevalue("postgres")
+        door = request.getfixturevalue(through)
+        with fresh_database(server) as name:
+            yield lambda: PostgresStore(door.url(name), clock=clock)
+
+    return made
+
+
+LATER = frozenset({"test_store_upstreams"})
+
+BACK_ENDS: dict[str, BackEnd] = {
+    "sqlite": BackEnd(sqlite_clients, sqlite_clients, examples=50),
+    "postgres": BackEnd(
+        postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=15, lacks=LATER
+    ),
+    "pgbouncer": BackEnd(
+        postgres_clients("bouncer"), unmade_postgres_clients("bouncer"), examples=5, lacks=LATER
+    ),
+}
 """By name. A new back end is entered here, and nowhere else."""
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from store_back_ends import BACK_ENDS
+from store_back_ends import BackEnd
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.domain.outcome import Answer, Cancelled, Charge, Fence, Outcome, Released, Retrying, Succeeded
@@ -52,15 +50,15 @@ class Contract(RuleBasedStateMachine):
 
     tasks = Bundle("tasks")
     fences = Bundle("fences")
-    back_end = "sqlite"
+    back_end: BackEnd
+    request: pytest.FixtureRequest
 
     @initialize()
     def open(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.stack = ExitStack()
-        directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.clock = SettableClock()
-        self.store = self.stack.enter_context(BACK_ENDS[self.back_end](directory, self.clock))()
+        self.store = self.stack.enter_context(self.back_end.clients(self.request, self.clock))()
         self.build = Build(self.store, self.clock)
         self.models: dict[str, Model] = {}
         self.seen: dict[str, State] = {}
@@ -307,13 +305,14 @@ class Contract(RuleBasedStateMachine):
             self.seen[task.id] = task.state
 
 
-@pytest.mark.parametrize("back_end", sorted(BACK_ENDS))
-def test_any_sequence_of_calls_behaves_as_the_model(back_end: str) -> None:
-    machine = type("Contract", (Contract,), {"back_end": back_end})
+def test_any_sequence_of_calls_behaves_as_the_model(
+    back_end: BackEnd, request: pytest.FixtureRequest
+) -> None:
+    machine = type("Contract", (Contract,), {"back_end": back_end, "request": request})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=50,
+            max_examples=back_end.examples,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from postgres_support import SCHEMA, emptied
+from postgres_support import SCHEMA, emptied, fresh_database
 from store_build import Build, SettableClock
 
 from pgserver import Server
@@ -14,8 +13,6 @@ from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.store import PostgresStore
 
 Open = Callable[..., PostgresStore]
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -28,11 +25,8 @@ def worker_url(postgres: Server) -> str:
 @pytest.fixture
 def fresh_url(postgres: Server) -> Iterator[str]:
     """The URL of a database of its own, as its owner: nothing was ever made there."""
-    name = f"fresh_{next(_numbers)}"
-    with postgres.connect() as admin:
-        admin.execute(f"CREATE DATABASE {name}")
+    with fresh_database(postgres) as name:
         yield postgres.url(name)
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -37,6 +38,7 @@ class Links:
         self._free: list[Link] = []
         self._all: set[Link] = set()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._last_act: AsyncGenerator[None] | None = None
 
     @property
     def is_pooled(self) -> bool | None:
@@ -49,6 +51,9 @@ class Links:
         Raises:
             asyncpg.PostgresError, OSError, TimeoutError: None can be made.
         """
+        if self._last_act is None:
+            self._last_act = self._close_with_the_loop()
+            await anext(self._last_act)
         await self._room.acquire()
         try:
             while self._free:
@@ -90,6 +95,13 @@ class Links:
                 link.terminate()
         self._all.clear()
         self._free.clear()
+
+    async def _close_with_the_loop(self) -> AsyncGenerator[None]:
+        """Part with all connections when the loop ends: `asyncio.run` closes its generators at the end."""
+        try:
+            yield
+        finally:
+            await self.close()
 
     async def _connect(self) -> Link:
         if self._pooler is None:

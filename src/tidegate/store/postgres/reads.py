@@ -20,7 +20,8 @@ _HISTORY = load("history")
 async def read(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
     """Return the rows of those ids that exist, by the id as it was given."""
     given = {known: task_id for task_id in task_ids if (known := ids.known(task_id)) is not None}
-    return {given[row.id]: row for row in await rows_of(db, list(given))}
+    found = {row.id: row for row in await rows_of(db, list(given))}
+    return {task_id: found[known] for known, task_id in given.items() if known in found}
 
 
 async def rows_of(db: Session, task_ids: Sequence[str]) -> list[TaskRow]:

@@ -3,32 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidegate._bridge import begin
-from tidegate.domain.outcome import Fence
+from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
-from tidegate.store.postgres import access, acts, enqueue, gates, listing, reads, schema, stages, streams
+from tidegate.store.postgres import (
+    access,
+    acts,
+    claim,
+    dead,
+    enqueue,
+    finish,
+    gates,
+    listing,
+    reads,
+    runs,
+    schema,
+    stages,
+    stats,
+    steward,
+    streams,
+    upkeep,
+    workers,
+)
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.clock import HighWater
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
 from tidegate.store.postgres.facts import ServerFacts, server_facts
 from tidegate.store.postgres.joined import Joined, identity
+from tidegate.store.postgres.lanes import KnownLanes
 from tidegate.store.postgres.watch import Watch
 from tidegate.store.rows import (
     ActAnswer,
     BudgetRow,
     CancelAnswer,
+    CancelRequest,
+    Claim,
+    ClaimAsk,
+    DeadLetter,
     Enqueued,
     HistoryEntry,
     NewTask,
+    NewWorker,
+    Orphan,
+    ProgressNote,
+    QueueStats,
     StoredResult,
     TaskFilter,
     TaskRow,
     UpstreamRow,
+    WorkerRow,
 )
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
@@ -54,6 +83,7 @@ class PostgresStore:
         self.address = parse_address(url)
         self._database = Database(self.address, clock=clock, busy_seconds=busy_seconds)
         self._clock = HighWater()
+        self._lanes = KnownLanes()
         self._watch = Watch(self._database)
         self._joined = Joined(
             self.address.schema, lambda: self._database.once(identity), self._tell_from_anywhere
@@ -77,6 +107,13 @@ class PostgresStore:
             begin(tell())
         else:
             self._watch.committed()
+
+    async def _told_if_any(self, work: Awaitable[int]) -> int:
+        """Do work that others may wait for, and tell them if it did anything."""
+        rows = await work
+        if rows:
+            self._watch.committed()
+        return rows
 
     # --- lifecycle ---
 
@@ -112,6 +149,10 @@ class PostgresStore:
     async def changed(self, timeout_seconds: float) -> None:
         """Return when another commit may have been made since this asyncio task's last return."""
         await self._watch.changed(timeout_seconds)
+
+    async def check(self) -> list[str]:
+        """Examine the tables; return what is wrong in words."""
+        return await self._database.transact(upkeep.check, snapshot=True)
 
     # --- tasks ---
 
@@ -179,6 +220,34 @@ class PostgresStore:
         """Make scheduled and retrying tasks ready now."""
         return await self._told(self._database.transact(lambda db: acts.hurry(db, task_ids)))
 
+    # --- work ---
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        """Take up to `ask.slots` ready tasks; nothing is locked while there is none."""
+        return await claim.claim(self._database, self._lanes, ask)
+
+    async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
+        """Return the runs this worker holds by the store's word that are not among `known`."""
+        fences = frozenset(known)
+        return await self._database.transact(lambda db: claim.lost_claims(db, worker_id, fences))
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+        """Write how these runs ended, in one transaction; answer per outcome, in order.
+
+        A batch that is refused for its content is written in parts, each a transaction of its own.
+        """
+        return await self._told(finish.finish(self._database, outcomes)) if outcomes else []
+
+    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+        """Keep the last progress of these runs; return the fences that are no longer current."""
+        if not notes:
+            return []
+        return await self._told(self._database.once(lambda db: runs.progress(db, notes)))
+
+    async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
+        """Return this worker's runs whose cancel was requested."""
+        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id))
+
     # --- streams ---
 
     async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
@@ -194,6 +263,103 @@ class PostgresStore:
     async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks for each task, in order, that follow the given numbers."""
         return await self._database.once(lambda db: streams.chunks(db, after, limit))
+
+    # --- workers ---
+
+    async def add_worker(self, worker: NewWorker) -> None:
+        """Register a pool process; its lease runs from now."""
+        await self._database.once(lambda db: workers.add_worker(db, worker))
+
+    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+        """Move these workers' leases; return the ids that are retired or unknown."""
+        if not worker_ids:
+            return set()
+        return await self._database.once(lambda db: workers.beat(db, worker_ids, lease_seconds))
+
+    async def workers(self) -> list[WorkerRow]:
+        """Return all workers that are not retired, and retired ones that still hold runs."""
+        return await self._database.once(workers.workers)
+
+    async def retire_worker(
+        self,
+        worker_id: str,
+        *,
+        why: str,
+        loss: bool,
+        only_if_expired: bool,
+        culprit: Fence | None = None,
+    ) -> bool:
+        """Retire a worker for good; return whether it is retired now."""
+        retire = functools.partial(
+            workers.retire_worker, why=why, loss=loss, only_if_expired=only_if_expired, culprit=culprit
+        )
+        return await self._told(self._database.transact(lambda db: retire(db, worker_id)))
+
+    async def orphans(self, limit: int = 500) -> list[Orphan]:
+        """Return runs whose worker is retired, oldest first."""
+        return await self._database.once(lambda db: workers.orphans(db, limit))
+
+    async def forget_workers(self, older_than_seconds: float) -> int:
+        """Delete retired workers without runs that were retired so long ago; return how many."""
+        return await self._database.once(lambda db: workers.forget_workers(db, older_than_seconds))
+
+    # --- stewardship ---
+
+    async def promote(self, limit: int = 500) -> int:
+        """Move up to `limit` due tasks to ready; return how many were moved."""
+        return await self._told_if_any(self._database.once(lambda db: steward.promote(db, limit)))
+
+    async def unstage(self, limit: int = 5_000) -> int:
+        """Move up to `limit` tasks of committed stages to where they belong; return how many."""
+        return await self._told_if_any(self._database.once(lambda db: steward.unstage(db, limit)))
+
+    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+        """Delete what has served its time, a transaction a kind; return how many rows went."""
+        return await steward.sweep(
+            self._database, finished_seconds=finished_seconds, dead_seconds=dead_seconds, limit=limit
+        )
+
+    async def checkpoint(self) -> None:
+        """Fold what was counted since the last time into the roll-up."""
+        await steward.fold(self._database)
+
+    # --- dead letters ---
+
+    async def dead_letters(
+        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[DeadLetter]:
+        """Return dead letters, the latest failure first, continuing after the id `after`."""
+        return await self._database.transact(
+            lambda db: dead.dead_letters(db, which, after, limit), snapshot=True
+        )
+
+    async def count_dead(self, which: TaskFilter) -> int:
+        """Return how many dead letters match."""
+        return await self._database.once(lambda db: dead.count_dead(db, which))
+
+    async def redrive(
+        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    ) -> dict[str, ActAnswer]:
+        """Send dead letters back to the main queue; answer per id."""
+        return await self._told(self._database.transact(lambda db: dead.redrive(db, task_ids, args or {})))
+
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+        """Delete dead letters for good, with payload and history."""
+        return await self._database.transact(lambda db: dead.purge(db, task_ids))
+
+    # --- figures ---
+
+    async def queue_stats(self) -> list[QueueStats]:
+        """Return each queue that holds a task or finished one in the last ten minutes, by name."""
+        return await self._database.transact(stats.queue_stats, snapshot=True)
+
+    async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
+        """Keep what an application declares (functions, pools)."""
+        await self._database.once(lambda db: stats.save_manifest(db, app, manifest))
+
+    async def manifests(self) -> dict[str, dict[str, Any]]:
+        """Return the kept manifests by application."""
+        return await self._database.once(stats.manifests)
 
     # --- access ---
 

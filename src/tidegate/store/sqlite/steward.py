@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apsw
 
+from tidegate.store.retention import AUDIT_KEPT_SECONDS, ROLLUP_KEPT_SECONDS, STAGE_KEPT_SECONDS
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.stages import drop_part
@@ -11,13 +12,6 @@ from tidegate.store.sqlite.statements import load
 
 _SWEEP = load("sweep")
 _FORGET_STAGE = load("drop_stage")["forget_stage"]
-
-STAGE_KEPT_SECONDS = 86_400.0
-"""An uncommitted stage older than this has lost its client; a committed one is resent no more."""
-ROLLUP_KEPT_SECONDS = 90 * 86_400.0
-"""Counters a minute are for charts and estimates; nobody charts minutes of the last quarter."""
-AUDIT_KEPT_SECONDS = 365 * 86_400.0
-"""Who changed what is asked for months later, not years."""
 
 
 def look_sweep(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 
+from tidegate.store.faults import FAULTS
 from tidegate.store.sqlite import query, schema
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.statements import load
@@ -17,13 +18,6 @@ WAL_TRUNCATE_BYTES = 16 * 2**20
 """A write-ahead log larger than this is emptied when nobody writes."""
 
 _TRUNCATE_WAIT_MS = 100
-_FAULTS = {
-    "homeless": "tasks are in no state",
-    "twofold": "tasks are in two states at once",
-    "strays": "states belong to no task",
-    "empty_handed": "tasks have no arguments",
-    "unowned": "runs belong to no worker",
-}
 
 
 def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
@@ -62,7 +56,7 @@ def check(db: apsw.Connection) -> list[str]:
     """Return what is wrong with the file or between its tables, in words; nothing if it is sound."""
     said = [line for (line,) in query.rows(db, "PRAGMA integrity_check(100)")]
     faults = [] if said == ["ok"] else [f"SQLite: {line}" for line in said]
-    for name, what in _FAULTS.items():
+    for name, what in FAULTS.items():
         offenders = query.value(db, _CHECK[name])
         if offenders:
             faults.append(f"{offenders} {what}")

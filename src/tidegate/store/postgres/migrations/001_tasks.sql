@@ -69,7 +69,7 @@ CREATE TABLE /*schema*/ready (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
 );
-CREATE INDEX ready_lane ON /*schema*/ready (queue, priority, upstream, function, rank);
+CREATE INDEX ready_lane ON /*schema*/ready (queue, priority, upstream, function, rank, task_id);
 
 CREATE TABLE /*schema*/running (
     task_id             uuid PRIMARY KEY,

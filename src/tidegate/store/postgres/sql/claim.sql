@@ -1,0 +1,223 @@
+-- claim: move ready tasks to a worker. `peek` looks without a lock, which lane has how many of the first tasks;
+-- the shares of the priorities are decided outside; `take` locks exactly as many in each lane and moves them. Rows
+-- that another claim holds are stepped over.
+-- moves: ready -> running
+
+-- name: peek
+-- Every lane of the served queues whose function is known, found by stepping through the index `ready_lane` from
+-- the first task of one to the first of the next: a lane costs one step, however many tasks it holds. With lanes
+-- given, those, each from its bound on: the entries of rows that left it are not walked over again. `places` are those of the
+-- lane's tasks among all of its priority, as far as they may be taken; of a single lane there is nothing to
+-- compare, so only its first task is looked at. At least one row comes back; `queue` is NULL if there is no lane.
+-- `entries` says how many entries of the index were walked over, those of rows long gone included.
+-- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
+-- 6 lanes at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 places, 12 bounds on rank of the given
+-- lanes, each NULL to look for them
+WITH RECURSIVE before AS MATERIALIZED (
+    SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) AS entries
+),
+served AS (
+    SELECT listed.queue AS first, listed.queue AS last, listed.place
+    FROM before
+    CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS listed (queue, place)
+    WHERE $7::text[] IS NULL
+    UNION ALL
+    SELECT '', repeat(chr(1114111), 100), 0
+    FROM before
+    WHERE $2::text[] IS NULL AND $7::text[] IS NULL
+),
+found AS (
+    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, s.last, s.place
+    FROM served AS s
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.priority, r.upstream, r.function, r.rank
+        FROM /*schema*/ready AS r
+        WHERE r.queue >= s.first
+            AND r.queue <= s.last
+        ORDER BY r.queue, r.priority, r.upstream, r.function, r.rank, r.task_id
+        LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, f.last, f.place
+    FROM found AS f
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.priority, r.upstream, r.function, r.rank
+        FROM /*schema*/ready AS r
+        WHERE (r.queue, r.priority, r.upstream, r.function) > (f.queue, f.priority, f.upstream, f.function)
+            AND r.queue <= f.last
+        ORDER BY r.queue, r.priority, r.upstream, r.function, r.rank, r.task_id
+        LIMIT 1
+    ) AS head
+),
+lane AS MATERIALIZED (
+    SELECT
+        row_number() OVER () AS number,
+        count(*) OVER () AS lanes,
+        l.queue, l.priority, l.upstream, l.function, l.place, l.bound
+    FROM (
+        SELECT few.queue, few.priority, few.upstream, few.function, few.place, few.rank AS bound
+        FROM (SELECT queue, priority, upstream, function, place, rank FROM found LIMIT $6) AS few
+        UNION ALL
+        SELECT given.queue, given.priority, given.upstream, given.function, given.place, given.bound
+        FROM before
+        CROSS JOIN unnest($7::text[], $8::smallint[], $9::text[], $10::text[], $11::bigint[], $12::float8[])
+            AS given (queue, priority, upstream, function, place, bound)
+    ) AS l
+    WHERE l.function = ANY ($3::text[])
+),
+head AS (
+    SELECT
+        l.number, h.rank,
+        row_number() OVER (
+            PARTITION BY l.priority
+            ORDER BY CASE WHEN $5 THEN l.place END, h.rank, h.task_id
+        ) AS place
+    FROM lane AS l
+    CROSS JOIN LATERAL (
+        SELECT r.rank, r.task_id
+        FROM /*schema*/ready AS r
+        WHERE r.queue = l.queue
+            AND r.priority = l.priority
+            AND r.upstream = l.upstream
+            AND r.function = l.function
+            AND r.rank >= l.bound
+        ORDER BY r.rank, r.task_id
+        LIMIT CASE WHEN l.lanes = 1 THEN 1 ELSE $4 END
+    ) AS h
+),
+peeked AS MATERIALIZED (
+    SELECT
+        number, min(rank) AS first_rank,
+        coalesce(array_agg(place::integer ORDER BY place) FILTER (WHERE place <= $4), '{}') AS places
+    FROM head
+    GROUP BY number
+)
+SELECT
+    coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
+    (SELECT count(*) FROM (SELECT 1 FROM found LIMIT $6) AS few) AS lanes_met,
+    lane.queue, lane.priority, lane.upstream, lane.function, lane.place, peeked.first_rank, peeked.places,
+    pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) - before.entries AS entries
+FROM before
+LEFT JOIN (lane LEFT JOIN peeked ON peeked.number = lane.number) ON true
+ORDER BY lane.number
+
+-- name: walk
+-- As `peek`, for when there are too many lanes to peek into each: one walk over everything ready.
+-- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most
+SELECT
+    coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
+    0, lane.queue, lane.priority, lane.upstream, lane.function, 0, lane.first_rank, lane.places, 0
+FROM (SELECT 1) AS always
+LEFT JOIN (
+    SELECT
+        queue, priority, upstream, function, min(rank) AS first_rank,
+        array_agg(place::integer ORDER BY place) AS places
+    FROM (
+        SELECT
+            r.queue, r.priority, r.upstream, r.function, r.rank,
+            row_number() OVER (PARTITION BY r.priority ORDER BY r.rank, r.task_id) AS place
+        FROM /*schema*/ready AS r
+        WHERE r.function = ANY ($3::text[])
+            AND ($2::text[] IS NULL OR r.queue = ANY ($2::text[]))
+    ) AS ranked
+    WHERE place <= $4
+    GROUP BY queue, priority, upstream, function
+) AS lane ON true
+
+-- name: take
+-- Lock the worker against being retired, lock so many of the first tasks of each lane, move them, and return what
+-- the worker gets of them, by priority and rank. What was locked is deleted by its place in the table: a join could
+-- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
+-- which can only be planned as one step in the index, whatever the planner believes of the table's size.
+-- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
+-- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits
+WITH holder AS MATERIALIZED (
+    SELECT w.id, /*schema*/moment($1) AS now
+    FROM /*schema*/worker AS w
+    WHERE w.id = $2
+        AND w.retired_at IS NULL
+    FOR KEY SHARE
+),
+head AS MATERIALIZED (
+    SELECT
+        r.spot, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
+        lane.place, lane.crash_limit, lane.crash_base, lane.crash_cap
+    FROM holder
+    CROSS JOIN unnest(
+        $3::text[], $4::smallint[], $5::text[], $6::text[], $7::bigint[], $8::float8[], $9::integer[],
+        $10::integer[], $11::float8[], $12::float8[]
+    ) AS lane (
+        queue, priority, upstream, function, place, bound, tasks, crash_limit, crash_base, crash_cap
+    )
+    CROSS JOIN LATERAL (
+        SELECT
+            x.ctid AS spot, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
+            x.run
+        FROM /*schema*/ready AS x
+        WHERE x.queue = lane.queue
+            AND x.priority = lane.priority
+            AND x.upstream = lane.upstream
+            AND x.function = lane.function
+            AND x.rank >= lane.bound
+        ORDER BY x.rank, x.task_id
+        LIMIT lane.tasks
+        FOR UPDATE SKIP LOCKED
+    ) AS r
+),
+gone AS (
+    DELETE FROM /*schema*/ready
+    WHERE ctid = ANY (ARRAY (SELECT spot FROM head))
+    RETURNING task_id
+),
+chosen AS MATERIALIZED (
+    SELECT
+        h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
+        t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
+        t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
+        t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap
+    FROM head AS h
+    INNER JOIN gone ON gone.task_id = h.task_id
+    CROSS JOIN LATERAL (
+        SELECT
+            x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
+            x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.max_attempts,
+            x.labels, CASE WHEN x.unique_until_final THEN x.unique_name END AS unique_name
+        FROM /*schema*/task AS x
+        WHERE x.id = h.task_id
+        LIMIT 1
+    ) AS t
+    CROSS JOIN LATERAL (
+        SELECT x.args, x.codec_tag
+        FROM /*schema*/payload AS x
+        WHERE x.task_id = h.task_id
+        LIMIT 1
+    ) AS p
+),
+started AS (
+    INSERT INTO /*schema*/running (
+        task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, crash_limit,
+        crash_base_seconds, crash_cap_seconds, unique_name
+    )
+    SELECT
+        c.task_id, c.run + 1, holder.id, c.queue, c.priority, c.upstream, c.function, c.tenant, c.ready_at,
+        holder.now, c.crash_limit, c.crash_base, c.crash_cap, c.unique_name
+    FROM chosen AS c
+    CROSS JOIN holder
+),
+resumed AS (
+    -- The deadline of a parked task moves again.
+    UPDATE /*schema*/task AS t
+    SET
+        paused_seconds = t.paused_seconds + greatest(0, holder.now - t.parked_at),
+        parked_at = NULL
+    FROM holder
+    WHERE t.id = ANY (ARRAY (SELECT task_id FROM chosen WHERE parked_at IS NOT NULL))
+        AND t.parked_at IS NOT NULL
+)
+SELECT
+    c.task_id, c.run, c.function, c.queue, c.priority, c.upstream, c.tenant, c.args, c.codec_tag, c.attempts,
+    c.parks, c.crashes, c.losses, c.releases, c.rule_attempts, c.enqueued_at, c.ready_at, c.first_started_at,
+    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.max_attempts, c.labels, holder.now
+FROM chosen AS c
+CROSS JOIN holder
+ORDER BY c.priority, c.place, c.rank, c.task_id

@@ -1,0 +1,202 @@
+-- finish: write how runs ended. Every statement that ends a run names task and run: the fence. Rows are locked in
+-- the order of their ids, so that no two batches wait for each other in a circle.
+-- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
+
+-- name: succeed
+-- End all of these runs that are current, in one statement. One whose row changes at this very moment (a cancel is
+-- asked for) is locked but not seen in its new place, so it stays; ask again.
+-- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results
+WITH clock AS MATERIALIZED (
+    SELECT /*schema*/moment($1) AS now
+),
+held AS MATERIALIZED (
+    SELECT
+        r.spot, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
+        r.unique_name
+    FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
+    CROSS JOIN LATERAL (
+        SELECT
+            x.ctid AS spot, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
+            x.started_at, x.unique_name
+        FROM /*schema*/running AS x
+        WHERE x.task_id = given.task_id
+            AND x.run = given.run
+        FOR UPDATE
+    ) AS r
+),
+gone AS (
+    DELETE FROM /*schema*/running
+    WHERE ctid = ANY (ARRAY (SELECT spot FROM held))
+    RETURNING task_id
+),
+ended AS MATERIALIZED (
+    SELECT
+        h.task_id, h.run, h.worker_id, h.queue, h.upstream, h.function, h.tenant, h.ready_at, h.started_at,
+        h.unique_name
+    FROM held AS h
+    INNER JOIN gone ON gone.task_id = h.task_id
+),
+archived AS (
+    INSERT INTO /*schema*/archive (task_id, state, run, worker_id, ready_at, started_at, finished_at)
+    SELECT e.task_id, 'succeeded', e.run, e.worker_id, e.ready_at, e.started_at, clock.now
+    FROM ended AS e
+    CROSS JOIN clock
+),
+kept AS (
+    INSERT INTO /*schema*/result (task_id, codec_tag, data)
+    SELECT given.task_id, given.codec_tag, given.data
+    FROM unnest($4::uuid[], $5::text[], $6::bytea[]) AS given (task_id, codec_tag, data)
+    INNER JOIN ended AS e ON e.task_id = given.task_id
+),
+counted AS (
+    INSERT INTO /*schema*/tally (
+        minute, queue, function, upstream, tenant, succeeded, run_seconds, wait_seconds, first_final_at
+    )
+    SELECT
+        floor(clock.now / 60), e.queue, e.function, e.upstream, e.tenant, count(*),
+        sum(clock.now - e.started_at), sum(e.started_at - e.ready_at), clock.now
+    FROM ended AS e
+    CROSS JOIN clock
+    GROUP BY clock.now, e.queue, e.function, e.upstream, e.tenant
+),
+freed AS (
+    DELETE FROM /*schema*/key
+    WHERE ctid = ANY (ARRAY (
+        SELECT name.spot
+        FROM ended AS e
+        CROSS JOIN LATERAL (
+            SELECT k.ctid AS spot
+            FROM /*schema*/key AS k
+            WHERE k.kind = 'unique'
+                AND k.tenant = e.tenant
+                AND k.name = e.unique_name
+                AND k.task_id = e.task_id
+            FOR UPDATE
+        ) AS name
+        WHERE e.unique_name IS NOT NULL
+    ))
+)
+SELECT task_id
+FROM gone
+
+-- name: end
+-- End those of these runs that are current and return what they were, with the present moment.
+-- 1 at, 2 task ids in order, 3 runs
+WITH held AS MATERIALIZED (
+    SELECT r.spot
+    FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
+    CROSS JOIN LATERAL (
+        SELECT x.ctid AS spot
+        FROM /*schema*/running AS x
+        WHERE x.task_id = given.task_id
+            AND x.run = given.run
+        FOR UPDATE
+    ) AS r
+)
+DELETE FROM /*schema*/running
+WHERE ctid = ANY (ARRAY (SELECT spot FROM held))
+RETURNING
+    task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
+    unique_name, cancel_requested_at IS NOT NULL
+
+-- name: recorded
+-- What is known of runs that could not be ended: whether it is current after all, whether it succeeded, and how
+-- else it was recorded, to tell a resend from the late word of a worker whose run was taken away.
+-- 1 task ids, 2 runs
+SELECT
+    given.task_id, given.run,
+    EXISTS (
+        SELECT 1 FROM /*schema*/running AS r WHERE r.task_id = given.task_id AND r.run = given.run
+    ) AS is_current,
+    EXISTS (
+        SELECT 1
+        FROM /*schema*/archive AS a
+        WHERE a.task_id = given.task_id AND a.run = given.run AND a.state = 'succeeded'
+    ) AS was_success,
+    p.outcome, p.charge, p.verdict, p.reason, p.error_class, p.message, p.why
+FROM unnest($1::uuid[], $2::integer[]) AS given (task_id, run)
+LEFT JOIN /*schema*/attempt AS p ON p.task_id = given.task_id AND p.run = given.run
+
+-- name: attempt
+-- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
+-- 10 error class, 11 message, 12 traceback, 13 status or NULL, 14 code, 15 request id, 16 evidence,
+-- 17 next run's moment or NULL, 18 why
+INSERT INTO /*schema*/attempt (
+    task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message,
+    traceback, status, code, request_id, evidence, next_run_at, why
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+
+-- name: spend
+-- What the task has spent.
+-- 1 task id, 2 started moment, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases (each 0 or 1),
+-- 8 now if the deadline stands still from here, else NULL, 9 reason or NULL to keep the last,
+-- 10 message or NULL to keep the last
+UPDATE /*schema*/task
+SET
+    first_started_at = coalesce(first_started_at, $2),
+    attempts = attempts + $3,
+    parks = parks + $4,
+    crashes = crashes + $5,
+    losses = losses + $6,
+    releases = releases + $7,
+    parked_at = $8,
+    last_reason = coalesce($9, last_reason),
+    last_message = coalesce($10, last_message)
+WHERE id = $1
+
+-- name: rules
+-- 1 task ids
+SELECT id, rule_attempts
+FROM /*schema*/task
+WHERE id = ANY ($1::uuid[])
+
+-- name: spend_rule
+-- 1 task id, 2 charged attempts by rule as JSON
+UPDATE /*schema*/task
+SET rule_attempts = $2
+WHERE id = $1
+
+-- name: retry
+-- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why
+INSERT INTO /*schema*/waiting (
+    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why
+)
+VALUES ($1, 'retrying', $2, $3, $4, $5, $6, $7, $8, $9, $10)
+
+-- name: release
+-- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run
+INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: bury
+-- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker id,
+-- 10 started moment, 11 now
+INSERT INTO /*schema*/dead (
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+
+-- name: cancel
+-- 1 task id, 2 run, 3 worker id, 4 moment it was ready, 5 started moment, 6 now
+INSERT INTO /*schema*/archive (task_id, state, run, worker_id, ready_at, started_at, finished_at)
+VALUES ($1, 'cancelled', $2, $3, $4, $5, $6)
+
+-- name: free_name
+-- Free a unique name if this task holds it.
+-- 1 tenant, 2 name, 3 task id
+DELETE FROM /*schema*/key
+WHERE kind = 'unique'
+    AND tenant = $1
+    AND name = $2
+    AND task_id = $3
+
+-- name: count
+-- Appended, so that no two writers wait for each other; the checkpoint folds it into the roll-up.
+-- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
+-- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL
+INSERT INTO /*schema*/tally (
+    minute, queue, function, upstream, tenant, dead, cancelled, retried, released, run_seconds, wait_seconds,
+    first_final_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)

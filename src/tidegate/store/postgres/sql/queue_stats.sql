@@ -1,0 +1,62 @@
+-- queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
+
+-- name: ready
+SELECT queue, count(*), min(ready_at)
+FROM /*schema*/ready
+GROUP BY queue
+
+-- name: running
+SELECT queue, count(*)
+FROM /*schema*/running
+GROUP BY queue
+
+-- name: waiting
+SELECT queue, state, count(*)
+FROM /*schema*/waiting
+GROUP BY queue, state
+
+-- name: dead
+SELECT queue, count(*)
+FROM /*schema*/dead
+GROUP BY queue
+
+-- name: staged
+-- Tasks of committed stages that have not reached their place yet.
+SELECT t.queue, s.due_at IS NULL, count(*), min(c.committed_at)
+FROM /*schema*/stage AS c
+INNER JOIN /*schema*/staged AS s ON s.stage_id = c.id
+INNER JOIN /*schema*/task AS t ON t.id = s.task_id
+WHERE c.committed_at IS NOT NULL
+    AND s.holder IS NULL
+GROUP BY t.queue, s.due_at IS NULL
+
+-- name: done
+-- 1 first minute of the window, 2 last full minute
+SELECT
+    queue, sum(ends)::bigint, coalesce(sum(ends) FILTER (WHERE minute = $2), 0)::bigint, min(first_final_at)
+FROM (
+    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
+    FROM /*schema*/rollup
+    WHERE minute >= $1
+    UNION ALL
+    SELECT minute, queue, succeeded + dead + cancelled, first_final_at
+    FROM /*schema*/tally
+    WHERE minute >= $1
+) AS counted
+GROUP BY queue
+
+-- name: done_before
+-- Those of these queues that finished any before the window.
+-- 1 queues, 2 first minute of the window
+SELECT given.queue
+FROM unnest($1::text[]) AS given (queue)
+WHERE EXISTS (
+        SELECT 1
+        FROM /*schema*/rollup AS r
+        WHERE r.queue = given.queue AND r.minute < $2 AND r.first_final_at IS NOT NULL
+    )
+    OR EXISTS (
+        SELECT 1
+        FROM /*schema*/tally AS y
+        WHERE y.queue = given.queue AND y.minute < $2 AND y.first_final_at IS NOT NULL
+    )

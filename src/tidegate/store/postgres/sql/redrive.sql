@@ -1,0 +1,89 @@
+-- redrive: send dead letters back to the main queue. The run goes on rising, the history stays.
+-- moves: dead -> ready
+
+-- name: letters
+-- Lock these letters; return what is needed to take their unique names again.
+-- 1 ids in order
+SELECT d.task_id, t.tenant, CASE WHEN t.unique_until_final THEN t.unique_name END
+FROM unnest($1::uuid[]) AS given (id)
+CROSS JOIN LATERAL (
+    SELECT x.task_id
+    FROM /*schema*/dead AS x
+    WHERE x.task_id = given.id
+    FOR UPDATE
+) AS d
+INNER JOIN /*schema*/task AS t ON t.id = d.task_id
+
+-- name: take_name
+-- Take a letter's unique name again; the task that holds it comes back, NULL if it was free.
+-- 1 at, 2 task id, 3 tenant, 4 name
+SELECT holder
+FROM /*schema*/settle_1(/*schema*/moment($1), $2, $3, ''::bytea, NULL, NULL, $4, NULL)
+
+-- name: known
+-- Those of these ids that name a task people can see.
+-- 1 ids
+SELECT t.id
+FROM /*schema*/task AS t
+LEFT JOIN /*schema*/staged AS s ON s.task_id = t.id
+LEFT JOIN /*schema*/stage AS c ON c.id = s.stage_id
+WHERE t.id = ANY ($1::uuid[])
+    AND (s.task_id IS NULL OR c.committed_at IS NOT NULL)
+
+-- name: payload
+-- 1 task id, 2 arguments as bytes, 3 codec tag
+UPDATE /*schema*/payload
+SET
+    args = $2,
+    codec_tag = $3
+WHERE task_id = $1
+
+-- name: redrive
+-- Move locked letters.
+-- 1 at, 2 ids, 3 ids of those with new arguments
+WITH clock AS MATERIALIZED (
+    SELECT /*schema*/moment($1) AS now
+),
+gone AS (
+    DELETE FROM /*schema*/dead
+    WHERE task_id = ANY ($2::uuid[])
+    RETURNING task_id, run
+),
+anew AS (
+    UPDATE /*schema*/task AS t
+    SET
+        attempts = 0,
+        parks = 0,
+        crashes = 0,
+        losses = 0,
+        releases = 0,
+        rule_attempts = NULL,
+        redrives = t.redrives + 1,
+        redriven_at = clock.now,
+        first_started_at = NULL,
+        parked_at = NULL,
+        paused_seconds = 0,
+        deadline_at = CASE
+            WHEN t.deadline_at <= clock.now THEN clock.now + t.deadline_seconds
+            ELSE t.deadline_at
+        END
+    FROM clock
+    WHERE t.id = ANY ($2::uuid[])
+    RETURNING t.id, t.queue, t.priority, t.upstream, t.function, t.tenant
+),
+noted AS (
+    INSERT INTO /*schema*/act AS a (task_id, at, kind, why)
+    SELECT
+        gone.task_id, clock.now, 'redriven',
+        CASE WHEN gone.task_id = ANY ($3::uuid[]) THEN 'with new arguments' ELSE '' END
+    FROM gone
+    CROSS JOIN clock
+    ON CONFLICT (task_id, at, kind) DO UPDATE
+    SET why = excluded.why
+)
+INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+SELECT
+    anew.id, anew.queue, anew.priority, anew.upstream, anew.function, anew.tenant, clock.now, clock.now, gone.run
+FROM anew
+INNER JOIN gone ON gone.task_id = anew.id
+CROSS JOIN clock

@@ -1,0 +1,31 @@
+-- retire_worker: retire a worker for good. Its row is locked against everything first: a claim that holds its key
+-- ends before, and what it took is an orphan; one that comes later finds it retired.
+
+-- name: lock
+-- 1 id
+SELECT id
+FROM /*schema*/worker
+WHERE id = $1
+FOR UPDATE
+
+-- name: retire
+-- 1 at, 2 id, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended, 6 task id of the
+-- run that caused its end or NULL, 7 number of that run or NULL
+UPDATE /*schema*/worker AS w
+SET
+    retired_at = clock.now,
+    retired_why = $3,
+    lost = $4,
+    culprit_id = $6,
+    culprit_run = $7
+FROM (SELECT /*schema*/moment($1) AS now) AS clock
+WHERE w.id = $2
+    AND w.retired_at IS NULL
+    AND (NOT $5 OR w.expires_at <= clock.now)
+
+-- name: is_alive
+-- 1 id
+SELECT 1
+FROM /*schema*/worker
+WHERE id = $1
+    AND retired_at IS NULL

@@ -1,0 +1,10 @@
+-- save_manifest: keep what an application declares.
+
+-- name: save
+-- 1 at, 2 application, 3 manifest as JSON
+INSERT INTO /*schema*/manifest (app, body, saved_at)
+VALUES ($2, $3, /*schema*/moment($1))
+ON CONFLICT (app) DO UPDATE
+SET
+    body = excluded.body,
+    saved_at = excluded.saved_at

@@ -1,0 +1,70 @@
+"""Worker rows: leases, and the runs that outlive them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidegate.domain.outcome import Fence
+from tidegate.store import ids
+from tidegate.store.columns import orphan, worker_row
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import load
+from tidegate.store.rows import NewWorker, Orphan, WorkerRow
+from tidegate.store.text import storable
+
+_ADD = load("add_worker")["add"]
+_BEAT = load("beat")["beat"]
+_LIST = load("workers")["list"]
+_RETIRE = load("retire_worker")
+_ORPHANS = load("orphans")["orphans"]
+_FORGET = load("forget_workers")["forget"]
+
+
+async def add_worker(db: Session, worker: NewWorker) -> None:
+    """Register a pool process; its lease runs from now. A repeat changes nothing."""
+    queues = msgspec.json.encode([storable(queue) for queue in worker.queues]).decode()
+    names = (worker.id, worker.name, worker.pool, worker.host)
+    await db.run(
+        _ADD,
+        db.at,
+        *(storable(name) for name in names),
+        worker.pid,
+        queues,
+        worker.slots,
+        storable(worker.version),
+        worker.lease_seconds,
+    )
+
+
+async def beat(db: Session, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
+    alive = await db.column(_BEAT, db.at, sorted(map(storable, worker_ids)), lease_seconds)
+    return set(worker_ids) - set(alive)
+
+
+async def workers(db: Session) -> list[WorkerRow]:
+    """Return all workers that are not retired, and retired ones that still hold runs."""
+    return [worker_row(row) for row in await db.rows(_LIST)]
+
+
+async def retire_worker(
+    db: Session, worker_id: str, *, why: str, loss: bool, only_if_expired: bool, culprit: Fence | None
+) -> bool:
+    """Retire a worker for good; return whether it is retired now. An unknown one is."""
+    worker_id = storable(worker_id)
+    task_id, run = (None, None) if culprit is None else (ids.known(culprit.task_id), culprit.run)
+    await db.row(_RETIRE["lock"], worker_id)
+    await db.run(_RETIRE["retire"], db.at, worker_id, storable(why), loss, only_if_expired, task_id, run)
+    return await db.value(_RETIRE["is_alive"], worker_id) is None
+
+
+async def orphans(db: Session, limit: int) -> list[Orphan]:
+    """Return runs whose worker is retired, oldest first."""
+    return [orphan(row, str) for row in await db.rows(_ORPHANS, limit)]
+
+
+async def forget_workers(db: Session, older_than_seconds: float) -> int:
+    """Delete retired workers without runs that were retired so long ago; return how many."""
+    return await db.run(_FORGET, db.at, older_than_seconds)
