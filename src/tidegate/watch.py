@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import TaskNotFoundError
@@ -27,14 +28,16 @@ RECENT_CHUNKS = 64
 """Chunks of a followed task kept for all its followers; one that is further behind reads by itself."""
 
 
-class Moved(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Moved:
     """The task is in another state or run."""
 
     state: State
     run: int
 
 
-class Advanced(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Advanced:
     """The task told its progress."""
 
     done: float
@@ -42,11 +45,13 @@ class Advanced(NamedTuple):
     note: str
 
 
-class Reset(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reset:
     """The follower asked to go on after a chunk that does not exist; it gets the whole stream."""
 
 
-class Ended(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """The task is final and its stream is told to the end. Always the last event."""
 
     state: State
@@ -110,51 +115,62 @@ class TaskWatch:
         Raises:
             TaskNotFoundError: No such task, or it was deleted meanwhile.
         """
+        async with contextlib.aclosing(self.follow_in_parts(task_id, after)) as parts:
+            async for part in parts:
+                for event in part:
+                    yield event
+
+    async def follow_in_parts(
+        self, task_id: str, after: int = 0, *, quiet_seconds: float | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """As `follow`, all that is there at once; nothing whenever nothing happened for `quiet_seconds`."""
         followed = self._followed.setdefault(task_id, _Followed())
         followed.followers += 1
         try:
             await self._look([task_id])
             told: StreamHead | None = None
             while told is None or told.state not in FINAL:
-                head = await self._news(task_id, followed, told)
-                if told is None and after > head.last_sequence:
-                    yield Reset()
-                    after = 0
-                is_told = told is not None and (told.state, told.run) == (head.state, head.run)
-                if told is None:
-                    yield Moved(head.state, head.run)
-                    is_told = True
+                head = await self._news(task_id, followed, told, quiet_seconds)
+                if head is None:
+                    yield []
+                    continue
+                part, after = _beginning(head, told, after)
+                is_moved = told is None or _place(told) == _place(head)
                 while after < head.last_sequence:
-                    for chunk in await self._part(task_id, followed, after):
-                        if not is_told and chunk.run >= head.run:
-                            yield Moved(head.state, head.run)
-                            is_told = True
-                        yield chunk
-                        after = chunk.sequence
-                if not is_told:
-                    yield Moved(head.state, head.run)
-                if (progress := _progress(head)) != _progress(told) and progress is not None:
-                    yield progress
+                    chunks = await self._part(task_id, followed, after)
+                    part += chunks if is_moved else _with_move(chunks, head)
+                    is_moved = is_moved or chunks[-1].run >= head.run
+                    after = chunks[-1].sequence
+                    yield part
+                    part = []
+                part += _ending(head, told, is_moved=is_moved)
                 told = head
-            yield Ended(told.state, told.run)
+                if part:
+                    yield part
         finally:
             followed.followers -= 1
             if not followed.followers:
                 self._followed.pop(task_id, None)
 
-    async def _news(self, task_id: str, followed: _Followed, told: StreamHead | None) -> StreamHead:
-        """Return the head of a task once it is another than the one that was told."""
-        while followed.head is not None and followed.head == told:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _news(
+        self, task_id: str, followed: _Followed, told: StreamHead | None, quiet_seconds: float | None
+    ) -> StreamHead | None:
+        """Return the head of a task once it is another than the one told; None after `quiet_seconds`."""
+        if followed.head is not None and followed.head == told:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
             followed.waiting.add(future)
             self._begin()
+            timer = None if quiet_seconds is None else loop.call_later(quiet_seconds, _wake, (future,))
             try:
                 await future
             finally:
                 followed.waiting.discard(future)
+                if timer is not None:
+                    timer.cancel()
         if followed.head is None:
             raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id")
-        return followed.head
+        return None if followed.head == told else followed.head
 
     async def _part(self, task_id: str, followed: _Followed, after: int) -> list[StoredChunk]:
         """Return some chunks that follow; there are some."""
@@ -245,6 +261,36 @@ def _wake(futures: Iterable[asyncio.Future[None]]) -> None:
     for future in list(futures):
         if not future.done():
             future.set_result(None)
+
+
+def _place(head: StreamHead) -> tuple[State, int]:
+    return head.state, head.run
+
+
+def _beginning(head: StreamHead, told: StreamHead | None, after: int) -> tuple[list[Event], int]:
+    """Return what a follower is told first of all, and the chunk it really goes on after."""
+    if told is not None:
+        return [], after
+    moved = Moved(head.state, head.run)
+    return ([Reset(), moved], 0) if after > head.last_sequence else ([moved], after)
+
+
+def _with_move(chunks: Sequence[StoredChunk], head: StreamHead) -> list[Event]:
+    """Return chunks with the word that a new run began before the first one of it."""
+    earlier = [chunk for chunk in chunks if chunk.run < head.run]
+    later = chunks[len(earlier) :]
+    return [*earlier, *([Moved(head.state, head.run)] if later else []), *later]
+
+
+def _ending(head: StreamHead, told: StreamHead | None, *, is_moved: bool) -> list[Event]:
+    """Return what a follower is told after the chunks."""
+    events: list[Event] = [] if is_moved else [Moved(head.state, head.run)]
+    progress = _progress(head)
+    if progress is not None and progress != _progress(told):
+        events.append(progress)
+    if head.state in FINAL:
+        events.append(Ended(head.state, head.run))
+    return events
 
 
 def _progress(head: StreamHead | None) -> Advanced | None:

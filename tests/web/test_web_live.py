@@ -75,6 +75,18 @@ async def test_a_client_that_comes_back_gets_the_rest_once(app: Tidegate) -> Non
         await until(nobody)
 
 
+async def test_a_client_goes_on_at_another_server_where_it_was(app: Tidegate) -> None:
+    async with app.worker():
+        async with served(app) as first, first.client() as client:
+            task_id = await submitted(first, 20, 0.02)
+            async with client.stream("GET", f"/api/v1/tasks/{task_id}/events") as response:
+                async for event in events_of(response):
+                    if event.id == "7":
+                        break
+        async with served(app) as second, second.client() as client:
+            assert chunks(await follow(client, task_id, last_event_id="7")) == pieces(8, 20)
+
+
 async def test_a_place_beyond_the_end_is_told_by_a_reset_and_garbage_is_refused(app: Tidegate) -> None:
     async with served(app, worker=True) as api, api.client() as client:
         task_id = await submitted(api, 3)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
+import functools
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from tidegate.store.streams import StoredChunk
 from tidegate.watch import Advanced, Ended, Event, Moved, Reset
 from tidegate.web.strict import encode, plain
+
+_SHARED = 128
+"""Chunks kept as they are sent: many followers of a task are sent the same ones."""
 
 
 class ServerSentEvent(msgspec.Struct):
@@ -66,9 +66,7 @@ class Told:
 def told(event: Event) -> Told:
     """Return an event as it is sent."""
     if isinstance(event, StoredChunk):
-        number = str(event.sequence)
-        shown: Any = ChunkOut(number, event.run, event.at, plain(event.data))
-        return Told("chunk", encode(shown), number)
+        return _chunk_told(event)
     if isinstance(event, Moved):
         return Told("state", encode(StateOut(event.state.value, event.run)))
     if isinstance(event, Advanced):
@@ -79,27 +77,7 @@ def told(event: Event) -> Told:
     return Told("end", encode(StateOut(event.state.value, event.run)))
 
 
-async def with_heartbeats(
-    events: AsyncGenerator[Event, None], every: float
-) -> AsyncGenerator[Told | None, None]:
-    """Yield events as they are sent, and None wherever nothing happened for `every` seconds."""
-    coming: asyncio.Task[Event] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(anext(events))
-            done, _ = await asyncio.wait((coming,), timeout=every)
-            if not done:
-                yield None
-                continue
-            finished, coming = coming, None
-            try:
-                event = finished.result()
-            except StopAsyncIteration:
-                return
-            yield told(event)
-    finally:
-        if coming is not None:
-            coming.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration, Exception):
-                await coming
-        await events.aclose()
+@functools.lru_cache(maxsize=_SHARED)
+def _chunk_told(chunk: StoredChunk) -> Told:
+    number = str(chunk.sequence)
+    return Told("chunk", encode(ChunkOut(number, chunk.run, chunk.at, plain(chunk.data))), number)

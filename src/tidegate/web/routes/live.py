@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidegate.errors import TidegateError
 from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
-from tidegate.web.live import ServerSentEvent, Told, with_heartbeats
+from tidegate.web.live import ServerSentEvent, Told, told
 from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.room import Room, TaskId
 from tidegate.web.tokens import PROTOCOL
@@ -23,6 +23,7 @@ from tidegate.web.tokens import PROTOCOL
 _MOST = 2**53
 _SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
 _RECONNECT_MS = 1000
+_ALIVE = '{"event":"alive"}'
 
 AfterChunk = Annotated[
     int | None, Query(ge=0, le=_MOST, description="Number of the last chunk that is known already.")
@@ -88,13 +89,13 @@ def _counted(room: Room) -> Iterator[None]:
         room.followers -= 1
 
 
-async def _events(room: Room, task_id: str, after: int) -> AsyncGenerator[Told | None, None]:
+async def _parts(room: Room, task_id: str, after: int) -> AsyncGenerator[list[Told], None]:
+    """Yield events as they are sent, several at once where there are; none wherever nothing happened."""
     watch = room.app.task_watch(await room.store())
-    async with contextlib.aclosing(
-        with_heartbeats(watch.follow(task_id, after), room.settings.heartbeat)
-    ) as events:
-        async for event in events:
-            yield event
+    quiet = room.settings.heartbeat
+    async with contextlib.aclosing(watch.follow_in_parts(task_id, after, quiet_seconds=quiet)) as parts:
+        async for part in parts:
+            yield [told(event) for event in part]
 
 
 class EventStream(Response):
@@ -135,9 +136,9 @@ class EventStream(Response):
         await self._send(send, head)
         await self._send(send, _body(b"retry: %d\n\n" % _RECONNECT_MS))
         with contextlib.suppress(TidegateError):  # deleted, or the store is away: the client comes again
-            async with contextlib.aclosing(_events(self._room, self._task_id, self._after)) as events:
-                async for event in events:
-                    await self._send(send, _body(b": alive\n\n" if event is None else _sse(event)))
+            async with contextlib.aclosing(_parts(self._room, self._task_id, self._after)) as parts:
+                async for part in parts:
+                    await self._send(send, _body(b"".join(map(_sse, part)) or b": alive\n\n"))
         await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, message: Message) -> None:
@@ -175,11 +176,11 @@ async def _serve_socket(room: Room, websocket: WebSocket, task_id: str, after: i
 async def _send_to(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
     code = 1000
     try:
-        async with contextlib.aclosing(_events(room, task_id, after)) as events:
-            async for event in events:
-                text = '{"event":"alive"}' if event is None else _message(event)
-                async with asyncio.timeout(room.settings.send_limit):
-                    await websocket.send_text(text)
+        async with contextlib.aclosing(_parts(room, task_id, after)) as parts:
+            async for part in parts:
+                for text in map(_message, part) if part else (_ALIVE,):
+                    async with asyncio.timeout(room.settings.send_limit):
+                        await websocket.send_text(text)
     except TidegateError:
         code = 1013  # try again later
     await websocket.close(code)
