@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.handle import Chunk, Handle
     from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
     from tidegate.task import TaskFunction, discard, on
+    from tidegate.upstream.keys import Key
     from tidegate.upstream.settings import CallTimes
     from tidegate.worker.settings import Pool, Timings
 
@@ -51,6 +52,7 @@ __all__ = [
     "Fixed",
     "Handle",
     "HistoryEntry",
+    "Key",
     "KeyConflictError",
     "OptionError",
     "Permanent",
@@ -94,6 +96,7 @@ _HOMES = {
     "Fixed": "tidegate.domain.spec",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.store.rows",
+    "Key": "tidegate.upstream.keys",
     "KeyConflictError": "tidegate.errors",
     "NO_LIMIT": "tidegate.domain.spec",
     "OptionError": "tidegate.errors",

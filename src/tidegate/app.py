@@ -35,8 +35,10 @@ from tidegate.options import (
 from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.store.connect import check_url, open_store
 from tidegate.task import TaskDecorator, TaskFunction, function_name, place_to_run
+from tidegate.upstream.keys import Key, KeyRing
+from tidegate.upstream.limits import UpstreamLimits, make_limits, rate_window
 from tidegate.upstream.settings import CallTimes
-from tidegate.upstream.upstream import Upstream, UpstreamLimits, make_limits, rate_window
+from tidegate.upstream.upstream import Upstream
 from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings
 
@@ -215,6 +217,7 @@ class Tidegate:
         *,
         provider: str = "",
         times: CallTimes | None = None,
+        keys: Sequence[Key] = (),
         **limits: Unpack[UpstreamLimits],
     ) -> Upstream:
         """Declare an outside service that tasks call; give what is returned to `@app.task(upstream=…)`.
@@ -223,6 +226,7 @@ class Tidegate:
             name: Its name in the store, the status and the command line.
             provider: Whose errors its errors are: `openai`, `anthropic`, `dashscope`…; empty: as named.
             times: How long one call through its transport may take; None: 60 s.
+            keys: API keys that its calls share, the preferred first; none: clients have their own.
             limits: Those of `UpstreamLimits`; what is left out does not limit.
 
         Raises:
@@ -233,6 +237,7 @@ class Tidegate:
             make_limits(**limits),
             provider=provider,
             times=times,
+            keys=KeyRing(name, keys, self.config.environment or "") if keys else None,
             opened_store=self.opened_store,
         )
         if (known := self.upstreams.get(name)) is not None and known.limits != made.limits:
@@ -284,15 +289,11 @@ class Tidegate:
 
     def declared(self) -> list[Declared]:
         """Return the limits this application declares, for the store."""
-        specs = [function.spec for function in self.functions.values()]
+        limits = {name: function.spec.rate_limit for name, function in self.functions.items()}
         return [
             Declared(GateKind.SYSTEM, "", self._system),
-            *(upstream.declared for upstream in self.upstreams.values()),
-            *(
-                Declared(GateKind.FUNCTION, spec.name, Limits(windows=(spec.rate_limit,)))
-                for spec in specs
-                if spec.rate_limit is not None
-            ),
+            *(each for upstream in self.upstreams.values() for each in upstream.with_keys()),
+            *(Declared(GateKind.FUNCTION, name, Limits((limit,))) for name, limit in limits.items() if limit),
         ]
 
     def _upstream_settings(self, upstream: Upstream | str | None) -> dict[str, str]:

@@ -113,6 +113,7 @@ class Context:
         queue: str = "",
         priority: Priority = Priority.NORMAL,
         upstream: str = "",
+        function: str = "",
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -127,6 +128,8 @@ class Context:
         self.priority = priority
         self.upstream = upstream
         """The outside service whose limits were charged for this run; empty for none."""
+        self.function = function
+        """The name of the task function."""
         self.tenant = tenant
         self.labels: Mapping[str, str] = labels or {}
 

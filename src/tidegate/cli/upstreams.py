@@ -15,7 +15,7 @@ from tidegate.options import positive_option
 from tidegate.policy.gate_words import block_in_words, gate_in_words
 from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
-from tidegate.upstream.upstream import changed_limits, facts
+from tidegate.upstream.limits import changed_limits, facts
 
 name_argument = click.argument("name", metavar="NAME")
 

@@ -25,6 +25,8 @@ class Ask:
     """The run it belongs to; None outside a task."""
     priority: Priority = Priority.NORMAL
     tenant: str = ""
+    function: str = ""
+    """The task function it is made for; empty outside a task."""
     is_charged: bool = False
     """The limits were charged for it when its task was claimed: the first call of each run."""
 

@@ -145,6 +145,20 @@ class Slot:
     """Why it is not granted: the reason of a gate that does not flow, else `rate_limit`."""
 
 
+_KEY_MARK = "#"
+
+
+def key_gate(upstream: str, key: str) -> str:
+    """Return the name under which the gate of one key of an upstream is kept."""
+    return f"{upstream}{_KEY_MARK}{key}"
+
+
+def is_key_gate(name: str, upstream: str | None = None) -> bool:
+    """Whether a name is that of a key's gate, of this upstream or of any."""
+    ring, mark, _ = name.rpartition(_KEY_MARK)
+    return bool(mark) and upstream in (None, ring)
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """An upstream, a function's rate limit or the system's retry budget, as an application declares it."""

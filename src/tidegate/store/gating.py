@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal, is_key_gate
 from tidegate.policy import budget
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import blocked
@@ -17,8 +17,19 @@ MESSAGE_CHARACTERS = 500
 """Of a failure's own words, as many as an operator reads."""
 
 
-def after_failure(row: GateRow, signal: Signal, now: float) -> GateRow:
-    """Return the row after a failure that a call met."""
+def after_failure(row: GateRow, signal: Signal, now: float, keys: Sequence[GateRow] = ()) -> GateRow:
+    """Return the row after a failure that a call met.
+
+    Args:
+        row: The gate.
+        signal: What the failure tells.
+        now: The present moment.
+        keys: The gates of its keys, if it has some: while one flows, the shortage of another is not its own.
+    """
+    seen = _beyond_one_key(signal, keys, now)
+    if seen is None:
+        return row
+    signal = seen
     before = gates.as_of(row.gate, row.limits, now)
     return replace(row, gate=gates.after_failure(before, _storable(signal), row.limits, now))
 
@@ -84,12 +95,23 @@ def budget_rows(rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], n
     for by, upstream, tasks in held:
         sums[by, upstream if by == "upstream" else ""] += tasks
     system = next((row for row in rows if row.kind is GateKind.SYSTEM), GateRow(GateKind.SYSTEM, ""))
-    upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM]
+    upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM and not is_key_gate(row.name)]
     return [
         _budget_row(row, now, sums[str(row.kind), row.name])
         for row in (system, *upstreams)
         if budget.per_minute(row) is not None
     ]
+
+
+def _beyond_one_key(signal: Signal, keys: Sequence[GateRow], now: float) -> Signal | None:
+    """Return what a shortage of one key is for the whole ring: nothing, or the wait until one flows again."""
+    if not keys or signal.reason not in gates.CAPACITY | gates.ACCOUNT:
+        return signal
+    states = [gates.as_of(key.gate, key.limits, now) for key in keys]
+    if any(gate.by is None for gate in states):
+        return None
+    waits = [gate.until_at - now for gate in states if gate.until_at is not None]
+    return replace(signal, wait_seconds=min(waits), needs_person=False) if waits else signal
 
 
 def _budget_row(row: GateRow, now: float, held: int) -> BudgetRow:

@@ -40,6 +40,7 @@ def ask_for(sizes: Sizes, upstream: str) -> Ask:
         fence=Fence(run.task_id, run.run),
         priority=run.priority,
         tenant=run.tenant,
+        function=run.function,
         is_charged=_is_charged(run, upstream),
     )
 

@@ -9,18 +9,22 @@ further call is let out until the gate may be open again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from tidegate.domain.permit import Ask, CallEnd
-from tidegate.domain.upstream import Declared, Gate, GateState, Signal
+from tidegate.domain.upstream import Declared, Gate, GateState, Signal, Slot, key_gate
 from tidegate.domain.usage import SeenLimit
-from tidegate.errors import UpstreamParkedError
+from tidegate.errors import ConfigError, UpstreamParkedError
 from tidegate.policy.gate import ACCOUNT, CAPACITY
 from tidegate.policy.retry import signal_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
+from tidegate.upstream.keys import Key, KeyRing
+
+_log = logging.getLogger("tidegate.upstream")
 
 LONGEST_PATIENCE_SECONDS = 30.0
 """A call whose slot is further away is not made: its task waits outside, where it holds up nobody."""
@@ -36,6 +40,7 @@ class GatePermits:
     Args:
         declared: The upstream, as the application declares it.
         opened_store: Returns the store, open.
+        keys: Its API keys; None: clients have their own.
         clock: Monotonic seconds.
         rng: For jitter.
     """
@@ -45,6 +50,7 @@ class GatePermits:
         declared: Declared,
         opened_store: Callable[[], Awaitable[Store]],
         *,
+        keys: KeyRing | None = None,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
@@ -52,6 +58,7 @@ class GatePermits:
         self._upstream = declared.name
         self._is_declared = False
         self._opened_store = opened_store
+        self._keys = keys
         self._clock = clock
         self._rng = rng or random.Random()
         self._parked_until = 0.0
@@ -73,14 +80,30 @@ class GatePermits:
             await self._slot(min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS))
         elif (left := self._parked_until - self._clock()) > 0:
             raise self._parked(self._reason, left)
-        return GatePermit(self)
+        return GatePermit(self, None if self._keys is None else await self._key(self._keys, ask))
+
+    async def _key(self, ring: KeyRing, ask: Ask) -> Key:
+        """Return the first key of the ring that lets a call through, charged, after the wait for its slot."""
+        store = await self._declare()
+        patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
+        refused: list[tuple[float, Slot]] = []
+        for key in ring.candidates(ask.function):
+            slot = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=patience)
+            if slot.is_granted:
+                await asyncio.sleep(slot.wait_seconds or 0.0)
+                return key
+            refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, slot))
+        if not refused:
+            raise ConfigError(
+                f"upstream {self._upstream} has no key for {ask.function or 'calls outside tasks'}",
+                fix="name it in functions= of one of its keys, or give one key none",
+            )
+        _, nearest = min(refused, key=lambda found: found[0])
+        raise self._parked(nearest.reason, nearest.wait_seconds)
 
     async def _slot(self, patience_seconds: float) -> None:
         """Wait for a slot of the store's."""
-        store = await self._opened_store()
-        if not self._is_declared:  # where no worker has done so yet
-            await store.declare([self._declared])
-            self._is_declared = True
+        store = await self._declare()
         ends_at = self._clock() + patience_seconds
         while True:
             left = ends_at - self._clock()
@@ -90,6 +113,14 @@ class GatePermits:
             if slot.wait_seconds is None or slot.wait_seconds > left:
                 raise self._parked(slot.reason, slot.wait_seconds)
             await asyncio.sleep(max(slot.wait_seconds, LOOK_SECONDS))
+
+    async def _declare(self) -> Store:
+        """Return the store, told of the upstream and its keys where no worker has done so yet."""
+        store = await self._opened_store()
+        if not self._is_declared:
+            await store.declare([self._declared, *(self._keys.declared() if self._keys is not None else ())])
+            self._is_declared = True
+        return store
 
     def _parked(self, reason: str, wait_seconds: float | None) -> UpstreamParkedError:
         how_long = "until it is opened" if wait_seconds is None else f"for another {duration(wait_seconds)}"
@@ -101,12 +132,23 @@ class GatePermits:
             wait_seconds=wait_seconds,
         )
 
-    async def tell(self, end: CallEnd) -> None:
-        """Let the end of a call move the gate. Faults of the network are left to the end of the run."""
+    async def tell(self, end: CallEnd, key: Key | None) -> None:
+        """Let the end of a call move its gates. Faults of the network are left to the end of the run.
+
+        What one key lacks parks that key; the upstream only when none of its keys flows any more.
+        """
         signal = None if end.failure is None else signal_of(end.failure, self._rng)
         if signal is None or signal.reason not in CAPACITY | ACCOUNT:
             return
-        self._heed(await (await self._opened_store()).tell(self._upstream, signal), signal)
+        store = await self._opened_store()
+        if key is not None:
+            gate = key_gate(self._upstream, key.name)
+            await store.tell(gate, signal)
+            if signal.needs_person:
+                _log.error(
+                    "key %s is parked until a person opens it (%s: %s)", gate, signal.reason, signal.message
+                )
+        self._heed(await store.tell(self._upstream, signal), signal)
 
     def _heed(self, gate: Gate, signal: Signal) -> None:
         if gate.state is GateState.PARKED:
@@ -118,14 +160,15 @@ class GatePermits:
 class GatePermit:
     """The right to make one call."""
 
-    def __init__(self, permits: GatePermits) -> None:
+    def __init__(self, permits: GatePermits, key: Key | None) -> None:
         self._permits = permits
+        self._key = key
         self._ended = False
 
     @property
     def api_key(self) -> str | None:
-        """None: the client's own key is used."""
-        return None
+        """The secret of the key that was chosen; None: the client's own is used."""
+        return None if self._key is None else self._key.secret()
 
     async def sending(self) -> None:
         """Nothing is recorded before a call."""
@@ -138,7 +181,7 @@ class GatePermit:
         """Tell the gate how the call ended, once."""
         if not self._ended:
             self._ended = True
-            await self._permits.tell(end)
+            await self._permits.tell(end, self._key)
 
     async def release(self) -> None:
         """Forget the permit: nothing was sent."""

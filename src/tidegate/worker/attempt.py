@@ -74,6 +74,7 @@ class Attempt:
             queue=claimed.queue,
             priority=claimed.priority,
             upstream=claimed.upstream,
+            function=claimed.function,
             tenant=claimed.tenant,
             labels=claimed.labels,
         )

@@ -21,7 +21,7 @@ from tidegate.domain.spec import RunsIn
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
-from tidegate.upstream.upstream import differences
+from tidegate.upstream.limits import differences
 from tidegate.worker import report
 from tidegate.worker.application import Application, crash_terms, short_timeouts
 from tidegate.worker.attempt import Attempt

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
@@ -77,7 +77,8 @@ async def told(db: Session, upstream: str, signal: Signal) -> Gate:
     """Let a failure move the gate of an upstream; return the gate."""
     now = await moment(db)
     found = await _made(db, now, GateRow(GateKind.UPSTREAM, upstream))
-    after = after_failure(found, signal, now)
+    keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
+    after = after_failure(found, signal, now, keys)
     await save(db, now, [after])
     return after.gate
 

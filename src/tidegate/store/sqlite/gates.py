@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import apsw
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
@@ -66,7 +66,8 @@ def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: 
 def told(db: apsw.Connection, now: float, upstream: str, signal: Signal) -> Gate:
     """Let a failure move the gate of an upstream; return the gate."""
     found = row(db, GateKind.UPSTREAM, upstream) or GateRow(GateKind.UPSTREAM, upstream)
-    after = after_failure(found, signal, now)
+    keys = [each for each in rows(db) if is_key_gate(each.name, upstream)]
+    after = after_failure(found, signal, now, keys)
     save(db, now, [after])
     return after.gate
 

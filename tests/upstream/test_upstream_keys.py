@@ -1,0 +1,128 @@
+"""Key rings: chosen by environment and function, each with its own limits and gate, never stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from support import all_final
+from tidegate import ConfigError, Key, OptionError, State, Tidegate
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.permit import Ask, CallEnd
+from tidegate.domain.upstream import GateState
+from tidegate.errors import UpstreamParkedError
+from tidegate.testing.provider import ProviderSettings, SimulatedProvider
+from tidegate.upstream.keys import KeyRing
+
+pytestmark = pytest.mark.anyio
+THROTTLED = Failure(Verdict.TRANSIENT, Reason.RATE_LIMIT, wait_seconds=20.0)
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_A", "secret-a")
+    monkeypatch.setenv("KEY_B", "secret-b")
+
+
+def names(ring: KeyRing, function: str) -> list[str]:
+    return [key.name for key in ring.candidates(function)]
+
+
+async def states(app: Tidegate) -> dict[str, GateState]:
+    return {row.name: row.gate.state for row in await (await app.opened_store()).upstreams()}
+
+
+def test_a_key_for_the_function_is_preferred_and_fails_over_within_its_kind_only() -> None:
+    keys = [
+        Key("any", env="A", kind="paid"),
+        Key("mine", env="B", functions=["f"], kind="free"),
+        Key("also", env="C", kind="free"),
+        Key("other", env="D", functions=["g"], kind="free"),
+    ]
+    ring = KeyRing("u", keys, "")
+    assert names(ring, "f") == ["mine", "also"]
+    assert names(ring, "h") == ["any"]
+    assert names(KeyRing("u", [keys[1]], ""), "h") == []
+
+
+def test_keys_of_another_environment_are_not_in_the_ring() -> None:
+    keys = [Key("live", env="A", environment="production"), Key("test", env="B", environment="staging")]
+    assert names(KeyRing("u", keys, "staging"), "") == ["test"]
+    with pytest.raises(ConfigError, match="no key for the environment"):
+        KeyRing("u", keys, "development")
+
+
+def test_failing_over_stays_within_one_environment() -> None:
+    keys = [Key("live", env="A", environment="production"), Key("any", env="B")]
+    assert names(KeyRing("u", keys, "production"), "") == ["live"]
+
+
+@pytest.mark.parametrize("given", [{}, {"env": "A", "file": "b"}, {"env": "A", "requests_per_minute": 0}])
+def test_keys_that_cannot_work_are_refused_at_once(given: dict[str, object]) -> None:
+    with pytest.raises(OptionError):
+        Key("k", **given)  # type: ignore[arg-type]
+    with pytest.raises(OptionError):
+        Key("a#b", env="A")
+    with pytest.raises(OptionError, match="two keys"):
+        KeyRing("u", [Key("k", env="A"), Key("k", env="B")], "")
+
+
+async def test_a_missing_key_is_told_when_the_transport_is_made(app: Tidegate, tmp_path: Path) -> None:
+    upstream = app.upstream("u", keys=[Key("k", env="NO_SUCH_VARIABLE")])
+    with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE is empty"):
+        upstream.transport()
+    upstream = app.upstream("v", keys=[Key("k", file=tmp_path / "nowhere")])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        upstream.transport()
+
+
+async def test_what_one_key_lacks_parks_that_key_and_the_next_one_serves(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+    first = await upstream.permits.acquire(Ask())
+    assert first.api_key == "secret-a"
+    await first.settle(CallEnd(THROTTLED, 429))
+    assert (await upstream.permits.acquire(Ask())).api_key == "secret-b"
+    assert await states(app) == {"u": GateState.FLOWING, "u#a": GateState.PARKED, "u#b": GateState.FLOWING}
+
+
+async def test_the_upstream_parks_when_no_key_flows_until_the_first_of_them_does(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+    for failure in (THROTTLED, Failure(Verdict.PERMANENT, Reason.AUTH, message="revoked")):
+        await (await upstream.permits.acquire(Ask())).settle(CallEnd(failure, failure.status))
+    assert set((await states(app)).values()) == {GateState.PARKED}
+    row = next(row for row in await app.store.upstreams() if row.name == "u")
+    assert row.gate.until_at is not None, "the throttled key comes back by itself"
+    with pytest.raises(UpstreamParkedError):
+        await upstream.permits.acquire(Ask(patience_seconds=0.1))
+
+
+async def test_each_key_has_limits_of_its_own(app: Tidegate) -> None:
+    keys = [Key("a", env="KEY_A", requests_per_day=1), Key("b", env="KEY_B")]
+    upstream = app.upstream("u", keys=keys)
+    assert [(await upstream.permits.acquire(Ask())).api_key for _ in range(3)] == [
+        "secret-a",
+        "secret-b",
+        "secret-b",
+    ]
+
+
+async def test_tasks_go_on_with_the_next_key_when_the_first_is_refused(app: Tidegate, tmp_path: Path) -> None:
+    async with SimulatedProvider(ProviderSettings(api_keys=("secret-b",))) as provider:
+        upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+        async with httpx2.AsyncClient(transport=upstream.transport()) as client:
+
+            @app.task(name="t", upstream=upstream, max_attempts=1)
+            async def call(number: int) -> None:
+                body = {"model": "m", "messages": [{"role": "user", "content": f"number {number}"}]}
+                (await client.post(f"{provider.url}/chat/completions", json=body)).raise_for_status()
+
+            async with app.worker():
+                handles = [await call.enqueue(number) for number in range(5)]
+                rows = await all_final(app, [handle.id for handle in handles])
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert {row.counters.attempts for row in rows.values()} == {0}
+    assert (await states(app))["u#a"] is GateState.PARKED
+    assert (await states(app))["u"] is GateState.FLOWING
+    assert b"secret-a" not in (tmp_path / "queue.db").read_bytes()
