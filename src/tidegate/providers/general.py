@@ -25,6 +25,7 @@ from tidegate.providers.meaning import (
     TOO_LARGE,
     USED_UP,
     Meaning,
+    codes,
     table,
 )
 
@@ -74,46 +75,56 @@ _MONEY = re.compile(
 )
 
 
-DECISIVE_CODES = table(
+DECISIVE_CODES = codes(
     (
         RATE_LIMIT,
         (
-            "ratelimitexceeded ratelimitreached ratelimited throttling throttled throttlingratequota"
-            " throttlingallocationquota toomanyrequests requestlimitexceeded provisionedthroughputexceeded"
-            " slowdown"
+            "rate_limit_exceeded rate_limit_reached rate_limited slow_down TooManyRequests Throttling"
+            " Throttled Throttling.RateQuota Throttling.AllocationQuota RequestLimitExceeded"
+            " ProvisionedThroughputExceeded"
         ),
     ),
     (
         OVERLOADED,
         (
-            "overloaded engineoverloaded capacityexceeded nocapacity modelnotready"
-            " serverbusy temporaryreducedcapacity resourceunavailable"
+            "overloaded engine_overloaded server_overloaded server_busy capacity_exceeded NoCapacity"
+            " flex_unavailable resource_unavailable ModelNotReady temporary-reduced-capacity"
         ),
     ),
-    (USED_UP, "quotaexceeded dailylimitexceeded"),
-    (TIMEOUT, "requestbodytimeout modeltimeout requesttimeout"),
-    (AUTH, "invalidapikey apikeyinvalid invalidgrant expiredtoken unrecognizedclient"),
-    (CONTEXT_LENGTH, "contextlengthexceeded contextwindowexceeded modelcontextwindowexceeded"),
+    (USED_UP, "quota_exceeded daily_limit_exceeded"),
+    (TIMEOUT, "request_timeout request_body_timeout ModelTimeout"),
+    (AUTH, "invalid_api_key invalid_grant ExpiredToken UnrecognizedClient API_KEY_INVALID"),
+    (CONTEXT_LENGTH, "context_length_exceeded context_window_exceeded model_context_window_exceeded"),
     (
         CONTENT_POLICY,
         (
-            "contentpolicyviolation contentfilter contentfiltered responsibleaipolicyviolation cyberpolicy"
-            " biopolicy datainspectionfailed moderationblocked"
+            "content_policy_violation image_content_policy_violation misalignment_policy_violation"
+            " content_filter content_filtered cyber_policy bio_policy moderation_blocked"
+            " ResponsibleAIPolicyViolation DataInspectionFailed"
         ),
     ),
 )
-"""Say more than the status beside them."""
+"""Say more than the status beside them. However they are written, `code_key` makes one of them."""
 
-VAGUE_CODES = table(
-    (RATE_LIMIT, "ratelimit resourceexhausted"),
-    (OVERLOADED, "unavailable serviceunavailable"),
-    (TIMEOUT, "timeout deadlineexceeded gatewaytimeout"),
-    (SERVER_ERROR, "server internal internalserver internalfailure api modelstreamerror"),
-    (CANCELLED, "cancelled canceled"),
-    (INVALID, "invalidrequest badrequest invalidargument invalidparameter validation"),
-    (AUTH, "authentication unauthorized unauthenticated permission permissiondenied forbidden accessdenied"),
-    (NOT_FOUND, "notfound resourcenotfound modelnotfound deploymentnotfound"),
-    (TOO_LARGE, "requesttoolarge"),
+VAGUE_CODES = codes(
+    (RATE_LIMIT, "rate_limit RESOURCE_EXHAUSTED"),
+    (OVERLOADED, "UNAVAILABLE service_unavailable"),
+    (TIMEOUT, "timeout DEADLINE_EXCEEDED gateway_timeout"),
+    (
+        SERVER_ERROR,
+        "server_error INTERNAL internal_server_error InternalFailure api_error ModelStreamErrorException",
+    ),
+    (CANCELLED, "CANCELLED canceled"),
+    (INVALID, "invalid_request bad_request INVALID_ARGUMENT InvalidParameter validation_error"),
+    (
+        AUTH,
+        (
+            "authentication_error unauthorized UNAUTHENTICATED permission_error PERMISSION_DENIED forbidden"
+            " AccessDenied"
+        ),
+    ),
+    (NOT_FOUND, "not_found ResourceNotFound model_not_found DeploymentNotFound"),
+    (TOO_LARGE, "request_too_large"),
 )
 """Kinds of errors: they repeat what the status says, and count only where there is none."""
 
