@@ -11,7 +11,17 @@ from benchmarks import report
 from benchmarks.harness import Line, Settings, say
 from benchmarks.usage import Noise
 
-FIGURES = ("bulk_enqueue", "single_enqueue", "drain", "pickup", "old_rows", "idle", "imports", "isolation")
+FIGURES = (
+    "bulk_enqueue",
+    "single_enqueue",
+    "drain",
+    "pickup",
+    "old_rows",
+    "idle",
+    "imports",
+    "isolation",
+    "web",
+)
 
 
 def main(argv: list[str]) -> int:

@@ -225,3 +225,4 @@ async def test_leaving_a_stream_closes_it_and_an_abort_is_thrown(app: Tidegate, 
             f"(async () => {{ for await (const _ of queue.follow({task['task_id']!r})) break; }})()"
         )
         await page.run(f"queue.cancel({task['task_id']!r})")
+    assert page.complaints == []
