@@ -129,6 +129,8 @@ LEFT JOIN (
 -- the worker gets of them, by priority and rank. What was locked is deleted by its place in the table: a join could
 -- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
 -- which can only be planned as one step in the index, whatever the planner believes of the table's size.
+-- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
+-- for a single row, and would compare each of 500 tasks with each.
 -- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits
 WITH holder AS MATERIALIZED (
@@ -176,7 +178,6 @@ chosen AS MATERIALIZED (
         t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
         t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap
     FROM head AS h
-    INNER JOIN gone ON gone.task_id = h.task_id
     CROSS JOIN LATERAL (
         SELECT
             x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
@@ -192,6 +193,7 @@ chosen AS MATERIALIZED (
         WHERE x.task_id = h.task_id
         LIMIT 1
     ) AS p
+    WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
 ),
 started AS (
     INSERT INTO /*schema*/running (
