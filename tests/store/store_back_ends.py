@@ -33,8 +33,6 @@ class BackEnd:
     """Of a place where no schema was ever made."""
     examples: int
     """Tried by tests that make up what they do: fewer where each costs more."""
-    lacks: frozenset[str] = frozenset()
-    """Modules of tests of what it cannot do yet."""
 
 
 @contextmanager
@@ -72,16 +70,10 @@ def unmade_postgres_clients(through: str) -> Made:
     return made
 
 
-LATER = frozenset({"test_store_upstreams"})
-
 BACK_ENDS: dict[str, BackEnd] = {
     "sqlite": BackEnd(sqlite_clients, sqlite_clients, examples=50),
-    "postgres": BackEnd(
-        postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=15, lacks=LATER
-    ),
-    "pgbouncer": BackEnd(
-        postgres_clients("bouncer"), unmade_postgres_clients("bouncer"), examples=5, lacks=LATER
-    ),
+    "postgres": BackEnd(postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=15),
+    "pgbouncer": BackEnd(postgres_clients("bouncer"), unmade_postgres_clients("bouncer"), examples=5),
 }
 """By name. A new back end is entered here, and nowhere else."""
 

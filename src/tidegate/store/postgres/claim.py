@@ -5,17 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
+from tidegate.policy.admission import Admitted, Doors, admit
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.columns import PRIORITIES, claimed
+from tidegate.store.postgres import gates
+from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.lanes import KnownLanes, Lane
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
-from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
+from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
 from tidegate.store.text import storable
 
 _SQL = load("claim")
@@ -24,21 +28,89 @@ _LOST = load("lost_claims")
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
 
+_ROUNDS = 4
+"""In which one claim looks for tasks that limits let through."""
+
 Terms = Mapping[str, CrashTerms]
 
 
 async def claim(database: Database, known: KnownLanes, ask: ClaimAsk) -> Claim:
     """Move up to `ask.slots` ready tasks to this worker; nothing is locked while there is none."""
     terms = {storable(function): terms for function, terms in ask.functions.items()}
-    is_alive, lanes = await database.once(lambda db: _peek(db, known, ask, list(terms)))
+    is_alive, lanes, doors = await database.once(lambda db: _look(db, known, ask, list(terms)))
     if not is_alive or not lanes:
         return Claim((), alive=is_alive)
-    portions = _portions(ask, lanes)
-    wanted = _wanted(terms, _tasks_by_lane(lanes, portions))
-    rows = await database.once(
-        lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted), repeatable=False
-    )
-    return Claim(tuple([claimed(row[:-1], row[-1], str) for row in _dealt(rows, portions)]))
+    if doors is None or not any(doors.of(lane.upstream, lane.function) for lane in lanes):
+        portions = _portions(ask, lanes)
+        wanted = _wanted(terms, _tasks_by_lane(lanes, portions))
+        rows = await database.once(
+            lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted), repeatable=False
+        )
+        return Claim(tuple([claimed(row[:-1], row[-1], str) for row in _dealt(rows, portions)]))
+    return await _through_doors(database, ask, terms, lanes, doors)
+
+
+async def _through_doors(
+    database: Database, ask: ClaimAsk, terms: Terms, lanes: Sequence[Lane], doors: Doors
+) -> Claim:
+    """Take what limits let through, round by round: what one lane may not give, others may."""
+    tasks: list[ClaimedTask] = []
+    every = list(lanes)
+    for _ in range(_ROUNDS):
+        left = replace(ask, slots=ask.slots - len(tasks))
+        if any(not _is_open(doors, lane) for lane in lanes):
+            lanes = await database.once(lambda db: _open_lanes(db, left, list(terms), doors))  # noqa: B023
+        if not lanes:
+            break
+        portions = _portions(left, lanes)
+        shares = _tasks_by_lane(lanes, portions)
+        taken, doors = await database.transact(
+            lambda db: _take_charged(db, left, terms, shares),  # noqa: B023
+            repeatable=False,
+        )
+        by_row = {row["task_id"]: admitted for row, admitted in taken}
+        rows = _dealt([row for row, _ in taken], portions)
+        tasks += [claimed(row[:-1], row[-1], str, by_row[row["task_id"]]) for row in rows]
+        was_short = len(taken) < min(left.slots, sum(number for _, number in shares))
+        if not taken or not was_short or len(tasks) >= ask.slots:
+            break
+    return Claim(tuple(tasks), again_seconds=_again_seconds(doors, every))
+
+
+async def _take_charged(
+    db: Session, ask: ClaimAsk, terms: Terms, shares: Sequence[tuple[Lane, int]]
+) -> tuple[list[tuple[Any, Admitted]], Doors]:
+    """Lock the gates, take as much of each lane as they let through, and charge exactly what was taken."""
+    now = await moment(db)
+    rows, in_flight = await gates.locked_rows(db), await gates.in_flight(db)
+    trial, doors = Doors(rows, in_flight, now), Doors(rows, in_flight, now)
+    numbers = []
+    for lane, wanted in sorted(shares, key=lambda share: (share[0].priority, share[0].first_rank or 0.0)):
+        number = 0
+        while number < wanted and _is_open(trial, lane):
+            admit(trial.of(lane.upstream, lane.function))
+            number += 1
+        if number:
+            numbers.append((lane, number))
+    if not numbers:
+        return [], doors
+    found = await db.rows(_SQL["take"], db.at, ask.worker_id, *_wanted(terms, numbers))
+    taken = [(row, admit(doors.of(row["upstream"], row["function"]))) for row in found]
+    await gates.save(db, now, doors.changed())
+    if probes := [row["task_id"] for row, admitted in taken if admitted.is_probe]:
+        await db.run(_SQL["mark_probes"], probes)
+    return taken, doors
+
+
+def _is_open(doors: Doors, lane: Lane) -> bool:
+    return all(door.is_open for door in doors.of(lane.upstream, lane.function))
+
+
+def _again_seconds(doors: Doors, lanes: Sequence[Lane]) -> float | None:
+    """Return when it is worth looking again for what doors keep back; None: no time decides that."""
+    shut = [d for lane in lanes for d in doors.of(lane.upstream, lane.function) if not d.is_open]
+    times = [seconds for door in shut if (seconds := door.again_seconds()) is not None]
+    return min(times, default=None)
 
 
 async def lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
@@ -48,18 +120,36 @@ async def lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> l
     return [fence for fence in held if fence not in known]
 
 
-async def _peek(
+async def _look(
     db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str]
+) -> tuple[bool, list[Lane], Doors | None]:
+    """Return whether the worker is alive, the lanes with the first tasks, and what stands before them."""
+    is_alive, lanes = await _peek(db, known, ask, functions)
+    if not lanes or not await gates.any_(db):
+        return is_alive, lanes, None
+    return is_alive, lanes, Doors(await gates.rows(db), await gates.in_flight(db), await moment(db))
+
+
+async def _open_lanes(db: Session, ask: ClaimAsk, functions: list[str], doors: Doors) -> list[Lane]:
+    """Return the lanes of which something may be handed out, as if there were no others."""
+    upstreams, shut = doors.shut()
+    may_run = [function for function in functions if function not in shut]
+    _, lanes = await _peek(db, KnownLanes(), ask, may_run, list(map(storable, upstreams)))
+    return lanes
+
+
+async def _peek(
+    db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str], shut: Sequence[str] = ()
 ) -> tuple[bool, list[Lane]]:
     """Return whether the worker is alive, and the lanes with the first tasks."""
     queues = None if "*" in ask.queues else [storable(queue) for queue in dict.fromkeys(ask.queues)]
     given = known.columns(ask)
     at_most = None if ask.strict else MANY_LANES
     rows = await db.rows(
-        _SQL["peek"], ask.worker_id, queues, functions, ask.slots, ask.strict, at_most, *given
+        _SQL["peek"], ask.worker_id, queues, functions, ask.slots, ask.strict, at_most, *given, shut
     )
     if rows[0]["lanes_met"] == at_most:
-        rows = await db.rows(_SQL["walk"], ask.worker_id, queues, functions, ask.slots)
+        rows = await db.rows(_SQL["walk"], ask.worker_id, queues, functions, ask.slots, shut)
     is_alive, _, queue, *_, entries = rows[0]
     if queue is None:
         return is_alive, []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tidegate.domain.outcome import Retrying
+from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
 from tidegate.store.columns import rules_of
-from tidegate.store.endings import Ending, Run, Settled, settle
+from tidegate.store.endings import Ending, Run, Settled, settle, shows_that_it_answers
+from tidegate.store.postgres import gates
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.text import storable, to_json
@@ -44,6 +45,7 @@ async def end(db: Session, endings: Mapping[str, Ending]) -> set[str]:
     ended = sorted(_ended(now, endings, row) for row in rows)
     await _record(db, ended)
     await _move(db, now, ended)
+    await _tell_upstreams(db, now, ended)
     totals = Totals()
     for task in ended:
         totals.add(now, task.run, task.settled.state)
@@ -75,6 +77,19 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
         )
 
 
+async def _tell_upstreams(db: Session, now: float, ended: Sequence[_Ended]) -> None:
+    """Let failures move the gates of their upstreams, in the order in which gates are locked."""
+    for task in sorted(ended, key=lambda task: task.run.upstream):
+        upstream, ending = task.run.upstream, task.ending
+        if not upstream or not isinstance(ending, Retrying | Dead):
+            continue
+        if ending.signal is not None:
+            await gates.told(db, upstream, ending.signal)
+        elif shows_that_it_answers(ending):
+            seconds, is_probe = now - task.run.started_at, bool(task.run.probe)
+            await gates.went_well(db, now, upstream, seconds=seconds, goods=1, is_probe=is_probe)
+
+
 def _rule(ending: Ending) -> str:
     return storable(ending.rule) if isinstance(ending, Retrying) else ""
 
@@ -103,7 +118,8 @@ def _place(now: float, task: _Ended) -> tuple[str, tuple[Any, ...]]:
     number, said = ending.fence.run, settled.said
     where = (run.queue, run.priority, run.upstream, run.function, run.tenant)
     if settled.state is State.RETRYING:
-        return "retry", (task_id, settled.due_at, *where, settled.rank, number, said.why)
+        place = (task_id, settled.due_at, *where, settled.rank, number, said.why)
+        return "retry", (*place, *settled.budget)
     if settled.state is State.READY:
         return "release", (task_id, *where, settled.rank, now, number)
     if settled.state is State.DEAD:

@@ -7,12 +7,14 @@ with a placeholder for what could not be stored. The halves are transactions of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import is_told_again, with_placeholder
+from tidegate.store.postgres import gates
+from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.endings import end
 from tidegate.store.postgres.session import Session
@@ -24,6 +26,15 @@ _SQL = load("finish")
 
 _NULL = (b"null", CODEC)
 """A result kept by having no row."""
+
+
+class _Good(NamedTuple):
+    """A run that went well."""
+
+    upstream: str
+    seconds: float
+    probe: bool
+
 
 Batch = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
@@ -91,18 +102,24 @@ async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
 async def _end_current(database: Database, batch: Batch) -> set[str]:
     successes = {task_id: word for task_id, word in batch.items() if isinstance(word, Succeeded)}
     endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
+    good: list[_Good] = []
     if not endings:
-        return await database.once(lambda db: _succeed(db, successes))
+        done = await database.once(lambda db: _succeed(db, successes, good))
+    else:
 
-    async def both(db: Session) -> set[str]:
-        done = await _succeed(db, successes) if successes else set()
-        return done | await end(db, endings)
+        async def both(db: Session) -> set[str]:
+            good.clear()
+            done = await _succeed(db, successes, good) if successes else set()
+            return done | await end(db, endings)
 
-    return await database.transact(both)
+        done = await database.transact(both)
+    if good:  # after the commit, so that no end waits for a gate; a lost word costs one more probe
+        await database.transact(lambda db: _tell_upstreams(db, good))
+    return done
 
 
-async def _succeed(db: Session, successes: Mapping[str, Succeeded]) -> set[str]:
-    """Write all successes whose run is the current one; return their task ids."""
+async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
+    """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
         (task_id, storable(outcome.codec_tag), outcome.result)
@@ -110,8 +127,21 @@ async def _succeed(db: Session, successes: Mapping[str, Succeeded]) -> set[str]:
         if (outcome.result, outcome.codec_tag) != _NULL
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
-    ended = await db.column(_SQL["succeed"], db.at, list(successes), runs, *columns)
-    return {str(task_id) for task_id in ended}
+    ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns)
+    good += [_Good(*run) for _, *run in ended if run[0]]
+    return {str(task_id) for task_id, *_ in ended}
+
+
+async def _tell_upstreams(db: Session, good: Sequence[_Good]) -> None:
+    """Let what went well open gates and end slow starts."""
+    now = await moment(db)
+    by_upstream: dict[str, list[_Good]] = {}
+    for run in good:
+        by_upstream.setdefault(run.upstream, []).append(run)
+    for upstream, runs in sorted(by_upstream.items()):
+        seconds = sum(run.seconds for run in runs) / len(runs)
+        is_probe = any(run.probe for run in runs)
+        await gates.went_well(db, now, upstream, seconds=seconds, goods=len(runs), is_probe=is_probe)
 
 
 async def _refused(db: Session, batch: Batch) -> dict[str, Answer]:

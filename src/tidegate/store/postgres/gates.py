@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import Doors, slot_for_call
+from tidegate.policy.admission import slot_for_call
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import after_failure, after_success, as_declared, budget_rows, upstream_rows
 from tidegate.store.postgres.clock import moment
@@ -46,11 +46,9 @@ async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
         await db.run(_SQL["save"], *map(list, zip(*columns, strict=True)), now)
 
 
-async def doors(db: Session, now: float) -> Doors | None:
-    """Return the doors of all gates, locked until the transaction ends; None if there is no gate at all."""
-    if not await db.value(_SQL["any"]):
-        return None
-    return Doors(await locked_rows(db), await in_flight(db), now)
+async def any_(db: Session) -> bool:
+    """Whether there is any gate."""
+    return bool(await db.value(_SQL["any"]))
 
 
 async def in_flight(db: Session) -> dict[str, int]:
@@ -76,7 +74,7 @@ async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot
 async def told(db: Session, upstream: str, signal: Signal) -> Gate:
     """Let a failure move the gate of an upstream; return the gate."""
     now = await moment(db)
-    found = await _made(db, now, GateRow(GateKind.UPSTREAM, upstream))
+    found = await made(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
     after = after_failure(found, signal, now, keys)
     await save(db, now, [after])
@@ -101,7 +99,7 @@ async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
     now = await moment(db)
     kept: dict[int, GateRow] = {}
     for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):
-        found = await _made(db, now, as_declared(None, declared[place], now))
+        found = await made(db, now, as_declared(None, declared[place], now))
         counts = as_declared(found, declared[place], now)
         if counts is not found:
             await save(db, now, [counts])
@@ -141,7 +139,7 @@ async def budgets(db: Session) -> list[BudgetRow]:
     return budget_rows(await rows(db), held, await moment(db))
 
 
-async def _made(db: Session, now: float, fresh: GateRow) -> GateRow:
+async def made(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked; made if it is not there."""
     await db.run(_SQL["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
     return await locked_row(db, fresh.kind, fresh.name) or fresh

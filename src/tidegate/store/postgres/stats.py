@@ -7,7 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tidegate.domain.upstream import GateKind
+from tidegate.policy.admission import blocked
 from tidegate.store.figures import Figures, first_minute
+from tidegate.store.postgres import gates
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import QueueStats
@@ -30,10 +33,22 @@ async def queue_stats(db: Session) -> list[QueueStats]:
     figures.counted("running", await db.rows(_SQL["running"]))
     figures.waiting(await db.rows(_SQL["waiting"]))
     figures.counted("dead", await db.rows(_SQL["dead"]))
+    figures.blocked(await _blocked(db, now))
     figures.staged(await db.rows(_SQL["staged"]))
     figures.done(await db.rows(_SQL["done"], first, int(now // 60) - 1))
     figures.history(now, await db.column(_SQL["done_before"], figures.queues, first))
     return figures.stats()
+
+
+async def _blocked(db: Session, now: float) -> list[Any]:
+    """Return by queue how many ready tasks gates and exhausted limits keep back, and the oldest other one."""
+    shut = [row for row in await gates.rows(db) if blocked(row, now) is not None]
+    if not shut:
+        return []
+    upstreams = [row.name for row in shut if row.kind is GateKind.UPSTREAM]
+    return await db.rows(
+        _SQL["blocked"], upstreams, [row.name for row in shut if row.kind is GateKind.FUNCTION]
+    )
 
 
 async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Housekeeping: what is due becomes ready, what has served its time goes.
+"""Housekeeping: what is staged reaches its place, what has served its time goes.
 
 Every piece is a short transaction that steps over rows another steward holds.
 """
@@ -11,18 +11,12 @@ from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.retention import AUDIT_KEPT_SECONDS, ROLLUP_KEPT_SECONDS, STAGE_KEPT_SECONDS
 
-_PROMOTE = load("promote")["promote"]
 _UNSTAGE = load("unstage")["unstage"]
 _SWEEP = load("sweep")
 _DROP = load("drop_stage")
 _FOLD = load("checkpoint")["fold"]
 
 _FOLD_ROWS = 10_000
-
-
-async def promote(db: Session, limit: int) -> int:
-    """Move up to `limit` due tasks to the main queue; return how many were moved."""
-    return await db.run(_PROMOTE, db.at, limit)
 
 
 async def unstage(db: Session, limit: int) -> int:

@@ -21,6 +21,7 @@ from tidegate.store.postgres import (
     finish,
     gates,
     listing,
+    promote,
     reads,
     runs,
     schema,
@@ -306,8 +307,8 @@ class PostgresStore:
     # --- stewardship ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Move up to `limit` due tasks to ready; return how many were moved."""
-        return await self._told_if_any(self._database.once(lambda db: steward.promote(db, limit)))
+        """Move up to `limit` due tasks to ready, or put them off; return how many were due."""
+        return await self._told_if_any(promote.promote(self._database, limit))
 
     async def unstage(self, limit: int = 5_000) -> int:
         """Move up to `limit` tasks of committed stages to where they belong; return how many."""

@@ -12,7 +12,7 @@
 -- `entries` says how many entries of the index were walked over, those of rows long gone included.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
 -- 6 lanes at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 places, 12 bounds on rank of the given
--- lanes, each NULL to look for them
+-- lanes, each NULL to look for them, 13 upstreams of which nothing may be handed out
 WITH RECURSIVE before AS MATERIALIZED (
     SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) AS entries
 ),
@@ -64,6 +64,7 @@ lane AS MATERIALIZED (
             AS given (queue, priority, upstream, function, place, bound)
     ) AS l
     WHERE l.function = ANY ($3::text[])
+        AND NOT l.upstream = ANY ($13::text[])
 ),
 head AS (
     SELECT
@@ -103,7 +104,8 @@ ORDER BY lane.number
 
 -- name: walk
 -- As `peek`, for when there are too many lanes to peek into each: one walk over everything ready.
--- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most
+-- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams of which nothing
+-- may be handed out
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
     0, lane.queue, lane.priority, lane.upstream, lane.function, 0, lane.first_rank, lane.places, 0
@@ -119,6 +121,7 @@ LEFT JOIN (
         FROM /*schema*/ready AS r
         WHERE r.function = ANY ($3::text[])
             AND ($2::text[] IS NULL OR r.queue = ANY ($2::text[]))
+            AND NOT r.upstream = ANY ($5::text[])
     ) AS ranked
     WHERE place <= $4
     GROUP BY queue, priority, upstream, function
@@ -223,3 +226,9 @@ SELECT
 FROM chosen AS c
 CROSS JOIN holder
 ORDER BY c.priority, c.place, c.rank, c.task_id
+
+-- name: mark_probes
+-- 1 task ids
+UPDATE /*schema*/running
+SET probe = true
+WHERE task_id = ANY ($1::uuid[])

@@ -12,12 +12,12 @@ WITH clock AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT
         r.spot, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
-        r.unique_name
+        r.unique_name, r.probe
     FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
     CROSS JOIN LATERAL (
         SELECT
             x.ctid AS spot, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
-            x.started_at, x.unique_name
+            x.started_at, x.unique_name, x.probe
         FROM /*schema*/running AS x
         WHERE x.task_id = given.task_id
             AND x.run = given.run
@@ -32,7 +32,7 @@ gone AS (
 ended AS MATERIALIZED (
     SELECT
         h.task_id, h.run, h.worker_id, h.queue, h.upstream, h.function, h.tenant, h.ready_at, h.started_at,
-        h.unique_name
+        h.unique_name, h.probe
     FROM held AS h
     INNER JOIN gone ON gone.task_id = h.task_id
 ),
@@ -76,8 +76,9 @@ freed AS (
         WHERE e.unique_name IS NOT NULL
     ))
 )
-SELECT task_id
-FROM gone
+SELECT e.task_id, e.upstream, clock.now - e.started_at AS seconds, e.probe
+FROM ended AS e
+CROSS JOIN clock
 
 -- name: end
 -- End those of these runs that are current and return what they were, with the present moment.
@@ -97,7 +98,7 @@ DELETE FROM /*schema*/running
 WHERE ctid = ANY (ARRAY (SELECT spot FROM held))
 RETURNING
     task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    unique_name, cancel_requested_at IS NOT NULL
+    unique_name, cancel_requested_at IS NOT NULL, probe
 
 -- name: recorded
 -- What is known of runs that could not be ended: whether it is current after all, whether it succeeded, and how
@@ -158,11 +159,14 @@ SET rule_attempts = $2
 WHERE id = $1
 
 -- name: retry
--- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why
+-- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why,
+-- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part, 13 now,
+-- 14 earliest moment by the server's word or NULL
 INSERT INTO /*schema*/waiting (
-    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why
+    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent,
+    since_at, floor_at
 )
-VALUES ($1, 'retrying', $2, $3, $4, $5, $6, $7, $8, $9, $10)
+VALUES ($1, 'retrying', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 
 -- name: release
 -- 1 task id, 2 queue, 3 priority, 4 upstream, 5 function, 6 tenant, 7 rank, 8 now, 9 run

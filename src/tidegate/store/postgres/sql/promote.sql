@@ -1,24 +1,62 @@
 -- promote: move what is due into the main queue, the longest due first, in short batches; two stewards take
--- different ones. Its rank is the one it was given when it began to wait.
+-- different ones. Its rank is the one it was given when it began to wait. Re-runs that gates or budgets keep back
+-- are given a later moment.
 -- moves: scheduled -> ready, retrying -> ready
 
--- name: promote
--- Read from the index `waiting_due`; what is not due is never looked at.
--- 1 at, 2 how many at most
-WITH due AS MATERIALIZED (
-    SELECT ctid AS spot
+-- name: is_due
+-- 1 at
+SELECT EXISTS (
+    SELECT 1
     FROM /*schema*/waiting
     WHERE due_at <= (SELECT /*schema*/moment($1))
         AND state IN ('scheduled', 'retrying')
-    ORDER BY due_at
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-),
-gone AS (
+)
+
+-- name: due
+-- Read from the index `waiting_due`; what is not due is never looked at.
+-- 1 at, 2 how many at most
+SELECT task_id, upstream, spends, urgent
+FROM /*schema*/waiting
+WHERE due_at <= (SELECT /*schema*/moment($1))
+    AND state IN ('scheduled', 'retrying')
+ORDER BY due_at
+LIMIT $2
+FOR UPDATE SKIP LOCKED
+
+-- name: early
+-- What began to wait before its upstream's gate opened and may go before its time, the longest waiting first.
+-- 1 upstream, 2 moment the gate opened, 3 now, 4 how many at most
+SELECT task_id, upstream, spends, urgent
+FROM /*schema*/waiting
+WHERE upstream = $1
+    AND upstream <> ''
+    AND since_at < $2
+    AND due_at > $3
+    AND state = 'retrying'
+    AND coalesce(floor_at, 0) <= $3
+ORDER BY since_at
+LIMIT $4
+FOR UPDATE SKIP LOCKED
+
+-- name: has_ready
+-- Whether an upstream has anything in the main queue.
+-- 1 upstream
+SELECT EXISTS (SELECT 1 FROM /*schema*/ready WHERE upstream = $1 AND upstream <> '')
+
+-- name: put_off
+-- 1 task ids, 2 their next moments, 3 what holds each: gate, upstream or system
+UPDATE /*schema*/waiting AS w
+SET due_at = given.due_at, held_by = given.held_by
+FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, due_at, held_by)
+WHERE w.task_id = given.task_id
+
+-- name: go
+-- 1 task ids, 2 now
+WITH gone AS (
     DELETE FROM /*schema*/waiting
-    WHERE ctid = ANY (ARRAY (SELECT spot FROM due))
+    WHERE task_id = ANY ($1::uuid[])
     RETURNING task_id, queue, priority, upstream, function, tenant, rank, due_at, run
 )
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
-SELECT task_id, queue, priority, upstream, function, tenant, rank, due_at, run
+SELECT task_id, queue, priority, upstream, function, tenant, rank, least(due_at, $2), run
 FROM gone

@@ -5,6 +5,18 @@ SELECT queue, count(*), min(ready_at)
 FROM /*schema*/ready
 GROUP BY queue
 
+-- name: blocked
+-- Of the ready ones, those that a gate or an exhausted limit keeps back, and when the first other one became ready.
+-- 1 blocked upstreams, 2 blocked functions
+SELECT
+    queue, count(*) FILTER (WHERE shut), min(ready_at) FILTER (WHERE NOT shut)
+FROM (
+    SELECT queue, ready_at, upstream = ANY ($1::text[]) OR function = ANY ($2::text[]) AS shut
+    FROM /*schema*/ready
+) AS looked_at
+GROUP BY queue
+HAVING bool_or(shut)
+
 -- name: running
 SELECT queue, count(*)
 FROM /*schema*/running
