@@ -236,6 +236,8 @@ class _Keeper:
             await self._end()
             return
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), self._loop))
+        parting = self._loop.shutdown_asyncgens()  # a store's connections of this loop end with it
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(parting, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
