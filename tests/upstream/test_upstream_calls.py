@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from support import all_final
+from support import all_final, load_app, worker_process
 from tidegate import Context, State, Tidegate
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.permit import Ask, CallEnd
@@ -260,3 +260,16 @@ async def test_a_later_call_waits_in_place_for_a_short_park_and_not_for_a_long_o
     with pytest.raises(UpstreamParkedError, match="until it is opened"):
         async with upstream.call():
             pytest.fail("entered")
+
+
+async def test_a_plain_function_in_a_child_process_calls_a_sync_sdk_the_same_way(tmp_path, monkeypatch):
+    calling = load_app("calling", tmp_path, monkeypatch)
+    async with SimulatedProvider() as provider:
+        with worker_process("calling:app", tmp_path, PROVIDER_URL=provider.url):
+            handles = [await calling.chain.enqueue(number, 3) for number in range(4)]
+            answers = [await handle.result(40) for handle in handles]
+        calls = provider.ledger.calls()
+    assert answers == [f"The tide of {number}, 2." for number in range(4)]
+    assert len(calls) == 12
+    assert len({call.idempotency_key for call in calls}) == 12
+    await calling.app.aclose()
