@@ -107,7 +107,9 @@ async def followers(*, port: int, tasks: int, each: int, gap: float, seconds: fl
     assert late < 0, f"the followers came {late:.1f} s too late"
     ended = await asyncio.gather(*readers)
     assert all(ended), "a stream had no end"
-    return percentiles(lags) | {"events": float(len(lags))}
+    expected = count * (seconds - 1) / gap
+    assert len(lags) >= 0.9 * expected, f"{len(lags)} chunks came where {expected:g} were due"
+    return percentiles(lags)
 
 
 async def _follow(port: int, task_id: str, from_at: float, lags: list[float]) -> bool:
