@@ -120,13 +120,15 @@ def test_it_serves_until_it_is_told_to_stop_and_closes_with_the_first_token(plac
     assert process.wait(15) in (0, -signal.SIGTERM, 143)
 
 
-def test_open_streams_hold_a_stop_up_for_seconds_only(place, api):
+def test_a_stop_ends_open_streams_whole_and_at_once(place, api):
     url, process = api
     _, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
     with urllib.request.urlopen(f"{url}{told['location']}/events", timeout=20) as stream:
         assert stream.readline().startswith(b"retry:")
         process.send_signal(signal.SIGTERM)
-        process.wait(15)
+        assert b"event: end" not in stream.read(), "it is cut off in the middle, or told of an end"
+    process.wait(15)
+    assert process.stderr.read() == "", "it had to be cancelled after the grace time"
 
 
 def test_a_client_or_worker_loads_no_web_framework():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -40,6 +41,8 @@ class Room:
         """Requests that wait for the end of a task just now."""
         self.followers = 0
         """Streams that are open just now."""
+        self.closing = asyncio.Event()
+        """Set when this process was told to stop: streams end, and their clients come again."""
 
     async def store(self) -> Store:
         """Return the store, opened."""

@@ -6,16 +6,18 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
 from tidegate.app import Tidegate
 from tidegate.errors import ConfigError
 from tidegate.web.app import create_app
+from tidegate.web.room import Room
 from tidegate.web.settings import WebSettings
 
 GRACE_SECONDS = 5
-"""After SIGTERM open streams have so long; their clients come again, to whoever serves next."""
+"""After SIGTERM requests have so long; streams end at once, and their clients come again."""
 
 
 def is_loopback(host: str) -> bool:
@@ -70,8 +72,9 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
     bound = listening.getsockname()[1]
     is_open = is_loopback(host)
     settings = replace(settings, open_without_tokens=is_open, hosts=(*settings.hosts, *_names(host)))
+    api = create_app(app, settings=settings)
     config = uvicorn.Config(
-        create_app(app, settings=settings),
+        api,
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -82,9 +85,21 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
     shown = f"[{host}]" if ":" in host else host
     tell(f"the API answers at http://{shown}:{bound}/api/v1")
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config, api.state.room).run(sockets=[listening])
     finally:
         listening.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends open streams as soon as it is told to stop: else they would hold it up for all the grace time."""
+
+    def __init__(self, config: uvicorn.Config, room: Room) -> None:
+        super().__init__(config)
+        self._room = room
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._room.closing.set()  # the loop turns ten times a second: it sees this without being woken
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
-from typing import Annotated
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.requests import HTTPConnection, Request
@@ -120,14 +120,9 @@ class EventStream(Response):
         """Send until it is over, one way or another."""
         try:
             with _counted(self._room):
-                sending = asyncio.create_task(self._send_all(send), name=f"tidegate events {self._task_id}")
-                leaving = asyncio.create_task(_left(receive), name=f"tidegate events {self._task_id} left")
-                try:
-                    await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for job in (sending, leaving):
-                        job.cancel()
-                    await asyncio.gather(sending, leaving, return_exceptions=True)
+                work = (self._send_all(send), _left(receive), self._room.closing.wait())
+                if await _first_of(f"tidegate events {self._task_id}", *work):
+                    await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
         except Problem as problem:
             await problem.response(HTTPConnection(scope))(scope, receive, send)
 
@@ -139,7 +134,6 @@ class EventStream(Response):
             async with contextlib.aclosing(_parts(self._room, self._task_id, self._after)) as parts:
                 async for part in parts:
                     await self._send(send, _body(b"".join(map(_sse, part)) or b": alive\n\n"))
-        await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, message: Message) -> None:
         async with asyncio.timeout(self._room.settings.send_limit):  # else it would hold its place for ever
@@ -161,16 +155,20 @@ async def _left(receive: Receive) -> None:
 
 
 async def _serve_socket(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
-    sending = asyncio.create_task(
-        _send_to(room, websocket, task_id, after), name=f"tidegate socket {task_id}"
-    )
-    leaving = asyncio.create_task(_ignore(websocket), name=f"tidegate socket {task_id} left")
+    sending = _send_to(room, websocket, task_id, after)
+    await _first_of(f"tidegate socket {task_id}", sending, _ignore(websocket))
+
+
+async def _first_of(name: str, *work: Coroutine[Any, Any, object]) -> bool:
+    """Do several things until one is over, and leave the others; return whether it ended well."""
+    jobs = [asyncio.create_task(one, name=name) for one in work]
     try:
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        over, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        return all(job.exception() is None for job in over)
     finally:
-        for job in (sending, leaving):
+        for job in jobs:
             job.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
+        await asyncio.gather(*jobs, return_exceptions=True)
 
 
 async def _send_to(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
