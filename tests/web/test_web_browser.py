@@ -226,3 +226,25 @@ async def test_leaving_a_stream_closes_it_and_an_abort_is_thrown(app: Tidegate, 
         )
         await page.run(f"queue.cancel({task['task_id']!r})")
     assert page.complaints == []
+
+
+async def test_a_page_of_another_site_that_is_named_uses_the_module_with_its_token(
+    app: Tidegate, page: Page
+) -> None:
+    elsewhere = FastAPI()
+
+    @elsewhere.get("/")
+    async def empty() -> Response:
+        return HTMLResponse('<!doctype html><link rel="icon" href="data:,"><title>elsewhere</title>')
+
+    token = await make(app, Role.SUBMITTER, "acme")
+    async with serve(elsewhere) as origin, app.worker():
+        api = create_app(app, settings=WebSettings(origins=(origin,)))
+        async with serve(api) as url:
+            await page.open(origin)
+            tools = TOOLS.replace("/queue", url).replace("OPTIONS", f"{{ token: {token!r} }}")
+            await page.run(tools)
+            task = await submitted(page, "web:tokens", [5])
+            await page.run(f"followed({task['task_id']!r})")
+            assert await chunks(page) == pieces(5)
+    assert page.complaints == []
