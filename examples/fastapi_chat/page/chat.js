@@ -1,7 +1,7 @@
 // What was said is kept in the tab. An answer that is still to come is a task: submitting it again after a
 // reload names the same task, and following it tells its whole stream again.
 
-import { Tidegate } from "/tidegate/api/v1/tidegate.js";
+import { Tidegate, TidegateError } from "/tidegate/api/v1/tidegate.js";
 
 const queue = new Tidegate();
 const PLACE = "chat";
@@ -82,7 +82,7 @@ async function answer() {
     }
     finish(turn, said, end);
   } catch (error) {
-    fail(turn, error.message);
+    fail(turn, error instanceof TidegateError ? error.message : "The server cannot be reached.");
   } finally {
     turn.is("live", false);
     setBusy(false);
