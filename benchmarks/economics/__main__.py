@@ -23,6 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--scale", type=float, default=0.2, help="of outages' times; 1: a minute (default: 0.2)"
     )
+    parser.add_argument("--database", metavar="URL", help="a PostgreSQL database; SQLite files without")
     parser.add_argument(
         "--json", metavar="FILE", help="write machine, versions, figures and every call there"
     )
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
         parser.error(f"no scenario is named so; there are: {', '.join(s.name for s in scenarios(1))}")
     began_at, found, runs = time.time(), [], {}
     for scenario in wanted:
-        made, calls = asyncio.run(_measured(scenario))
+        made, calls = asyncio.run(_measured(scenario, chosen.database))
         found += made
         runs[scenario.name] = calls
     print(table(found))
@@ -55,10 +56,10 @@ def main(argv: list[str]) -> int:
     return 0 if all(figure.met for figure in found) else 1
 
 
-async def _measured(scenario: Scenario) -> tuple[list[Figure], dict[str, object]]:
+async def _measured(scenario: Scenario, database: str | None) -> tuple[list[Figure], dict[str, object]]:
     say(f"{scenario.name}: {scenario.tasks} tasks at {scenario.quota:g} calls a second")
     ideal = await reference(scenario)
-    run = await ours(scenario)
+    run = await ours(scenario, database)
     calls = {"ours": [[c.at, c.task, c.status] for c in run.calls], "reference": len(ideal.calls)}
     return figures(scenario, run, ideal), calls
 

@@ -98,6 +98,8 @@ class Provider:
                 )
                 number = json.loads(await reader.readexactly(length))["task"]
                 await self._answer(number, writer)
+        except (KeyError, ValueError):
+            pass  # somebody who takes this port for another's
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:

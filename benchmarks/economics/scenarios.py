@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchmarks.economics.reference import Reference
 from benchmarks.processes import fresh_directory, worker_command
 from benchmarks.usage import tree, tree_cpu_seconds
 from tidegate import Tidegate
+from tidegate.store.connect import open_store
 from tidegate.store.rows import TaskFilter
 
 WORKERS = 3
@@ -81,17 +83,28 @@ class Run:
     """Seconds, of everything on our side."""
 
 
-async def ours(scenario: Scenario) -> Run:
-    """Run a scenario by three worker processes on one SQLite file."""
+async def ours(scenario: Scenario, database: str | None) -> Run:
+    """Run a scenario by three worker processes, on a SQLite file of its own or a schema of its own."""
     provider = Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned)
     with fresh_directory() as directory:
         async with provider:
-            return await _by_workers(scenario, provider, directory)
+            return await _by_workers(scenario, provider, directory, await _place(directory, database))
 
 
-async def _by_workers(scenario: Scenario, provider: Provider, directory: Path) -> Run:
+async def _place(directory: Path, database: str | None) -> str:
+    """Return the URL of a new store."""
+    if database is None:
+        return f"sqlite:///{directory}/queue.db"
+    url = f"{database}{'&' if '?' in database else '?'}schema=economics_{uuid.uuid4().hex[:8]}"
+    store = open_store(url)
+    await store.migrate()
+    await store.close()
+    return url
+
+
+async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, url: str) -> Run:
     settings: dict[str, object] = {
-        "TIDEGATE_DATABASE_URL": f"sqlite:///{directory}/queue.db",
+        "TIDEGATE_DATABASE_URL": url,
         "ECONOMICS_URL": provider.url,
         "ECONOMICS_QUOTA": round(scenario.quota * 60),
         "ECONOMICS_SLOTS": SLOTS,

@@ -47,7 +47,7 @@ async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
 
 
 async def any_(db: Session) -> bool:
-    """Whether there is any gate."""
+    """Whether there is any gate that a claim must mind."""
     return bool(await db.value(_SQL["any"]))
 
 

@@ -13,8 +13,8 @@ ORDER BY kind, name
 FOR UPDATE
 
 -- name: any
--- Whether there is any, so that a store without costs nothing.
-SELECT EXISTS (SELECT 1 FROM /*schema*/gate)
+-- Whether there is any that a claim must mind, so that a store without costs nothing.
+SELECT EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system')
 
 -- name: one_locked
 -- 1 kind, 2 name

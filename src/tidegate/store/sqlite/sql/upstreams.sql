@@ -6,8 +6,8 @@ FROM gate
 ORDER BY kind, name
 
 -- name: any
--- Whether there is any, so that a store without costs nothing.
-SELECT EXISTS (SELECT 1 FROM gate)
+-- Whether there is any that a claim must mind, so that a store without costs nothing.
+SELECT EXISTS (SELECT 1 FROM gate WHERE kind <> 'system')
 
 -- name: one
 -- 1 kind, 2 name
