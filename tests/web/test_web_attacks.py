@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import httpx2
@@ -134,3 +135,43 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(app: Ti
         async with asyncio.timeout(5):
             while api.room.waiters:
                 await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://[", "http://[::1", "://", "x", "http://127.0.0.1:99999999", "\xff"]
+)
+async def test_an_origin_that_is_none_is_refused(app: Tidegate, origin: str) -> None:
+    async with served(app) as api, api.client() as client:
+        answer = await answered(client, "GET", "/livez", headers={"Origin": origin.encode("latin-1")})  # type: ignore[dict-item]
+        assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'"' + b'\\"' * 400_000 + b"[{" * 100,
+        b'"' + b'\\\n"' * 300_000 + b"[{" * 100,
+        b'{"task":"' + b'\\"' * 500_000 + b"\\",
+        b"[" + b"[]," * 400_000 + b"0]",
+        b"[{" * 600_000,
+        b'{"tasks":[' + b"0," * 600_000 + b"0]}",
+        b'{"a":' + b'"' * 1_200_000,
+    ],
+    ids=range(7),
+)
+async def test_bodies_made_to_be_slow_are_read_in_a_moment(app: Tidegate, body: bytes) -> None:
+    async with served(app) as api, api.client() as client:
+        begun = time.monotonic()
+        for path in ("/api/v1/tasks", "/api/v1/tasks/batch"):
+            assert (await answered(client, "POST", path, content=body)).status_code in (400, 413)
+        assert time.monotonic() - begun < 5
+
+
+async def test_a_batch_is_counted_before_it_is_parsed(app: Tidegate) -> None:
+    async with served(app, batch_limit=3) as api, api.client() as client:
+        tricky = {"task": "web:echo", "args": {"value": [[1, 2], {"a": 1, "b": 2}, "],,,,[", 4]}}
+        assert (await client.post("/api/v1/tasks/batch", json={"tasks": [tricky] * 3})).status_code == 202
+        for many in ({"tasks": [tricky] * 4}, {"tasks": [0] * 4}):
+            assert (await client.post("/api/v1/tasks/batch", json=many)).status_code == 413
+        ids = {"task_ids": ["x"] * 4}
+        assert (await client.post("/api/v1/dead-letters/purge", json=ids)).status_code == 413

@@ -11,16 +11,23 @@ from starlette.requests import Request
 
 from tidegate.web.problems import Problem
 from tidegate.web.settings import WebSettings
-from tidegate.web.strict import is_deeper
+from tidegate.web.strict import has_more_items, is_deeper
 
 T = TypeVar("T")
 
 _KEY = re.compile(r'"((?:[^"\\]|\\["\\])*)"|([!#-~][!-~]*)')
-_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})", re.I)
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})", re.I | re.A)
 _LONGEST_KEY = 255
 
 
-async def read_json(request: Request, kind: type[T], settings: WebSettings, *, otherwise: bytes = b"") -> T:
+async def read_json(
+    request: Request,
+    kind: type[T],
+    settings: WebSettings,
+    *,
+    otherwise: bytes = b"",
+    items: int | None = None,
+) -> T:
     """Return a request's body as a value; its size and depth are known to be fit before it is parsed.
 
     Args:
@@ -28,6 +35,7 @@ async def read_json(request: Request, kind: type[T], settings: WebSettings, *, o
         kind: What it must be.
         settings: Limits.
         otherwise: What an empty body stands for.
+        items: How many its one array may hold; None: it has none to be counted.
 
     Raises:
         Problem: It is no such thing.
@@ -40,6 +48,8 @@ async def read_json(request: Request, kind: type[T], settings: WebSettings, *, o
             body = await request.body()
     except TimeoutError:
         raise Problem("body-too-slow") from None
+    if items is not None and has_more_items(body, items):
+        raise Problem("batch-too-large", f"the limit is {items:,}", limit=items)
     return parse(body or otherwise, kind, settings)
 
 

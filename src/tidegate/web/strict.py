@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -14,8 +16,12 @@ LARGEST_EXACT = 2**53 - 1
 """Whole numbers beyond this travel as strings."""
 
 _MAY_BE_LARGE = re.compile(rb"\d{16}")
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"')
-_FLAT = re.compile(rb"[\[{][^\[\]{}]*+[\]}]")
+# A string that never ends counts to the end of the text: else each quote in it would be tried in turn.
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.|\\\Z)*+(?:"|\Z)', re.S)
+_STEPS = tuple((byte in b"[{") - (byte in b"]}") for byte in range(256))
+_NO_MARKS = bytes(set(range(256)) - set(b"[]{},"))
+_COMMA = ord(",")
+_INSIDE = 2
 _ANY = Shape()
 
 encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -33,12 +39,27 @@ def is_deeper(data: bytes, limit: int) -> bool:
     """Return whether JSON nests deeper than `limit`, without parsing it."""
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
-    left = _STRINGS.sub(b"0", data)
-    for _ in range(limit):
-        left, done = _FLAT.subn(b"0", left)
-        if not done:
-            return False  # flat by now, or no JSON: the parser will say
-    return _FLAT.search(left) is not None or left.count(b"[") + left.count(b"{") > limit
+    return max(_depths(_marks(data)), default=0) > limit
+
+
+def has_more_items(data: bytes, limit: int) -> bool:
+    """Return whether an array right inside the outermost object has more than `limit` items."""
+    if data.count(b",") < limit:
+        return False
+    marks = _marks(data)
+    commas = sum(
+        mark == _COMMA and depth == _INSIDE for mark, depth in zip(marks, _depths(marks), strict=True)
+    )
+    return commas >= limit
+
+
+def _marks(data: bytes) -> bytes:
+    """Return the brackets and commas of JSON, those within strings left out."""
+    return _STRINGS.sub(b"", data).translate(None, delete=_NO_MARKS)
+
+
+def _depths(marks: bytes) -> Iterator[int]:
+    return accumulate(map(_STEPS.__getitem__, marks))
 
 
 def _exact(tree: Any) -> Any:

@@ -59,7 +59,11 @@ def add(api: Guarded, room: Room) -> None:
 
     async def _act(request: Request, action: str) -> Response:
         principal = principal_of(request)
-        asked = list(dict.fromkeys((await read_json(request, Ids, room.settings)).task_ids))
+        asked = list(
+            dict.fromkeys(
+                (await read_json(request, Ids, room.settings, items=room.settings.batch_limit)).task_ids
+            )
+        )
         seen = list(await room.seen(asked, principal))
         store = await room.store()
         answers = dict.fromkeys(asked, ActAnswer.UNKNOWN)

@@ -73,10 +73,8 @@ def add(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         if idempotency_key(request) is not None:
             raise Problem("idempotency-key", "a batch has no key of its own: give each task a key")
-        asked = (await read_json(request, SubmitMany, room.settings)).tasks
         limit = room.settings.batch_limit
-        if len(asked) > limit:
-            raise Problem("batch-too-large", f"{len(asked)} tasks where {limit} are taken", limit=limit)
+        asked = (await read_json(request, SubmitMany, room.settings, items=limit)).tasks
         tasks = room.submitter.prepare_many(asked, principal, room.settings)
         try:
             stored = await (await room.store()).enqueue(tasks)
