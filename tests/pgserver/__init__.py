@@ -6,6 +6,16 @@ started it, however that ends.
 
 from pgserver.bouncer import Bouncer, pgbouncer
 from pgserver.debian import NotHereError, unpacked
+from pgserver.proxy import Proxy, proxied
 from pgserver.server import Server, postgres_server
 
-__all__ = ["Bouncer", "NotHereError", "Server", "pgbouncer", "postgres_server", "unpacked"]
+__all__ = [
+    "Bouncer",
+    "NotHereError",
+    "Proxy",
+    "Server",
+    "pgbouncer",
+    "postgres_server",
+    "proxied",
+    "unpacked",
+]

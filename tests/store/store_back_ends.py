@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import dataclass
 
 import pytest
-from postgres_support import SCHEMA, emptied, fresh_database
 from store_build import SettableClock
 
 from pgserver import Server
+from postgres_support import SCHEMA, emptied, fresh_database
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.protocol import Store

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from pgserver import Server
+from postgres_support import SCHEMA, emptied
 from support import FAST, all_final, until
 from tidegate import Pool, State, StoreUnavailableError, Tidegate
 from tidegate.store.connect import open_store
+from tidegate.store.postgres.roles import role
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +22,8 @@ pytestmark = pytest.mark.anyio
 class FaultyStore:
     """A real store behind a fault: away, or committing without answering. Faults are by method name."""
 
-    def __init__(self, path: Path) -> None:
-        self.real = open_store(f"sqlite:///{path}")
+    def __init__(self, url: str) -> None:
+        self.real = open_store(url)
         self.away = False
         self.unanswered: set[str] = set()
         """Methods whose next call commits and then fails."""
@@ -44,9 +47,19 @@ class FaultyStore:
         return call
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/queue.db"
+    server: Server = request.getfixturevalue("postgres")
+    emptied(server)
+    return server.url(user=role(SCHEMA, "worker"))
+
+
 @pytest.fixture
-async def faulty(tmp_path: Path) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
-    store = FaultyStore(tmp_path / "queue.db")
+async def faulty(url: str) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
+    store = FaultyStore(url)
     pools = [Pool(concurrency=20, poll_interval=0.05)]
     app = Tidegate(store=store, pools=pools, timings=FAST)  # type: ignore[arg-type]
     yield app, store

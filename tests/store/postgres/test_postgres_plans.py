@@ -1,8 +1,8 @@
 """How PostgreSQL runs the hot statements: what must not depend on what the planner believes."""
 
 import asyncpg
-from postgres_support import SCHEMA
 
+from postgres_support import SCHEMA
 from tidegate.store.postgres.statements import in_schema, load
 
 

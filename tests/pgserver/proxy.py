@@ -1,0 +1,97 @@
+"""A network that fails: a TCP proxy in front of a server, which can cut connections or swallow what they carry."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from pgserver.server import Server
+
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Proxy:
+    """Passes bytes on in both directions, in the running loop."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._listening: asyncio.Server | None = None
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        """Return a database's URL through the proxy."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def cut(self) -> int:
+        """Reset every connection; return how many there were. New ones can be made."""
+        writers = list(self._writers)
+        for writer in writers:
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+            writer.transport.abort()
+        return len(writers) // 2
+
+    def swallow(self) -> None:
+        """Pass nothing on from here, and close nothing: each side goes on waiting for the other."""
+        self._flows.clear()
+
+    def forget(self) -> None:
+        """Let new connections through; the old ones stay half open for ever, as after a router's restart."""
+        for pipe in self._pipes:
+            pipe.cancel()
+        self._flows.set()
+
+    async def stop(self) -> None:
+        """End everything."""
+        assert self._listening is not None
+        self._listening.close()
+        for pipe in self._pipes:
+            pipe.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+        writers = list(self._writers)
+        self.cut()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, back = await asyncio.open_connection(self._server.host, self._server.port)
+        except OSError:
+            writer.close()
+            return
+        for source, target in ((reader, back), (there, writer)):
+            self._writers.add(target)
+            pipe = asyncio.create_task(self._pass_on(source, target))
+            self._pipes.add(pipe)
+            pipe.add_done_callback(self._pipes.discard)
+
+    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65_536):
+                await self._flows.wait()
+                target.write(data)
+                await target.drain()
+        self._writers.discard(target)
+        target.close()
+
+
+@asynccontextmanager
+async def proxied(server: Server) -> AsyncIterator[Proxy]:
+    """A proxy in front of a server for the block."""
+    proxy = Proxy(server)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()
