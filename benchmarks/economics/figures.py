@@ -72,7 +72,8 @@ def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     return [
         Figure(scenario.name, "calls during it", during, sum(begins <= c.at < ends for c in ideal.calls),
                f"≤ {allowed:.0f}: in flight + one a second", during <= allowed),
-        Figure(scenario.name, "calls ÷ needed", ratio, best, f"≤ {most}", ratio <= most),
+        Figure(scenario.name, "calls ÷ needed", ratio, best,
+               f"≤ {most}, or 0.005 above the reference", ratio <= max(most, best + 0.005)),
         Figure(scenario.name, "peak in the first second after ÷ quota", peak / scenario.quota,
                _peak(ideal, ends) / scenario.quota, "≤ 0.5", peak <= 0.5 * scenario.quota),
         Figure(scenario.name, "collapses", run.collapses, ideal.collapses, "0", run.collapses == 0),

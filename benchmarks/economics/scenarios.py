@@ -42,7 +42,7 @@ class Scenario:
     """One of the three worker processes is killed for good at half time."""
     drains: bool = True
     """False: it is looked at only while tasks arrive."""
-    slow_start: float = 6.0
+    slow_start: float = 9.0
     call_seconds: float = 12.0
 
     @property
@@ -53,7 +53,7 @@ class Scenario:
 def scenarios(scale: float) -> list[Scenario]:
     """Return all scenarios, outages and their times scaled: 1 is a minute's outage and all usual settings."""
     away, arrivals = 60 * scale, 150 * scale
-    times = {"quota": 60.0, "slow_start": 30 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
+    times = {"quota": 60.0, "slow_start": 45 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
     outage = Outage(begins=30 * scale, seconds=away, ramp=60 * scale)
     plain = Scenario("", seconds=30.0)
     return [

@@ -77,7 +77,7 @@ def test_failures_in_a_row_park_until_a_good_probe_and_then_it_starts_slowly():
     gate = good(gate, NOW + 6, is_probe=True)
     assert gate.state is GateState.FLOWING
     assert gates.share(gate, LIMITS, NOW + 6) == pytest.approx(0.1)
-    assert gates.share(gate, LIMITS, NOW + 21) == pytest.approx(0.55)
+    assert gates.share(gate, LIMITS, NOW + 21) == pytest.approx(0.4)
     assert gates.share(gate, LIMITS, NOW + 60) == 1.0
 
 

@@ -110,7 +110,7 @@ class Limits:
     """Re-runs it may spend; None: a fifth of its requests per minute, or no budget of its own."""
     retry_window_seconds: float = 60.0
     """The length over which the retry budget holds."""
-    slow_start_seconds: float = 30.0
+    slow_start_seconds: float = 45.0
     """From a tenth of its pace to all of it after an outage."""
     failures_to_park: int = 5
     """Consecutive network and server failures after which the gate parks."""

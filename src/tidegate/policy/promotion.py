@@ -9,8 +9,10 @@ from tidegate.domain.upstream import Gate, GateKind, GateRow, GateState
 from tidegate.policy import gate as gates
 from tidegate.policy.budget import Budget, per_minute
 
-GATE_SECONDS = 5.0
-"""Between looks at the gate of a re-run that waits for it, where it names no moment."""
+GATE_SECONDS = 60.0
+"""Between looks at a gate that names no moment; what it held leaves early when it opens."""
+LEAST_GATE_SECONDS = 1.0
+"""Between looks at a gate that probes."""
 
 
 class Held(NamedTuple):
@@ -78,4 +80,8 @@ class Promotion:
         return [budget.row for budget in (self._system, *self._budgets.values()) if budget.is_changed]
 
     def _until(self, gate: Gate) -> float:
-        return GATE_SECONDS if gate.until_at is None else max(0.0, gate.until_at - self._now)
+        if gate.until_at is not None:
+            return max(0.0, gate.until_at - self._now)
+        if gate.probe_at is not None:
+            return max(LEAST_GATE_SECONDS, gate.probe_at - self._now)
+        return GATE_SECONDS

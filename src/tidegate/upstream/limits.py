@@ -39,7 +39,7 @@ class UpstreamLimits(TypedDict, total=False):
     retry_window: float
     """Seconds over which the retry budget holds: 60."""
     slow_start: float
-    """Seconds from a tenth of its pace to all of it after an outage: 30; 0 for none."""
+    """Seconds from a tenth of its pace to all of it after an outage: 45; 0 for none."""
     failures_to_park: int
     """Network and server failures in a row: 5."""
     fixed_windows: bool
@@ -65,7 +65,7 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
         max_in_flight=None if in_flight is None else _whole("max_in_flight", in_flight),
         retries_per_minute=None if retries is None else _rate(retries),
         retry_window_seconds=_seconds("retry_window", given.get("retry_window", 60.0), least=0.1),
-        slow_start_seconds=_seconds("slow_start", given.get("slow_start", 30.0), least=0.0),
+        slow_start_seconds=_seconds("slow_start", given.get("slow_start", 45.0), least=0.0),
         failures_to_park=_whole("failures_to_park", given.get("failures_to_park", 5)),
     )
 

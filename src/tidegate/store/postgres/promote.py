@@ -38,8 +38,11 @@ async def promote(database: Database, limit: int) -> int:
 async def _has_work(db: Session) -> bool:
     if await db.value(_SQL["is_due"], db.at):
         return True
-    plan = Promotion(await gates.rows(db), await moment(db))
-    return bool(plan.reopened())
+    now = await moment(db)
+    for upstream, opened_at in Promotion(await gates.rows(db), now).reopened().items():
+        if await db.value(_SQL["is_early"], upstream, opened_at, now):
+            return True
+    return False
 
 
 async def _promote(db: Session, limit: int) -> int:

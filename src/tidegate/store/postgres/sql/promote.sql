@@ -23,6 +23,20 @@ ORDER BY due_at
 LIMIT $2
 FOR UPDATE SKIP LOCKED
 
+-- name: is_early
+-- Whether `early` would find any.
+-- 1 upstream, 2 moment the gate opened, 3 now
+SELECT EXISTS (
+    SELECT 1
+    FROM /*schema*/waiting
+    WHERE upstream = $1
+        AND upstream <> ''
+        AND since_at < $2
+        AND due_at > $3
+        AND state = 'retrying'
+        AND coalesce(floor_at, 0) <= $3
+)
+
 -- name: early
 -- What began to wait before its upstream's gate opened and may go before its time, the longest waiting first.
 -- 1 upstream, 2 moment the gate opened, 3 now, 4 how many at most
