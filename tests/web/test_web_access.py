@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from typing import Any
 
 import httpx2
 import pytest
 import websockets
-from web_support import UNKNOWN, bearer, make, serve, served
+from web_support import UNKNOWN, bearer, follow, make, serve, served
 
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
@@ -154,6 +155,25 @@ async def test_a_revoked_token_is_worthless_after_a_moment_and_an_open_api_close
             await app.store.revoke_token(token.split("_")[1])
             assert (await admin.get("/api/v1/tasks")).status_code == 401
         assert (await anybody.get("/api/v1/tasks")).status_code == 401
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
+    token = await make(app, Role.VIEWER, "acme")
+    task_id = await a_task(app, "acme")
+    async with served(app, token_memory=0.0, heartbeat=0.1) as api, api.client(token) as client:
+        url = f"{api.url.replace('http', 'ws')}/api/v1/tasks/{task_id}/socket"
+        async with (
+            asyncio.timeout(10),
+            websockets.connect(url, additional_headers=bearer(token), proxy=None) as socket,
+        ):
+            following = asyncio.create_task(follow(client, task_id))
+            await socket.recv()
+            assert await app.store.revoke_token(token.split("_")[1])
+            assert {event.name for event in await following} <= {"state", ":"}
+            with contextlib.suppress(websockets.ConnectionClosed):
+                while True:
+                    await socket.recv()
+            assert socket.close_code == 1008
 
 
 async def test_a_good_token_is_asked_of_the_store_once_in_a_while_only(app: Tidegate) -> None:

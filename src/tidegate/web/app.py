@@ -43,14 +43,16 @@ def create_app(
         app: Whose task functions may be submitted.
         settings: Hosts, origins, limits.
         authenticate: The host application's own way to say who a request comes from, instead of tokens:
-            returns a `Principal`, or None for nobody. With cookies, keep `origins` tight.
+            returns a `Principal`, or None for nobody; asked again while a stream is open. With cookies, keep
+            `origins` tight.
 
     Example:
         >>> api = create_app(app, settings=WebSettings(hosts=("api.example.com",)))  # doctest: +SKIP
         >>> site.mount("/tidegate", api)  # doctest: +SKIP
     """
     settings = settings or WebSettings()
-    room, schemas = Room(app, settings), Schemas()
+    authenticate = authenticate or Tokens(app.opened_store, settings)
+    room, schemas = Room(app, settings, authenticate), Schemas()
     guarded = Guarded(schemas.named)
     for routes in (submit, tasks, live, letters, figures, health, module):
         routes.add(guarded, room)
@@ -61,7 +63,7 @@ def create_app(
         redoc_url=None,
         lifespan=_lifespan,
         exception_handlers=_HANDLERS,  # type: ignore[arg-type]
-        middleware=_middleware(settings, authenticate or Tokens(app.opened_store, settings)),
+        middleware=_middleware(settings, authenticate),
     )
     api.state.room = room
     api.state.guarded = guarded

@@ -16,10 +16,12 @@ from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.web.audit import AuditLog
+from tidegate.web.guard import principal_of
 from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.settings import WebSettings
 from tidegate.web.strict import encode
 from tidegate.web.submit import Submitter
+from tidegate.web.tokens import Authenticate
 
 TaskId = Annotated[str, Path(description="A task id: a UUID as text.", max_length=64)]
 
@@ -30,11 +32,13 @@ class Room:
     Args:
         app: Whose tasks.
         settings: Limits.
+        authenticate: Says who a request comes from.
     """
 
-    def __init__(self, app: Tidegate, settings: WebSettings) -> None:
+    def __init__(self, app: Tidegate, settings: WebSettings, authenticate: Authenticate) -> None:
         self.app = app
         self.settings = settings
+        self._authenticate = authenticate
         self.submitter = Submitter(app)
         self.audit = AuditLog(app.opened_store, app.next_id)
         self.waiters = 0
@@ -47,6 +51,10 @@ class Room:
     async def store(self) -> Store:
         """Return the store, opened."""
         return await self.app.opened_store()
+
+    async def still_admits(self, connection: HTTPConnection) -> bool:
+        """Return whether whoever opened a stream would be let in now, as who it was then."""
+        return await self._authenticate(connection) == principal_of(connection)
 
     async def row(self, task_id: str, principal: Principal) -> TaskRow:
         """Return a task that a principal may see.

@@ -21,8 +21,11 @@ from tidegate.web.room import Room, TaskId
 from tidegate.web.tokens import PROTOCOL
 
 _MOST = 2**53
+_DIGITS = 16
 _SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
 _RECONNECT_MS = 1000
+_ENDED, _NOT_ALLOWED, _LATER = 1000, 1008, 1013
+"""Codes a socket is closed with."""
 _ALIVE = '{"event":"alive"}'
 
 AfterChunk = Annotated[
@@ -47,7 +50,7 @@ def add(api: Guarded, room: Room) -> None:
         reconnects sends it as `Last-Event-ID` (or `after`) and misses nothing.
         """
         await room.row(task_id, principal_of(request))
-        return EventStream(room, task_id, _resume_at(request, after))
+        return EventStream(room, request, task_id, _resume_at(request, after))
 
     @api.socket("/api/v1/tasks/{task_id}/socket", Needs(EVERYBODY))
     async def task_socket(websocket: WebSocket, task_id: TaskId, after: AfterChunk = None) -> None:
@@ -68,7 +71,7 @@ def _resume_at(connection: HTTPConnection, after: int | None) -> int:
     given = connection.headers.get("last-event-id", "").strip()
     if not given:
         return after or 0
-    if not (given.isascii() and given.isdigit()) or int(given[:20]) > _MOST:
+    if not (given.isascii() and given.isdigit()) or len(given) > _DIGITS:
         raise Problem("last-event-id")
     return int(given)
 
@@ -89,12 +92,23 @@ def _counted(room: Room) -> Iterator[None]:
         room.followers -= 1
 
 
-async def _parts(room: Room, task_id: str, after: int) -> AsyncGenerator[list[Told], None]:
-    """Yield events as they are sent, several at once where there are; none wherever nothing happened."""
+async def _parts(
+    room: Room, connection: HTTPConnection, task_id: str, after: int
+) -> AsyncGenerator[list[Told], None]:
+    """Yield events as they are sent, several at once where there are; none wherever nothing happened.
+
+    Ends without an end where the client would be let in no more: its token was revoked.
+    """
+    loop = asyncio.get_running_loop()
     watch = room.app.task_watch(await room.store())
     quiet = room.settings.heartbeat
+    checked_at = loop.time()
     async with contextlib.aclosing(watch.follow_in_parts(task_id, after, quiet_seconds=quiet)) as parts:
         async for part in parts:
+            if loop.time() - checked_at >= quiet:
+                if not await room.still_admits(connection):
+                    return
+                checked_at = loop.time()
             yield [told(event) for event in part]
 
 
@@ -103,16 +117,18 @@ class EventStream(Response):
 
     Args:
         room: Where the task is.
+        request: Who asked.
         task_id: Which, known to be within the client's sight.
         after: Number of the last chunk it knows.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, room: Room, task_id: str, after: int) -> None:
+    def __init__(self, room: Room, request: Request, task_id: str, after: int) -> None:
         super().__init__(headers=_SSE_HEADERS)
         del self.headers["content-length"]
         self._room = room
+        self._request = request
         self._task_id = task_id
         self._after = after
 
@@ -131,7 +147,8 @@ class EventStream(Response):
         await self._send(send, head)
         await self._send(send, _body(b"retry: %d\n\n" % _RECONNECT_MS))
         with contextlib.suppress(TidegateError):  # deleted, or the store is away: the client comes again
-            async with contextlib.aclosing(_parts(self._room, self._task_id, self._after)) as parts:
+            coming = _parts(self._room, self._request, self._task_id, self._after)
+            async with contextlib.aclosing(coming) as parts:
                 async for part in parts:
                     await self._send(send, _body(b"".join(map(_sse, part)) or b": alive\n\n"))
 
@@ -172,15 +189,16 @@ async def _first_of(name: str, *work: Coroutine[Any, Any, object]) -> bool:
 
 
 async def _send_to(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
-    code = 1000
+    code = _NOT_ALLOWED  # unless it ends, or the store fails
     try:
-        async with contextlib.aclosing(_parts(room, task_id, after)) as parts:
+        async with contextlib.aclosing(_parts(room, websocket, task_id, after)) as parts:
             async for part in parts:
+                code = _ENDED if part and part[-1].name == "end" else code
                 for text in map(_message, part) if part else (_ALIVE,):
                     async with asyncio.timeout(room.settings.send_limit):
                         await websocket.send_text(text)
     except TidegateError:
-        code = 1013  # try again later
+        code = _LATER
     await websocket.close(code)
 
 
