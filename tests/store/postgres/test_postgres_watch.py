@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from postgres_support import SCHEMA
 from store_build import Build, SettableClock
 
 from pgserver import Bouncer, Server
+from postgres_support import SCHEMA
 from tidegate.store.postgres import hints
 from tidegate.store.postgres.listener import Listener
 from tidegate.store.postgres.store import PostgresStore
@@ -125,4 +125,12 @@ async def test_behind_a_pooler_hints_come_by_the_direct_way(
     await asyncio.sleep(0)
     await Build(twin, SettableClock()).one()
     assert await waiting < SOON / 2
+    await store.close()
+
+
+async def test_nobody_listens_through_a_pooler(worker_url: str, bouncer: Bouncer) -> None:
+    store = PostgresStore(bouncer.url(user="tidegate_worker"))
+    await quiet(store)
+    assert await seconds(store, timeout=0.2) >= 0.2
+    await Build(store, SettableClock()).one()
     await store.close()
