@@ -20,6 +20,7 @@ import msgspec
 
 from chaos import report
 from chaos.hosts import clean_environment
+from chaos.houses import STORES, House, house
 from chaos.judge import judge
 from chaos.plan import SHORTEST_SECONDS, Plan
 from chaos.processes import RUN
@@ -40,7 +41,8 @@ def main(argv: list[str]) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     code = 1
     try:
-        seen = _run(plan, directory)
+        with house(chosen.store, directory) as home:
+            seen = _run(plan, directory, home)
         code = _TERMINATED if seen is None else _report(seen, directory, chosen.json)
     except KeyboardInterrupt:
         code = _INTERRUPTED
@@ -63,6 +65,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=None, help="chooses what, whom and when (default: a fresh one)"
     )
+    parser.add_argument(
+        "--store", choices=STORES, default="sqlite", help="that everything happens to (default: sqlite)"
+    )
     parser.add_argument("--workers", type=int, default=4, help="worker commands (default: 4)")
     parser.add_argument(
         "--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default: 2)"
@@ -83,13 +88,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return chosen
 
 
-def _run(plan: Plan, directory: Path) -> Seen | None:
+def _run(plan: Plan, directory: Path, home: House) -> Seen | None:
     """Run it; return what was seen, None if SIGTERM ended it."""
     run_id = uuid.uuid4().hex
-    database = directory / "store" / "queue.db"
     ours = {
         RUN: run_id,
-        "TIDEGATE_DATABASE_URL": f"sqlite:///{database}",
+        "TIDEGATE_DATABASE_URL": home.url,
         "TIDEGATE_SCRATCH": str(directory / "scratch"),
         "TIDEGATE_RUN": str(directory / "run"),
         "TIDEGATE_CHAOS_DIRECTORY": str(directory),
@@ -103,7 +107,7 @@ def _run(plan: Plan, directory: Path) -> Seen | None:
 
     from chaos.world import World  # which imports the application, and that reads our environment
 
-    world = World(plan, directory, run_id, env, database, _tell)
+    world = World(plan, directory, run_id, env, home, _tell)
 
     async def run() -> Seen | None:
         job = asyncio.create_task(world.run(), name="chaos")

@@ -9,12 +9,11 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 
 from chaos import bodies, processes
 from chaos.client import Client
 from chaos.faults import Hush, Kind
-from chaos.outage import WAYS, store_away
+from chaos.houses import House
 from chaos.plan import RUNNING, START_SECONDS
 from chaos.scene import Scene
 from tidegate import State
@@ -35,11 +34,11 @@ class Everyone:
         store: As an onlooker sees it.
         flood: Enqueues the tasks that must be running.
         env: For processes that take part in it.
-        database: The store's file.
+        house: Where the store is.
     """
 
     def __init__(
-        self, scene: Scene, *, store: Store, flood: Client, env: Mapping[str, str], database: Path
+        self, scene: Scene, *, store: Store, flood: Client, env: Mapping[str, str], house: House
     ) -> None:
         self._scene = scene
         self._plan = scene.plan
@@ -47,8 +46,8 @@ class Everyone:
         self._store = store
         self._flood = flood
         self._env = env
-        self._database = database
-        self._ways = scene.rng.sample(WAYS, len(WAYS))
+        self._house = house
+        self._ways = scene.rng.sample(house.ways, len(house.ways))
 
     async def hit(self, kind: Kind) -> None:
         """Wait until all are well and many tasks run, do it, and wait until its consequences would show."""
@@ -75,7 +74,7 @@ class Everyone:
         self._scene.tell(f"{kind} is over")
 
     async def _take_store_away(self, way: str) -> None:
-        async with store_away(way, self._database, self._env):
+        async with self._house.away(way, self._env):
             if way != "moved":  # a client that starts then would make a new store in its place
                 self._scene.kill_client(self._scene.rng.choice(self._scene.clients))
             await asyncio.sleep(self._plan.outage_seconds)

@@ -43,11 +43,12 @@ def chaos(directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.communicate(timeout=60)
 
 
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_a_dozen_kills_an_outage_and_a_freeze_lose_nothing_and_re_run_nothing_without_reason(
-    tmp_path: Path,
+    tmp_path: Path, store: str
 ) -> None:
     figures_path = tmp_path / "figures.json"
-    with chaos(tmp_path, "--seconds", "10", "--json", str(figures_path)) as process:
+    with chaos(tmp_path, "--seconds", "10", "--store", store, "--json", str(figures_path)) as process:
         stdout, stderr = process.communicate(timeout=170)
     assert process.returncode == 0, stderr + stdout
     figures = json.loads(figures_path.read_text())

@@ -15,6 +15,7 @@ from chaos.client import Client, ledger_path
 from chaos.everyone import Everyone
 from chaos.faults import Journal
 from chaos.hosts import Host
+from chaos.houses import House
 from chaos.ledgers import NOTES, PROCESSES, read_clients, read_processes
 from chaos.nemesis import Nemesis
 from chaos.plan import START_SECONDS, Plan
@@ -41,7 +42,7 @@ class World:
         directory: For store, ledgers, scratch and logs; exists.
         run_id: Marks every process of the run.
         env: Of every process of the run.
-        database: The store's file, under a directory of its own that need not exist.
+        house: Where the store is.
         tell: Says what happens, for people.
     """
 
@@ -51,14 +52,14 @@ class World:
         directory: Path,
         run_id: str,
         env: dict[str, str],
-        database: Path,
+        house: House,
         tell: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._directory = directory
         self._run_id = run_id
         self._env = env
-        self._database = database
+        self._house = house
         self._tell = tell
         self._rng = random.Random(plan.seed)
         self._journal = Journal()
@@ -134,7 +135,7 @@ class World:
             run=(RUN, self._run_id),
             tell=self._tell,
         )
-        everyone = Everyone(scene, store=app.store, flood=self._own, env=self._env, database=self._database)
+        everyone = Everyone(scene, store=app.store, flood=self._own, env=self._env, house=self._house)
         await Nemesis(scene, everyone).play()
 
     async def _settle(self) -> tuple[float | None, int, float]:
