@@ -90,7 +90,7 @@ async def test_who_waits_for_a_result_hears_of_an_error_nobody_foresaw(
     async def body() -> None: ...
 
     handle = await body.enqueue()
-    store.fail_once("read", RuntimeError("a fault of ours"))
+    store.fail_once("stream_heads", RuntimeError("a fault of ours"))
     with pytest.raises(RuntimeError, match="a fault of ours"):
         async with asyncio.timeout(5):
             await handle.result()
