@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from postgres_support import SCHEMA, emptied, fresh_database
 from store_build import Build, SettableClock
 
 from pgserver import Server
+from postgres_support import SCHEMA, emptied, fresh_database
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.store import PostgresStore
 

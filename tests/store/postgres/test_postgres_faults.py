@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
-from postgres_support import migrated
 from store_build import Build, SettableClock
 
 from pgserver import Server, postgres_server
+from postgres_support import migrated
 from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database

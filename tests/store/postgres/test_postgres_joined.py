@@ -14,11 +14,11 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy as sa
-from postgres_support import SCHEMA, migrated
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from pgserver import Server
+from postgres_support import SCHEMA, migrated
 from tidegate import Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ConfigError, KeyConflictError, OptionError, UsageError

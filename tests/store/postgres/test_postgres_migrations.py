@@ -8,10 +8,10 @@ import subprocess
 import asyncpg
 import psycopg
 import pytest
-from postgres_support import SCHEMA, prepared
 from store_build import Build
 
 from pgserver import Server
+from postgres_support import SCHEMA, prepared
 from tidegate.errors import SchemaError, StoreUnavailableError
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.roles import role, roles_sql
