@@ -325,6 +325,9 @@ $$;
 -- free, and so is a unique name whose task is gone; an idempotency key outlives the retention of its task, or
 -- the work would be done again. The task's own row must be stored before the next task is settled.
 --
+-- A name that another task holds is read and not locked: the caller's transaction may stay open for long, and
+-- that task's end, with all that ends beside it, would wait to free the name.
+--
 -- Whether a holder is gone is asked in a statement of its own, after the insert: that one may have waited for
 -- the holder's commit, and what it reads is from before.
 CREATE FUNCTION /*schema*/settle_1(
@@ -345,13 +348,18 @@ BEGIN
         VALUES (
             kind, tenant, name, id, fingerprint, now + CASE kind WHEN 'key' THEN key_seconds ELSE unique_seconds END
         )
-        ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE
-        SET
-            task_id = excluded.task_id,
-            fingerprint = excluded.fingerprint,
-            expires_at = excluded.expires_at
-        WHERE k.task_id = excluded.task_id
-            OR k.expires_at <= now;
+        ON CONFLICT ON CONSTRAINT key_pkey DO NOTHING;
+        IF NOT FOUND THEN
+            UPDATE /*schema*/key AS k
+            SET
+                task_id = id,
+                fingerprint = fingerprint,
+                expires_at = now + CASE kind WHEN 'key' THEN key_seconds ELSE unique_seconds END
+            WHERE k.kind = kind
+                AND k.tenant = tenant
+                AND k.name = name
+                AND (k.task_id = id OR k.expires_at <= now);
+        END IF;
         IF FOUND THEN
             EXIT WHEN kind = 'unique';
             kind := 'unique';
