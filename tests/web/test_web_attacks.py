@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import websockets
 from web_support import make, served
 
 from tidegate import Tidegate
@@ -175,3 +176,14 @@ async def test_a_batch_is_counted_before_it_is_parsed(app: Tidegate) -> None:
             assert (await client.post("/api/v1/tasks/batch", json=many)).status_code == 413
         ids = {"task_ids": ["x"] * 4}
         assert (await client.post("/api/v1/dead-letters/purge", json=ids)).status_code == 413
+
+
+async def test_a_socket_that_is_sent_bytes_is_told_all_the_same(app: Tidegate) -> None:
+    task = await app.function("web:tokens").enqueue(20, 0.01)
+    async with served(app, worker=True) as api:
+        url = f"{api.url.replace('http', 'ws')}/api/v1/tasks/{task.id}/socket"
+        async with asyncio.timeout(20), websockets.connect(url, proxy=None) as socket:
+            await socket.send(b"\x00\xff")
+            told = [str(message) async for message in socket]
+        assert socket.close_code == 1000
+    assert '"end"' in told[-1]

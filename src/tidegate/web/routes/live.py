@@ -11,7 +11,7 @@ from fastapi import Query
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from tidegate.errors import TidegateError
 from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
@@ -209,6 +209,6 @@ def _message(event: Told) -> str:
 
 async def _ignore(websocket: WebSocket) -> None:
     """Read until the client goes; it has nothing to say."""
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        while True:
-            await websocket.receive_text()
+    with contextlib.suppress(RuntimeError):
+        while (await websocket.receive())["type"] != "websocket.disconnect":
+            pass
