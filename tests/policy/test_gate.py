@@ -94,6 +94,13 @@ def test_while_it_is_down_probes_are_single_and_a_second_apart(gaps):
     assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(probes))
 
 
+def test_late_failures_of_calls_begun_before_put_no_probe_off():
+    gate = failed(FLOWING, *[DOWN] * 5)
+    for tenth in range(1, 10):
+        gate = failed(gate, DOWN, now=NOW + tenth / 10)
+    assert door(gate, NOW + 1).is_open
+
+
 def test_a_probe_that_never_answers_is_followed_by_another():
     gate = failed(FLOWING, *[DOWN] * 5)
     first = door(gate, NOW + 1)

@@ -8,6 +8,7 @@ only a good probe opens it. After many failures it opens slowly.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tidegate.domain.failure import Reason
@@ -47,10 +48,12 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
     if gate.by is ParkedBy.SERVER:
         return gate
     gate = _slower(replace(gate, failures=gate.failures + is_failure), limits, now)
+    # A late word of a call begun long before puts no probe off.
+    probe_at = min(gate.probe_at or math.inf, now + probe_interval(gate, now))
     is_parked = gate.state is not GateState.FLOWING
     if is_parked or signal.reason in CAPACITY | ACCOUNT or gate.failures >= limits.failures_to_park:
-        return _parked(gate, ParkedBy.FAILURES, signal, now, probe_at=now + probe_interval(gate, now))
-    return replace(gate, reason=str(signal.reason), message=signal.message, probe_at=now + PROBE_SECONDS)
+        return _parked(gate, ParkedBy.FAILURES, signal, now, probe_at=probe_at)
+    return replace(gate, reason=str(signal.reason), message=signal.message, probe_at=probe_at)
 
 
 def after_success(
