@@ -99,6 +99,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
+        self._captured_signals.clear()  # else it dies of the signal at the end, as if it had failed
         self._room.closing.set()  # the loop turns ten times a second: it sees this without being woken
 
 
