@@ -141,9 +141,9 @@ def starts(directory: Path, task_id: str) -> list[dict[str, Any]]:
     return [entry for entry in ledger(directory) if entry["task_id"] == task_id and entry["what"] == "start"]
 
 
-def load_app(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the module `apps/NAME.py`, its application enqueueing into the file of this directory."""
-    monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{directory}/queue.db")
+def load_app(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch, *, url: str = "") -> Any:
+    """Return the module `apps/NAME.py`, its application enqueueing into the file of this directory, or elsewhere."""
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", url or f"sqlite:///{directory}/queue.db")
     monkeypatch.setenv("LEDGER", str(directory / "ledger.ndjson"))
     monkeypatch.syspath_prepend(str(APPS))
     spec = importlib.util.spec_from_file_location(name, APPS / f"{name}.py")
