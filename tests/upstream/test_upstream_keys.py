@@ -69,6 +69,12 @@ def test_keys_that_cannot_work_are_refused_at_once(given: dict[str, object]) -> 
         KeyRing("u", [Key("k", env="A"), Key("k", env="B")], "")
 
 
+async def test_an_upstream_cannot_have_the_name_of_anothers_key(app: Tidegate) -> None:
+    app.upstream("u")
+    with pytest.raises(OptionError, match="#"):
+        app.upstream("u#eu")
+
+
 async def test_a_missing_key_is_told_when_the_transport_is_made(app: Tidegate, tmp_path: Path) -> None:
     upstream = app.upstream("u", keys=[Key("k", env="NO_SUCH_VARIABLE")])
     with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE is empty"):
@@ -96,6 +102,17 @@ async def test_the_upstream_parks_when_no_key_flows_until_the_first_of_them_does
     assert row.gate.until_at is not None, "the throttled key comes back by itself"
     with pytest.raises(UpstreamParkedError):
         await upstream.permits.acquire(Ask(patience_seconds=0.1))
+
+
+async def test_a_key_that_was_taken_out_of_the_ring_does_not_keep_the_upstream_open(app: Tidegate) -> None:
+    old = app.upstream("u", keys=[Key("a", env="KEY_A")])
+    await old.permits.acquire(Ask())
+    app.upstreams.clear()
+    rotated = app.upstream("u", keys=[Key("b", env="KEY_B")])
+    await (await rotated.permits.acquire(Ask())).settle(CallEnd(THROTTLED, 429))
+    with pytest.raises(UpstreamParkedError):
+        await rotated.permits.acquire(Ask(patience_seconds=0.1))
+    assert (await states(app))["u"] is GateState.PARKED
 
 
 async def test_each_key_has_limits_of_its_own(app: Tidegate) -> None:

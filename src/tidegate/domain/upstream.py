@@ -132,6 +132,8 @@ class Signal:
     message: str = ""
     spread: float = 0.0
     """A number in [0, 1) drawn by the sender, for jitter."""
+    no_key_flows: bool = False
+    """Every key of the sender's ring is refused: what others' keys could do does not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def budget_rows(rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], n
 
 def _beyond_one_key(signal: Signal, keys: Sequence[GateRow], now: float) -> Signal | None:
     """Return what a shortage of one key is for the whole ring: nothing, or the wait until one flows again."""
-    if not keys or signal.reason not in gates.CAPACITY | gates.ACCOUNT:
+    if not keys or signal.no_key_flows or signal.reason not in gates.CAPACITY | gates.ACCOUNT:
         return signal
     states = [gates.as_of(key.gate, key.limits, now) for key in keys]
     if any(gate.by is None for gate in states):

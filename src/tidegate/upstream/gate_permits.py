@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from tidegate.domain.failure import Reason
 from tidegate.domain.permit import Ask, CallEnd
 from tidegate.domain.upstream import Declared, Gate, GateState, Signal, Slot, key_gate
 from tidegate.domain.usage import SeenLimit
@@ -99,7 +100,25 @@ class GatePermits:
                 fix="name it in functions= of one of its keys, or give one key none",
             )
         _, nearest = min(refused, key=lambda found: found[0])
+        if len(refused) == len(ring.keys):
+            await self._tell_of_ring(store, nearest)
         raise self._parked(nearest.reason, nearest.wait_seconds)
+
+    async def _tell_of_ring(self, store: Store, nearest: Slot) -> None:
+        """Park the upstream until its first key is free, or each of its tasks would start to find that out.
+
+        The store cannot know: keys that were taken out of the ring, or are others', have gates that flow.
+        """
+        reason = next((one for one in CAPACITY | ACCOUNT if one == nearest.reason), Reason.OVERLOADED)
+        signal = Signal(
+            reason,
+            wait_seconds=nearest.wait_seconds,
+            needs_person=nearest.wait_seconds is None,
+            message="no key lets a call through",
+            spread=self._rng.random(),
+            no_key_flows=True,
+        )
+        self._heed(await store.tell(self._upstream, signal), signal)
 
     async def _slot(self, patience_seconds: float) -> None:
         """Wait for a slot of the store's."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.domain.upstream import Declared, GateKind, Limits, is_key_gate
+from tidegate.errors import OptionError
 from tidegate.upstream.settings import CallSettings, CallTimes
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Upstream:
         keys: KeyRing | None = None,
         opened_store: Callable[[], Awaitable[Store]],
     ) -> None:
+        if is_key_gate(name):
+            raise OptionError(f"upstream={name!r}", fix="use a name without #, which marks the gates of keys")
         self.name = name
         self.limits = limits
         self.calls = CallSettings(name, provider or name, times or CallTimes())
