@@ -12,7 +12,8 @@ import pytest
 import websockets
 from web_support import make, served
 
-from tidegate import Tidegate
+from tidegate import State, Tidegate
+from tidegate.errors import StoreUnavailableError
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -187,3 +188,17 @@ async def test_a_socket_that_is_sent_bytes_is_told_all_the_same(app: Tidegate) -
             told = [str(message) async for message in socket]
         assert socket.close_code == 1000
     assert '"end"' in told[-1]
+
+
+async def test_a_store_that_goes_away_during_the_wait_makes_nobody_submit_again(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(app) as api, api.client(prefer="wait=5") as client:
+
+        async def gone(*_: object) -> None:
+            raise StoreUnavailableError("gone", fix="wait")
+
+        monkeypatch.setattr(await app.opened_store(), "stream_heads", gone)
+        answer = await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]})
+    assert answer.status_code == 202
+    assert (await app.status(answer.json()["task_id"])).state is State.READY

@@ -51,7 +51,7 @@ def add(api: Guarded, room: Room) -> None:
         room.audit.submitted(principal, stored.task_id, "created" if stored.created else "was there")
         where = location_of(request, stored.task_id)
         wait = wanted_wait(request, room.settings)
-        ended = await wait_for_end(room, stored.task_id, wait) if wait else None
+        ended = await _end_in_time(room, stored.task_id, wait) if wait else None
         if ended is not None:
             shown = result_of(stored.task_id, ended, plain(ended.data))
             return answer(shown, Location=where, Preference_Applied=f"wait={wait:g}")
@@ -84,6 +84,14 @@ def add(api: Guarded, room: Room) -> None:
             room.audit.submitted(principal, one.task_id, "created" if one.created else "was there")
         told = [Submitted(one.task_id, one.created, location_of(request, one.task_id)) for one in stored]
         return answer(SubmittedMany(told), 202)
+
+
+async def _end_in_time(room: Room, task_id: str, seconds: float) -> StoredResult | None:
+    """As `wait_for_end`; None too if the store is away: the task is stored, a repeat would be another."""
+    try:
+        return await wait_for_end(room, task_id, seconds)
+    except TidegateError:
+        return None
 
 
 async def wait_for_end(room: Room, task_id: str, seconds: float) -> StoredResult | None:
