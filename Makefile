@@ -8,6 +8,8 @@ PYTHON ?= python3
 ARGS ?=
 # Test processes side by side: one a core, four at most.
 WORKERS ?= logical
+# What chaos happens to, one after the other.
+STORES ?= sqlite postgres
 PYTEST = .venv/bin/python -m pytest
 PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps
 
@@ -21,7 +23,7 @@ help:
 	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
-	@echo "make chaos      real workers killed, stopped and cut off at random for five minutes, and judged (Linux)"
+	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, and judged"
 	@echo "make lint       ruff, mypy --strict, the import contract"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make bench      throughput, latency and memory, each beside its limit"
@@ -62,7 +64,7 @@ test-slow: setup
 	@$(PYTEST) -m slow --timeout 1800 $(ARGS)
 
 chaos: setup
-	@PYTHONPATH=tests .venv/bin/python -m chaos $(ARGS)
+	@for store in $(STORES); do PYTHONPATH=tests .venv/bin/python -m chaos --store $$store $(ARGS) || exit; done
 
 lint: setup
 	@.venv/bin/ruff check .
