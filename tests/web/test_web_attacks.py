@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 import websockets
-from web_support import make, served
+from web_support import make, serve, served
 
 from tidegate import State, Tidegate
 from tidegate.errors import StoreUnavailableError
-from tidegate.web import Role
+from tidegate.web import Principal, Role, create_app
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +202,16 @@ async def test_a_store_that_goes_away_during_the_wait_makes_nobody_submit_again(
         answer = await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]})
     assert answer.status_code == 202
     assert (await app.status(answer.json()["task_id"])).state is State.READY
+
+
+async def test_a_host_that_names_an_empty_tenant_lets_nobody_see_tasks_without_one(app: Tidegate) -> None:
+    await app.function("web:add").enqueue(1)
+
+    async def of_no_tenant(_: object) -> Principal:
+        return Principal("somebody", Role.VIEWER, "")
+
+    async with (
+        serve(create_app(app, authenticate=of_no_tenant)) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False) as client,
+    ):
+        assert (await answered(client, "GET", "/api/v1/tasks")).status_code == 401

@@ -14,7 +14,7 @@ from tidegate.web.problems import Problem
 from tidegate.web.settings import WebSettings
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
-"""The host application's own way: returns who it is, None for nobody."""
+"""The host application's own way: returns who it is, None for nobody. An empty tenant is nobody's."""
 
 PROTOCOL = "tidegate.v1"
 """The WebSocket subprotocol. A browser, which can send no header, adds `bearer.TOKEN` as a second one."""
@@ -88,6 +88,6 @@ async def demand(authenticate: Authenticate, connection: HTTPConnection) -> Prin
         Problem: Nobody that is known here.
     """
     principal = await authenticate(connection)
-    if principal is None:
+    if principal is None or principal.tenant == "":  # else a user without a tenant sees what has none
         raise Problem("token", headers=_CHALLENGE)
     return principal
