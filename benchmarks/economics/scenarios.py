@@ -52,8 +52,16 @@ class Scenario:
 
 def scenarios(scale: float) -> list[Scenario]:
     """Return all scenarios, outages and their times scaled: 1 is a minute's outage and all usual settings."""
-    away, arrivals = 60 * scale, 150 * scale
-    times = {"quota": 60.0, "slow_start": 45 * scale, "call_seconds": 60 * scale, "seconds": arrivals}
+    away, quota, load = 60 * scale, 60.0, 0.6
+    # What an outage may cost, those in flight and a probe a second, is to be a fiftieth of what is needed.
+    arrivals = max(150 * scale, (WORKERS * SLOTS + away) / (quota * load) * 50)
+    times = {
+        "quota": quota,
+        "load": load,
+        "slow_start": 45 * scale,
+        "call_seconds": 60 * scale,
+        "seconds": arrivals,
+    }
     outage = Outage(begins=30 * scale, seconds=away, ramp=60 * scale)
     plain = Scenario("", seconds=30.0)
     return [

@@ -162,3 +162,12 @@ def test_a_retry_on_request_is_exact_when_uncharged_and_a_floor_when_charged() -
 
 def test_an_expired_task_charges_nothing() -> None:
     assert expired(FENCE, "too late").charge is Charge.NOTHING
+
+
+def test_a_call_that_our_own_gate_refused_parks_the_task_and_tells_nothing_of_the_upstream() -> None:
+    refused = failure(reason=Reason.OVERLOADED, wait_seconds=0.4, is_refusal=True)
+    outcome = judge(refused, terms=replace(TERMS, upstream="u"))
+    assert isinstance(outcome, Retrying)
+    assert (outcome.charge, outcome.signal) == (Charge.PARK, None)
+    answered = judge(replace(refused, is_refusal=False), terms=replace(TERMS, upstream="u"))
+    assert answered.signal is not None

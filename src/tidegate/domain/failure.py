@@ -55,6 +55,8 @@ class Failure:
     """Dotted name of the exception class, or empty."""
     wait_seconds: float | None = None
     """The shortest wait the other side asked for; `None` when it asked for nothing usable."""
+    is_refusal: bool = False
+    """Our own gate let no call out: nobody was asked, so it tells nothing of the upstream."""
     status: int | None = None
     """HTTP status, where there was one."""
     code: str = ""

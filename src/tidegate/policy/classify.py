@@ -146,6 +146,7 @@ def _refused(exc: BaseException) -> Failure | None:
         Verdict.TRANSIENT,
         reason,
         wait_seconds=_usable(refusal.facts.get("wait_seconds")),
+        is_refusal=True,
         evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({told})",
     )
 

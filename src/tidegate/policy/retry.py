@@ -88,7 +88,7 @@ def decide(
 
 def signal_of(failure: Failure, rng: random.Random) -> Signal | None:
     """Return what a failure tells of the upstream it came from; None if it tells of the task alone."""
-    if failure.reason not in TELLING:
+    if failure.reason not in TELLING or failure.is_refusal:
         return None
     return Signal(
         failure.reason,
