@@ -108,7 +108,7 @@ def _peak(run: Run, at: float) -> int:
 
 
 def _caught_up(scenario: Scenario, run: Run, ends: float) -> float:
-    """Return when, after an outage, no more was left than arrived in the second before and may be in flight."""
+    """Return when, after an outage, no more was left than a second's arrivals and what may be in flight."""
     pace, few = scenario.quota * scenario.load, scenario.quota * scenario.load + WORKERS * SLOTS
     for done, at in enumerate(sorted(call.at for call in run.calls if call.status == 200), start=1):
         if at >= ends and done >= min(scenario.tasks, pace * at) - few:

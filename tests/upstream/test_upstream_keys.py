@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from support import all_final
+from support import all_final, until
 from tidegate import ConfigError, Key, OptionError, State, Tidegate
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.permit import Ask, CallEnd
@@ -125,7 +126,9 @@ async def test_each_key_has_limits_of_its_own(app: Tidegate) -> None:
     ]
 
 
-async def test_tasks_go_on_with_the_next_key_when_the_first_is_refused(app: Tidegate, tmp_path: Path) -> None:
+async def test_tasks_go_on_with_the_next_key_when_the_first_is_refused(
+    app: Tidegate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with SimulatedProvider(ProviderSettings(api_keys=("secret-b",))) as provider:
         upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
         async with httpx2.AsyncClient(transport=upstream.transport()) as client:
@@ -142,4 +145,68 @@ async def test_tasks_go_on_with_the_next_key_when_the_first_is_refused(app: Tide
     assert {row.counters.attempts for row in rows.values()} == {0}
     assert (await states(app))["u#a"] is GateState.PARKED
     assert (await states(app))["u"] is GateState.FLOWING
+    assert "key u#a is parked" in caplog.text
+    assert "upstream u is parked" not in caplog.text
     assert b"secret-a" not in (tmp_path / "queue.db").read_bytes()
+
+
+def throttles(secret: str, seconds: float) -> httpx2.MockTransport:
+    """A provider that throttles one key, and serves every other."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.headers["authorization"] == f"Bearer {secret}":
+            return httpx2.Response(429, headers={"retry-after": f"{seconds:g}"}, json={"error": {}})
+        return httpx2.Response(200, json={})
+
+    return httpx2.MockTransport(answer)
+
+
+async def test_a_task_that_met_the_limit_of_one_key_goes_on_with_the_next_at_once(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+    async with httpx2.AsyncClient(transport=upstream.transport(throttles("secret-a", 120))) as client:
+
+        @app.task(name="t", upstream=upstream, max_attempts=1)
+        async def call(number: int) -> None:
+            (await client.post("http://provider/", json={"number": number})).raise_for_status()
+
+        async with app.worker():
+            handles = [await call.enqueue(number) for number in range(5)]
+            rows = await all_final(app, [handle.id for handle in handles], within=20)
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert {row.counters.attempts for row in rows.values()} == {0}
+    assert (await states(app))["u#a"] is GateState.PARKED
+
+
+async def test_a_task_does_not_fail_over_to_a_key_of_another_kind(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B", kind="paid")])
+    async with httpx2.AsyncClient(transport=upstream.transport(throttles("secret-a", 1.2))) as client:
+        seen: list[tuple[float, int]] = []
+
+        @app.task(name="t", upstream=upstream, max_attempts=1)
+        async def call() -> None:
+            answer = await client.post("http://provider/", json={})
+            seen.append((time.monotonic(), answer.status_code))
+            answer.raise_for_status()
+
+        async def tried_twice() -> bool:
+            return len(seen) >= 2
+
+        async with app.worker():
+            await call.enqueue()
+            await until(tried_twice, what="it was tried twice")
+    assert [status for _, status in seen] == [429, 429], "only with its own kind"
+    assert seen[1][0] - seen[0][0] >= 1.2, "not before its key was free"
+    assert (await states(app))["u#b"] is GateState.FLOWING
+
+
+async def test_the_alert_names_the_key_and_the_upstream_only_when_none_is_left(
+    app: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    revoked = Failure(Verdict.PERMANENT, Reason.AUTH, message="revoked")
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+    await (await upstream.permits.acquire(Ask())).settle(CallEnd(revoked, 401))
+    assert "key u#a is parked until a person opens it" in caplog.text
+    assert "upstream u" not in caplog.text
+    await (await upstream.permits.acquire(Ask())).settle(CallEnd(revoked, 401))
+    assert "key u#b is parked until a person opens it" in caplog.text
+    assert "upstream u, of which no key is left, is parked until a person opens it" in caplog.text

@@ -15,6 +15,8 @@ from tidegate.store.text import finite, storable
 Ending = Retrying | Released | Dead | Cancelled
 
 _FALLBACK_DELAY_SECONDS = 60.0
+_NEXT_KEY_SECONDS = 0.25
+"""After what one key met, until the task goes on with the next one."""
 
 
 class Run(NamedTuple):
@@ -67,12 +69,16 @@ class Settled:
     its deadline stands still, and reason and message of the failure; None where nothing changes."""
 
 
-def settle(now: float, run: Run, ending: Ending) -> Settled:
+def settle(now: float, run: Run, ending: Ending, *, has_next_key: bool = False) -> Settled:
     """Return what becomes of the task.
 
-    A run that would go on, of a task whose cancel was requested, ends as cancelled.
+    A run that would go on, of a task whose cancel was requested, ends as cancelled. One that met what a
+    single key lacks waits no longer than it takes to go on with the next.
     """
     said = record(ending, is_cancelled=bool(run.cancel_requested))
+    if has_next_key and isinstance(ending, Retrying):
+        delay = min(ending.delay_seconds, _NEXT_KEY_SECONDS)
+        ending = replace(ending, delay_seconds=delay, failure=replace(ending.failure, wait_seconds=None))
     state, due_at, rank = _next(now, run, ending)
     return Settled(
         state,

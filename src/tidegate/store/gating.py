@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal, is_key_gate
 from tidegate.policy import budget
@@ -12,6 +13,16 @@ from tidegate.policy import gate as gates
 from tidegate.policy.admission import blocked
 from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import finite, storable
+
+
+class Told(NamedTuple):
+    """What came of a failure that a call met."""
+
+    gate: Gate
+    """Of the upstream."""
+    is_of_one_key: bool
+    """Another key of the upstream flows: the task may go on with that one."""
+
 
 MESSAGE_CHARACTERS = 500
 """Of a failure's own words, as many as an operator reads."""
@@ -32,6 +43,14 @@ def after_failure(row: GateRow, signal: Signal, now: float, keys: Sequence[GateR
     signal = seen
     before = gates.as_of(row.gate, row.limits, now)
     return replace(row, gate=gates.after_failure(before, _storable(signal), row.limits, now))
+
+
+def is_of_one_key(signal: Signal, keys: Sequence[GateRow], now: float) -> bool:
+    """Whether what a call met holds up some keys alone: others flow, and tasks go on with them."""
+    if signal.reason not in gates.CAPACITY | gates.ACCOUNT:
+        return False
+    flowing = sum(gates.as_of(key.gate, key.limits, now).by is None for key in keys)
+    return 0 < flowing < len(keys)
 
 
 def after_success(row: GateRow, now: float, *, seconds: float, goods: int, is_probe: bool) -> GateRow:

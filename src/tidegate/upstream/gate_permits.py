@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.permit import Ask, CallEnd
-from tidegate.domain.upstream import Declared, Gate, GateState, Signal, Slot, key_gate
+from tidegate.domain.upstream import Declared, Gate, GateState, ParkedBy, Signal, Slot, key_gate
 from tidegate.domain.usage import SeenLimit
 from tidegate.errors import ConfigError, UpstreamParkedError
 from tidegate.policy.gate import ACCOUNT, CAPACITY
@@ -165,16 +165,29 @@ class GatePermits:
             gate = key_gate(self._upstream, key.name)
             await store.tell(gate, signal)
             if signal.needs_person:
-                _log.error(
-                    "key %s is parked until a person opens it (%s: %s)", gate, signal.reason, signal.message
-                )
-        self._heed(await store.tell(self._upstream, signal), signal)
+                _tell_person(f"key {gate}", gate, signal)
+        found = await store.tell(self._upstream, signal)
+        if key is not None and found.by is ParkedBy.ACCOUNT:
+            _tell_person(f"upstream {self._upstream}, of which no key is left,", self._upstream, signal)
+        self._heed(found, signal)
 
     def _heed(self, gate: Gate, signal: Signal) -> None:
         if gate.state is GateState.PARKED:
             wait = UNNAMED_WAIT_SECONDS if signal.wait_seconds is None else signal.wait_seconds
             self._parked_until = self._clock() + wait
             self._reason = str(signal.reason)
+
+
+def _tell_person(what: str, gate: str, signal: Signal) -> None:
+    """Tell, as an alert, that something waits for a person."""
+    _log.error(
+        "%s is parked until a person opens it (%s: %s). Mend the account or key, then: "
+        "tidegate upstreams open '%s'",
+        what,
+        signal.reason,
+        signal.message[:200],
+        gate,
+    )
 
 
 class GatePermit:

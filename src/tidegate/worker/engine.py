@@ -206,7 +206,9 @@ class Engine:
         self.emitter.forget(attempt.claimed.fence)
         if outcome is not None:
             report.ended(attempt.claimed.function, outcome)
-            report.told(attempt.claimed.upstream, outcome)
+            upstream = self._app.upstreams.get(attempt.claimed.upstream)
+            if upstream is None or upstream.keys is None:  # else the call's end told which key it was
+                report.told(attempt.claimed.upstream, outcome)
             self.finisher.finish(outcome)
         if not self.executor.running:
             self._idle.set()

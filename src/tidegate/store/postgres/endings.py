@@ -42,10 +42,14 @@ async def end(db: Session, endings: Mapping[str, Ending]) -> set[str]:
     if not rows:
         return set()
     now: float = rows[0]["now"]
-    ended = sorted(_ended(now, endings, row) for row in rows)
+    found = {str(row[0]): Run(*row[2:]) for row in rows}
+    elsewhere = await _tell_upstreams(db, now, endings, found)
+    ended = sorted(
+        _Ended(task, run, endings[task], settle(now, run, endings[task], has_next_key=task in elsewhere))
+        for task, run in found.items()
+    )
     await _record(db, ended)
     await _move(db, now, ended)
-    await _tell_upstreams(db, now, ended)
     totals = Totals()
     for task in ended:
         totals.add(now, task.run, task.settled.state)
@@ -56,12 +60,6 @@ async def end(db: Session, endings: Mapping[str, Ending]) -> set[str]:
 async def count(db: Session, now: float, totals: Totals) -> None:
     """Add what has ended to the figures of the minute."""
     await db.run_many(_SQL["count"], totals.rows(now))
-
-
-def _ended(now: float, endings: Mapping[str, Ending], row: Sequence[Any]) -> _Ended:
-    found, _, *columns = row
-    task_id, run = str(found), Run(*columns)
-    return _Ended(task_id, run, endings[task_id], settle(now, run, endings[task_id]))
 
 
 async def _record(db: Session, ended: Sequence[_Ended]) -> None:
@@ -77,17 +75,26 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
         )
 
 
-async def _tell_upstreams(db: Session, now: float, ended: Sequence[_Ended]) -> None:
-    """Let failures move the gates of their upstreams, in the order in which gates are locked."""
-    for task in sorted(ended, key=lambda task: task.run.upstream):
-        upstream, ending = task.run.upstream, task.ending
+async def _tell_upstreams(
+    db: Session, now: float, endings: Mapping[str, Ending], runs: Mapping[str, Run]
+) -> set[str]:
+    """Let failures move the gates of their upstreams, in the order in which gates are locked.
+
+    Returns:
+        The ids of the tasks that another key of their upstream serves.
+    """
+    elsewhere = set()
+    for task_id, run in sorted(runs.items(), key=lambda item: item[1].upstream):
+        upstream, ending = run.upstream, endings[task_id]
         if not upstream or not isinstance(ending, Retrying | Dead):
             continue
         if ending.signal is not None:
-            await gates.told(db, upstream, ending.signal)
+            if (await gates.told(db, upstream, ending.signal)).is_of_one_key:
+                elsewhere.add(task_id)
         elif shows_that_it_answers(ending):
-            seconds, is_probe = now - task.run.started_at, bool(task.run.probe)
+            seconds, is_probe = now - run.started_at, bool(run.probe)
             await gates.went_well(db, now, upstream, seconds=seconds, goods=1, is_probe=is_probe)
+    return elsewhere
 
 
 def _rule(ending: Ending) -> str:

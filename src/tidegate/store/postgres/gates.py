@@ -12,7 +12,15 @@ from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, 
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import slot_for_call
 from tidegate.store.gate_json import from_json, to_json
-from tidegate.store.gating import after_failure, after_success, as_declared, budget_rows, upstream_rows
+from tidegate.store.gating import (
+    Told,
+    after_failure,
+    after_success,
+    as_declared,
+    budget_rows,
+    is_of_one_key,
+    upstream_rows,
+)
 from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
@@ -71,14 +79,14 @@ async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot
 # --- what runs tell --------------------------------------------------------------------------------------
 
 
-async def told(db: Session, upstream: str, signal: Signal) -> Gate:
-    """Let a failure move the gate of an upstream; return the gate."""
+async def told(db: Session, upstream: str, signal: Signal) -> Told:
+    """Let a failure move the gate of an upstream; return what came of it."""
     now = await moment(db)
     found = await made(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
     after = after_failure(found, signal, now, keys)
     await save(db, now, [after])
-    return after.gate
+    return Told(after.gate, is_of_one_key(signal, keys, now))
 
 
 async def went_well(

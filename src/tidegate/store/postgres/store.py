@@ -426,7 +426,8 @@ class PostgresStore:
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""
-        return await self._database.transact(lambda db: gates.told(db, upstream, signal))
+        told = await self._database.transact(lambda db: gates.told(db, upstream, signal))
+        return told.gate
 
     async def budgets(self) -> list[BudgetRow]:
         """Return the retry budgets, the system's first, then those of upstreams by name."""

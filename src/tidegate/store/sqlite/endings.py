@@ -22,10 +22,9 @@ def end(db: apsw.Connection, now: float, task: bytes, ending: Ending, totals: To
     if row is None:
         return False
     run = Run(*row)
-    settled = settle(now, run, ending)
+    settled = settle(now, run, ending, has_next_key=_tell_upstream(db, now, run, ending))
     db.execute(_SQL["attempt"], (task, *settled.attempt))
     _spend(db, task, ending, settled)
-    _tell_upstream(db, now, run, ending)
     _move(db, now, task, run, ending.fence.run, settled)
     totals.add(now, run, settled.state)
     return True
@@ -48,15 +47,16 @@ def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -
         db.execute(_SQL["spend_rule"], (task, to_json(rules)))
 
 
-def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> None:
-    """Let a failure move the gate of the run's upstream."""
+def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> bool:
+    """Let a failure move the gate of the run's upstream; tell whether another of its keys serves the task."""
     if not run.upstream or not isinstance(ending, Retrying | Dead):
-        return
+        return False
     if ending.signal is not None:
-        gates.told(db, now, run.upstream, ending.signal)
-    elif shows_that_it_answers(ending):
+        return gates.told(db, now, run.upstream, ending.signal).is_of_one_key
+    if shows_that_it_answers(ending):
         seconds = now - run.started_at
         gates.went_well(db, now, run.upstream, seconds=seconds, goods=1, is_probe=bool(run.probe))
+    return False
 
 
 def _move(db: apsw.Connection, now: float, task: bytes, run: Run, number: int, settled: Settled) -> None:

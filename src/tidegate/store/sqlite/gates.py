@@ -11,7 +11,14 @@ from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, 
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
-from tidegate.store.gating import after_failure, after_success, as_declared, upstream_rows
+from tidegate.store.gating import (
+    Told,
+    after_failure,
+    after_success,
+    as_declared,
+    is_of_one_key,
+    upstream_rows,
+)
 from tidegate.store.rows import UpstreamRow
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
@@ -63,13 +70,13 @@ def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: 
 # --- what runs tell --------------------------------------------------------------------------------------
 
 
-def told(db: apsw.Connection, now: float, upstream: str, signal: Signal) -> Gate:
-    """Let a failure move the gate of an upstream; return the gate."""
+def told(db: apsw.Connection, now: float, upstream: str, signal: Signal) -> Told:
+    """Let a failure move the gate of an upstream; return what came of it."""
     found = row(db, GateKind.UPSTREAM, upstream) or GateRow(GateKind.UPSTREAM, upstream)
     keys = [each for each in rows(db) if is_key_gate(each.name, upstream)]
     after = after_failure(found, signal, now, keys)
     save(db, now, [after])
-    return after.gate
+    return Told(after.gate, is_of_one_key(signal, keys, now))
 
 
 def went_well(

@@ -391,7 +391,8 @@ class SqliteStore:
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure move an upstream's gate; return the gate."""
-        return await self._write(lambda db: gates.told(db, self._now(), upstream, signal))
+        told = await self._write(lambda db: gates.told(db, self._now(), upstream, signal))
+        return told.gate
 
     async def budgets(self) -> list[BudgetRow]:
         """Return the retry budgets, the system's first."""
