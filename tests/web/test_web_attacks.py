@@ -8,13 +8,15 @@ import time
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import websockets
 from web_support import make, serve, served
 
 from tidegate import State, Tidegate
 from tidegate.errors import StoreUnavailableError
-from tidegate.web import Principal, Role, create_app
+from tidegate.web import Principal, Role, WebSettings, create_app
+from tidegate.web.submit import Submitter
 
 pytestmark = pytest.mark.anyio
 
@@ -215,3 +217,17 @@ async def test_a_host_that_names_an_empty_tenant_lets_nobody_see_tasks_without_o
         httpx2.AsyncClient(base_url=url, trust_env=False) as client,
     ):
         assert (await answered(client, "GET", "/api/v1/tasks")).status_code == 401
+
+
+async def test_checking_a_large_batch_leaves_others_their_turn(app: Tidegate) -> None:
+    one = json.dumps({"task": "web:echo", "args": {"value": [[]] * 2_000}}).encode()
+    asked = [msgspec.Raw(one)] * 200
+    checking = asyncio.ensure_future(
+        Submitter(app).prepare_many(asked, Principal("somebody", Role.SUBMITTER, None), WebSettings())
+    )
+    turns = 0
+    while not checking.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(checking.result()) == 200
+    assert turns > 3

@@ -75,7 +75,7 @@ def add(api: Guarded, room: Room) -> None:
             raise Problem("idempotency-key", "a batch has no key of its own: give each task a key")
         limit = room.settings.batch_limit
         asked = (await read_json(request, SubmitMany, room.settings, items=limit)).tasks
-        tasks = room.submitter.prepare_many(asked, principal, room.settings)
+        tasks = await room.submitter.prepare_many(asked, principal, room.settings)
         try:
             stored = await (await room.store()).enqueue(tasks)
         except TidegateError as error:
