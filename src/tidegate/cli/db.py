@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.db_move import move_command
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json, talk
 from tidegate.errors import ConfigError
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Bring the database up to date, check it, or print what its administrator runs."""
+    """Bring the database up to date, check it, move it, or print what its administrator runs."""
+
+
+command.add_command(move_command)
 
 
 @command.command("upgrade")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+from tidegate.errors import ConfigError, StoreBusyError, StoreUnavailableError, TidegateError
 
 _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
     (apsw.FullError, "the disk is full", "free some space; what was stored is intact"),
@@ -16,6 +16,9 @@ _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
     (apsw.NotADBError, "the file is not a SQLite database", "check the path"),
     (apsw.NoMemError, "SQLite ran out of memory", "free some memory"),
 )
+
+_MOVED = "tidegate: moved"
+"""What the triggers of a file say whose tasks `tidegate db move` has taken elsewhere."""
 
 BROKEN = (
     apsw.CantOpenError,
@@ -53,7 +56,13 @@ def vanished(path: str) -> StoreUnavailableError:
 def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
     """Return `error` as the contract names it, its cause kept; errors that are no fault of SQLite as is."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        wrapped: StoreError = busy(busy_seconds)
+        wrapped: TidegateError = busy(busy_seconds)
+    elif isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
+        wrapped = ConfigError(
+            f"the tasks of {path} have moved to another database, and this one is sealed",
+            fix="use the other one's URL; `tidegate db move` says which it is, and how to undo it",
+            path=path,
+        )
     elif isinstance(error, apsw.Error):
         wrapped = _unavailable(error, path)
     elif isinstance(error, OSError):

@@ -1,0 +1,1 @@
+"""Moving house: the tasks of a SQLite file to a PostgreSQL database, with their history."""

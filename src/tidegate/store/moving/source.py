@@ -1,0 +1,184 @@
+"""The SQLite file that tasks leave: sealed, read in batches, and told what has arrived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import apsw.ext
+
+from tidegate.errors import NotAcceptedError, StoreBusyError
+from tidegate.store.moving.rows import Batch, Table
+from tidegate.store.sqlite import query
+from tidegate.store.sqlite.clock import HighWaterClock
+from tidegate.store.sqlite.job import Mode
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.sqlite.writer import BUSY_SECONDS, WriterThread
+from tidegate.store.statements import read_statements
+
+_SQL = read_statements(Path(__file__).parent / "sql", "source")
+
+BELONGINGS = (
+    "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "act", "progress",
+    "stream", "chunk",
+)  # fmt: skip
+"""The tables whose rows travel with their task; the names it holds come beside them."""
+HOUSEHOLD = ("gate", "manifest", "token")
+"""The tables whose rows travel whole."""
+
+
+class Source:
+    """A SQLite file to move from.
+
+    Args:
+        path: The database file; it must be there.
+        clock: The store's clock, for tests; this host's by default.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] | None = None) -> None:
+        self.path = path
+        self._now = clock or HighWaterClock()
+        self._runner = WriterThread(path.absolute(), busy_seconds=BUSY_SECONDS)
+        self._store = SqliteStore(path, runner=self._runner, clock=self._now)
+
+    async def open(self) -> None:
+        """Check the schema. Raise SchemaError if it is not this version's."""
+        await self._store.open()
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self._store.close()
+
+    async def demand_quiet(self) -> None:
+        """Return if nothing is at work here; repeated by `seal`, which makes sure that it stays so.
+
+        Raises:
+            NotAcceptedError: A worker lives, or a task is running.
+        """
+        await self._runner.run(lambda db: _demand_quiet(db, self._now()), Mode.READ)
+
+    async def seal(self, home: str, place: str) -> None:
+        """Let nothing be claimed, enqueued or changed here from now on. Safe to repeat.
+
+        Args:
+            home: The target's identity.
+            place: The target in words, without credentials.
+
+        Raises:
+            NotAcceptedError: A worker lives, a task is running, or the tasks are on their way elsewhere.
+            StoreBusyError: Somebody enqueues.
+        """
+        if await self.goal() is None:
+            while await self._store.unstage():
+                pass
+        await self._runner.run(lambda db: _seal(db, self._now(), home, place), Mode.WRITE)
+
+    async def goal(self) -> tuple[str, str] | None:
+        """Return identity and place of the target that this file is sealed for; None if it is not sealed."""
+        return await self._runner.run(_goal, Mode.READ)
+
+    async def unseal(self) -> None:
+        """Let work go on here. What has arrived at a target is forgotten."""
+        await self._runner.run(_unseal, Mode.WRITE)
+
+    async def states(self, *, finished: bool) -> Counter[str]:
+        """Return how many tasks there are in each state that moves."""
+        rows = await self._runner.run(lambda db: query.rows(db, _SQL["states"], (finished,)), Mode.READ)
+        return Counter(dict(rows))
+
+    async def next_batch(self, after: bytes, *, finished: bool, limit: int) -> Batch | None:
+        """Return the next tasks by id that are not known to have arrived; None after the last."""
+        return await self._runner.run(lambda db: _next_batch(db, after, finished, limit), Mode.READ)
+
+    async def some_ids(self, after: bytes, limit: int) -> tuple[bytes, ...]:
+        """Return the next ids of any tasks."""
+        return await self._runner.run(lambda db: query.column(db, _SQL["any"], (after, limit)), Mode.READ)
+
+    async def note_moved(self, tasks: Iterable[bytes]) -> None:
+        """Keep that these tasks have arrived: they are never sent again."""
+        bindings = [(task,) for task in sorted(tasks)]
+        await self._runner.run(lambda db: _run_many(db, _SQL["note_moved"], bindings), Mode.WRITE)
+
+    async def moved(self) -> int:
+        """Return how many tasks have arrived, by what was noted."""
+        found: int = await self._runner.run(lambda db: query.value(db, _SQL["count_moved"]), Mode.READ)
+        return found
+
+    async def household(self) -> list[Table]:
+        """Return what belongs to no task."""
+        return await self._runner.run(lambda db: [_table(db, name, ()) for name in HOUSEHOLD], Mode.READ)
+
+    async def answers(self, after: tuple[str, str], limit: int) -> Table:
+        """Return idempotency keys that still answer for tasks which are finished or gone, in order."""
+        bindings = (*after, self._now(), limit)
+        return await self._runner.run(lambda db: _table(db, "answers", bindings), Mode.READ)
+
+
+def _goal(db: apsw.Connection) -> tuple[str, str] | None:
+    if not query.value(db, _SQL["sealed"]):
+        return None
+    home, place = query.one(db, _SQL["goal"])
+    return home, place
+
+
+def _seal(db: apsw.Connection, now: float, home: str, place: str) -> None:
+    goal = _goal(db)
+    if goal is not None:
+        if goal[0] != home:
+            raise NotAcceptedError(
+                f"the tasks of this file are on their way to {goal[1]}, and this is another database",
+                fix="name that one; if it is gone, `tidegate db move SOURCE TARGET --undo`, then move again",
+                place=goal[1],
+            )
+        return
+    _demand_quiet(db, now)
+    if query.value(db, _SQL["staged"]):
+        raise StoreBusyError(
+            "an enqueue of many tasks was made just now", fix="stop who enqueues, move again"
+        )
+    db.execute(_SQL["seal"])
+    db.execute(_SQL["note_seal"], (home, place, now))
+
+
+def _unseal(db: apsw.Connection) -> None:
+    if _goal(db) is not None:
+        db.execute(_SQL["unseal"])
+
+
+def _demand_quiet(db: apsw.Connection, now: float) -> None:
+    workers = query.rows(db, _SQL["live_workers"], (now,))
+    if workers:
+        names = ", ".join(f"{name} (process {pid} on {host})" for name, host, pid in workers)
+        raise NotAcceptedError(
+            f"workers are alive at the source: {names}",
+            fix="stop them (SIGTERM lets tasks end) and whatever enqueues there, then move again",
+            workers=len(workers),
+        )
+    running = query.value(db, _SQL["running"])
+    if running:
+        raise NotAcceptedError(
+            f"{running} tasks are running at the source by its word, and their worker is gone",
+            fix="let `tidegate scheduler` run there until `tidegate status` shows none running",
+            running=running,
+        )
+
+
+def _next_batch(db: apsw.Connection, after: bytes, finished: bool, limit: int) -> Batch | None:
+    tasks = query.column(db, _SQL["next"], (after, finished, limit))
+    if not tasks:
+        return None
+    array = (query.array(tasks),)
+    return Batch(tasks, {name: _table(db, name, array) for name in (*BELONGINGS, "key")})
+
+
+def _table(db: apsw.Connection, name: str, bindings: Sequence[Any]) -> Table:
+    # A cursor without rows does not tell its columns.
+    described = apsw.ext.query_info(db, _SQL[name]).description
+    return Table(name, tuple(column for column, *_ in described), query.rows(db, _SQL[name], bindings))
+
+
+def _run_many(db: apsw.Connection, statement: str, bindings: Sequence[Sequence[Any]]) -> None:
+    db.executemany(statement, bindings)

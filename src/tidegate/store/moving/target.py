@@ -1,0 +1,159 @@
+"""The PostgreSQL database that tasks arrive in: each batch is there as a whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from tidegate.errors import StoreError
+from tidegate.store.moving.rows import Batch, Landed, Table
+from tidegate.store.postgres import schema
+from tidegate.store.postgres.address import SCHEMA, parse_address
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.session import Session
+from tidegate.store.statements import read_statements
+from tidegate.store.text import storable
+
+_SQL = read_statements(Path(__file__).parent / "sql", "target")
+
+_SECONDS = 120.0
+"""A batch may take: its payloads and streams can be large."""
+_TRIES = 3
+
+_IDS = frozenset({"id", "task_id", "map_id"})
+"""Columns that hold 16 bytes here and a uuid there."""
+_FLAGS = frozenset({"unique_until_final"})
+"""Columns that hold 0 or 1 here and a boolean there."""
+
+
+class Target:
+    """A PostgreSQL database to move to.
+
+    Args:
+        url: `postgresql://…`, as a role that may write rows: the worker's is enough.
+        clock: The store's clock, for tests; the server's by default.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], float] | None = None) -> None:
+        address = parse_address(url)
+        self._database = Database(address, clock=clock)
+        self.place = self._database.place + ("" if address.schema == SCHEMA else f" ({address.schema})")
+
+    async def open(self) -> str:
+        """Check the schema; return which database this is.
+
+        Raises:
+            SchemaError: The schema is not this version's, or not there.
+        """
+        await self._database.transact(schema.check, snapshot=True)
+        home: str = await self._database.once(lambda db: db.value(_SQL["identity"]))
+        return home
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._database.close()
+
+    async def arrive(self, batch: Batch) -> Landed:
+        """Store those tasks of a batch that are not there, with all that belongs to them, in one transaction.
+
+        Raises:
+            StoreError: They are not there afterwards.
+        """
+        landed = await self._arrive(batch)
+        if len(await self.there(landed.moved)) < len(landed.moved):
+            raise StoreError("tasks that were stored at the target are not there", fix="move again")
+        return landed
+
+    async def there(self, tasks: Iterable[bytes]) -> frozenset[bytes]:
+        """Return those tasks that the target has, in whatever state."""
+        return await self._database.once(lambda db: _there(db, tasks))
+
+    async def take_answers(self, keys: Table) -> None:
+        """Store idempotency keys; those that other tasks have at the target stay theirs."""
+        await self._database.once(lambda db: db.run(_SQL["take_names"], *_names(keys), db.at))
+
+    async def furnish(self, household: Sequence[Table]) -> None:
+        """Store what belongs to no task, where the target has nothing of the name."""
+
+        async def furnish(db: Session) -> None:
+            for table in household:
+                await db.run_many(_SQL[table.name], _rows(table))
+
+        await self._database.transact(furnish)
+
+    async def _arrive(self, batch: Batch) -> Landed:
+        for _ in range(_TRIES - 1):
+            # A client that sends an enqueue again may store one of these ids meanwhile; the next try sees it.
+            with suppress(asyncpg.UniqueViolationError):
+                return await self._database.transact(lambda db: _arrive(db, batch), seconds=_SECONDS)
+        return await self._database.transact(lambda db: _arrive(db, batch), seconds=_SECONDS)
+
+
+async def _arrive(db: Session, batch: Batch) -> Landed:
+    there = await _there(db, batch.tasks)
+    fresh = frozenset(batch.tasks) - there
+    kept_back = await _settle(db, batch.tables["key"].only("task_id", fresh), batch.unfinished())
+    moved = fresh - kept_back
+    for table in batch.tables.values():
+        if table.name != "key":
+            rows = _rows(table.only("id" if table.name == "task" else "task_id", moved))
+            await db.copy(table.name, table.columns, rows)
+    return Landed(moved, there, kept_back)
+
+
+async def _settle(db: Session, names: Table, unfinished: frozenset[bytes]) -> frozenset[bytes]:
+    """Take the names of tasks; return the unfinished ones that cannot come, since another task has one."""
+    if not names.rows:
+        return frozenset()
+    kinds, tenants, texts, holders, *_ = columns = _names(names)
+    await db.run(_SQL["take_names"], *columns, db.at)
+    lost = await db.column(_SQL["lost_names"], kinds, tenants, texts, holders)
+    kept_back = frozenset(task.bytes for task in lost) & unfinished
+    if kept_back:
+        await db.run(_SQL["give_names_back"], kinds, tenants, texts, _uuids(kept_back))
+    return kept_back
+
+
+async def _there(db: Session, tasks: Iterable[bytes]) -> frozenset[bytes]:
+    return frozenset(task.bytes for task in await db.column(_SQL["there"], _uuids(tasks)))
+
+
+def _uuids(tasks: Iterable[bytes]) -> list[UUID]:
+    return [UUID(bytes=task) for task in tasks]
+
+
+def _names(names: Table) -> list[list[Any]]:
+    """Return the columns of names as arrays."""
+    return [list(column) for column in zip(*_rows(names), strict=True)] or [[] for _ in names.columns]
+
+
+def _rows(table: Table) -> list[tuple[Any, ...]]:
+    """Return rows as PostgreSQL takes them."""
+    converters = [_converter(column) for column in table.columns]
+    return [
+        tuple([convert(value) for convert, value in zip(converters, row, strict=True)]) for row in table.rows
+    ]
+
+
+def _converter(column: str) -> Callable[[Any], Any]:
+    if column in _IDS:
+        return _as_uuid
+    return _as_flag if column in _FLAGS else _as_text
+
+
+def _as_uuid(value: Any) -> Any:
+    """Return the UUID of 16 bytes; a token's id is a text and stays one."""
+    return UUID(bytes=value) if isinstance(value, bytes) else value
+
+
+def _as_flag(value: Any) -> bool:
+    return bool(value)
+
+
+def _as_text(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
