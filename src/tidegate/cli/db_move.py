@@ -56,7 +56,7 @@ async def _move(source: str, target: str, finished: bool) -> Tally:
 
     async with _both(source, target) as (leaving, arriving):
         tally = await house.move(leaving, arriving, finished=finished, told=_talker())
-        talk(f"{leaving.path} is sealed; its tasks are at {arriving.place}")
+        talk(f"{leaving.path} is sealed; its tasks are at {arriving.place}: start everything with that URL")
     return tally
 
 

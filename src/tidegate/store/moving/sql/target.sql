@@ -10,7 +10,7 @@ FROM /*schema*/task
 WHERE id = ANY ($1::uuid[])
 
 -- name: take_names
--- Take those of these names that are free: not there, over, or a unique name whose task is gone.
+-- Take those of these names that are free: not there, or over.
 -- 1 kinds, 2 tenants, 3 names, 4 task ids, 5 fingerprints, 6 moments they end, 7 at: see moment
 INSERT INTO /*schema*/key AS k (kind, tenant, name, task_id, fingerprint, expires_at)
 SELECT n.kind, n.tenant, n.name, n.task_id, n.fingerprint, n.expires_at
@@ -24,7 +24,6 @@ SET
     expires_at = excluded.expires_at
 WHERE k.task_id = excluded.task_id
     OR k.expires_at <= /*schema*/moment($7)
-    OR (k.kind = 'unique' AND NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = k.task_id))
 
 -- name: lost_names
 -- The tasks one of whose names another task has.
