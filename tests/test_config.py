@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate import Tidegate
 from tidegate.config import DEFAULT_DATABASE_URL, Config, load_config, preset_toml
 from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError
@@ -326,3 +327,21 @@ def test_the_working_directory_and_the_process_environment_are_the_default(tmp_p
     config = load_config()
 
     assert (config.app, config.timings.lease) == ("here:app", 45)
+
+
+def test_the_retry_budget_of_the_system_is_read_and_code_wins_over_it(load, tmp_path, monkeypatch):
+    config = load('retries_per_minute = 90\nretry_window = "10s"\n[env.test]\nretries_per_minute = 30')
+    assert (config.retries_per_minute, config.retry_window) == (90, 10)
+    assert load(TIDEGATE_ENV="test").retries_per_minute == 30
+    monkeypatch.chdir(tmp_path)
+    for app, amount in ((Tidegate(), 90), (Tidegate(retries_per_minute=5), 5)):
+        system = app.declared()[0].limits
+        assert (system.retries_per_minute, system.retry_window_seconds) == (amount, 10)
+
+
+@pytest.mark.parametrize(
+    "line", ["retries_per_minute = 0", 'retries_per_minute = "many"', "retry_window = 0"]
+)
+def test_a_retry_budget_that_cannot_work_is_refused_with_its_place(load, line):
+    with pytest.raises(ConfigError, match=rf"tidegate.toml: {line.split()[0]}"):
+        load(line)

@@ -32,7 +32,6 @@ from tidegate.options import (
     seconds_option,
     size_option,
 )
-from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.store.connect import check_url, open_store
 from tidegate.task import TaskDecorator, TaskFunction, function_name, place_to_run
 from tidegate.upstream.keys import Key, KeyRing
@@ -62,8 +61,9 @@ class Tidegate:
         pools: Worker pools; None: those of `tidegate.toml`, else one for everything.
         timings: Leases, beats and grace times; None: those of `tidegate.toml`, else the defaults.
         store: A store that is made already, for tests.
-        retries_per_minute: The retry budget of the whole system, with or without upstreams.
-        retry_window: Seconds over which the retry budget holds.
+        retries_per_minute: The retry budget of the whole system, with or without upstreams; None: that of
+            `tidegate.toml`, else 600.
+        retry_window: Seconds over which the retry budget holds; None: those of `tidegate.toml`, else 60.
 
     Example:
         >>> app = Tidegate("sqlite:///queue.db")
@@ -82,11 +82,16 @@ class Tidegate:
         pools: Sequence[Pool] | None = None,
         timings: Timings | None = None,
         store: Store | None = None,
-        retries_per_minute: float = SYSTEM_RETRIES_PER_MINUTE,
-        retry_window: float = 60.0,
+        retries_per_minute: float | None = None,
+        retry_window: float | None = None,
     ) -> None:
-        self._system = make_limits(retries_per_minute=retries_per_minute, retry_window=retry_window)
         self.config: Config = load_config()
+        self._system = make_limits(
+            retries_per_minute=self.config.retries_per_minute
+            if retries_per_minute is None
+            else retries_per_minute,
+            retry_window=self.config.retry_window if retry_window is None else retry_window,
+        )
         self.url = url or self.config.database_url
         self.pools: tuple[Pool, ...] = tuple(pools) if pools is not None else self.config.pools
         self.timings = timings or self.config.timings

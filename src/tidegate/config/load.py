@@ -10,15 +10,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tidegate.config.sections import TIMING_NAMES, make_timings, read_pools, read_timing, read_timings
+from tidegate.config.sections import (
+    TIMING_NAMES,
+    make_timings,
+    read_pools,
+    read_retries,
+    read_timing,
+    read_timings,
+)
 from tidegate.config.table import Table, near_miss
 from tidegate.errors import ConfigError
+from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.worker.settings import Pool, Timings
 
 DEFAULT_DATABASE_URL = "sqlite:///.tidegate/tidegate.db"
 
 _FILE = "tidegate.toml"
-_SECTION_KEYS = ("app", "database", "worker", "pools")
+_SECTION_KEYS = ("app", "database", "retries_per_minute", "retry_window", "worker", "pools")
 _APP = re.compile(r"[\w.]+(?::\w+)?")
 _OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "RUN", "SCRATCH")  # read where they are needed
 _VARIABLES = (
@@ -41,6 +49,10 @@ class Config:
     """Where the application is, as `module:attribute`."""
     pools: tuple[Pool, ...]
     timings: Timings
+    retries_per_minute: float
+    """Of the whole system: the retry budget."""
+    retry_window: float
+    """Seconds over which it holds."""
     path: Path | None
     """The file that was used; None: there is none."""
     environment: str | None
@@ -76,6 +88,8 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         app=values.get("app"),
         pools=values.get("pools", (Pool(),)),
         timings=make_timings(timings, _origin_of_timings(origins)),
+        retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
+        retry_window=values.get("retry_window", 60.0),
         path=path,
         environment=variables.get("ENV"),
         origins=MappingProxyType(origins),
@@ -146,6 +160,7 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
         found["database_url"] = table.text("database")
     if pools := read_pools(table.table("pools")):
         found["pools"] = pools
+    found |= read_retries(table)
     found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
     values |= found
     origins |= dict.fromkeys(found, table.place)

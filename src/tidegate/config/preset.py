@@ -12,6 +12,9 @@ app = "app:app"
 # Where tasks are kept. One file, made on first use.
 database = "sqlite:///.tidegate/tidegate.db"
 
+# The retry budget of the whole system: at most so many re-runs a minute, whatever failed.
+# retries_per_minute = 600
+
 # A pool is a group of worker processes that serves some queues. `tidegate worker` starts all of them,
 # `tidegate worker --pool realtime` only that one. Separate pools keep slow work from delaying quick work.
 #   queues         what it serves; ["*"] is every queue

@@ -11,6 +11,7 @@ from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError, OptionError
 from tidegate.options import name_option
 from tidegate.policy.order import DEFAULT_SHARES
+from tidegate.upstream.limits import make_limits
 from tidegate.worker.settings import Pool, Timings
 
 TIMING_NAMES = tuple(field.name for field in fields(Timings))
@@ -52,6 +53,23 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
         return Timings(**given)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", fix=error.fix) from None
+
+
+def read_retries(table: Table) -> dict[str, float]:
+    """Return the retry budget of the whole system, as far as the table says something of it.
+
+    Raises:
+        ConfigError: A value cannot work.
+    """
+    readers = {"retries_per_minute": table.number, "retry_window": table.seconds}
+    found = {key: read(key) for key, read in readers.items() if key in table}
+    try:
+        make_limits(
+            retries_per_minute=found.get("retries_per_minute"), retry_window=found.get("retry_window", 60.0)
+        )
+    except OptionError as error:
+        raise ConfigError(f"{table.place}: {error.message}", fix=error.fix) from None
+    return found
 
 
 def read_pools(table: Table) -> tuple[Pool, ...]:

@@ -119,6 +119,11 @@ def as_of(gate: Gate, limits: Limits, now: float) -> Gate:
     return opened(gate, limits, gate.until_at)
 
 
+def is_of_before(gate: Gate, began_at: float | None) -> bool:
+    """Whether a run that began then was sent before the gate last opened."""
+    return began_at is not None and gate.reopened_at is not None and began_at < gate.reopened_at
+
+
 def is_held(gate: Gate) -> bool:
     """Whether only probes may start: parked, or flowing with failures since the last good call."""
     return gate.state is not GateState.FLOWING or gate.failures > 0

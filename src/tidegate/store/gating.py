@@ -28,7 +28,14 @@ MESSAGE_CHARACTERS = 500
 """Of a failure's own words, as many as an operator reads."""
 
 
-def after_failure(row: GateRow, signal: Signal, now: float, keys: Sequence[GateRow] = ()) -> GateRow:
+def after_failure(
+    row: GateRow,
+    signal: Signal,
+    now: float,
+    keys: Sequence[GateRow] = (),
+    *,
+    began_at: float | None = None,
+) -> GateRow:
     """Return the row after a failure that a call met.
 
     Args:
@@ -36,12 +43,13 @@ def after_failure(row: GateRow, signal: Signal, now: float, keys: Sequence[GateR
         signal: What the failure tells.
         now: The present moment.
         keys: The gates of its keys, if it has some: while one flows, the shortage of another is not its own.
+        began_at: When the run began, if it is known. What hung in an outage says nothing once that is over.
     """
     seen = _beyond_one_key(signal, keys, now)
-    if seen is None:
+    before = gates.as_of(row.gate, row.limits, now)
+    if seen is None or (seen.reason in gates.FAULTS and gates.is_of_before(before, began_at)):
         return row
     signal = seen
-    before = gates.as_of(row.gate, row.limits, now)
     return replace(row, gate=gates.after_failure(before, _storable(signal), row.limits, now))
 
 

@@ -89,7 +89,8 @@ async def _tell_upstreams(
         if not upstream or not isinstance(ending, Retrying | Dead):
             continue
         if ending.signal is not None:
-            if (await gates.told(db, upstream, ending.signal)).is_of_one_key:
+            told = await gates.told(db, upstream, ending.signal, began_at=run.started_at)
+            if told.is_of_one_key:
                 elsewhere.add(task_id)
         elif shows_that_it_answers(ending):
             seconds, is_probe = now - run.started_at, bool(run.probe)

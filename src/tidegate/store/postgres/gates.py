@@ -79,12 +79,12 @@ async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot
 # --- what runs tell --------------------------------------------------------------------------------------
 
 
-async def told(db: Session, upstream: str, signal: Signal) -> Told:
+async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | None = None) -> Told:
     """Let a failure move the gate of an upstream; return what came of it."""
     now = await moment(db)
     found = await made(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
-    after = after_failure(found, signal, now, keys)
+    after = after_failure(found, signal, now, keys, began_at=began_at)
     await save(db, now, [after])
     return Told(after.gate, is_of_one_key(signal, keys, now))
 

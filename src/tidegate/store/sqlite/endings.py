@@ -52,7 +52,7 @@ def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) ->
     if not run.upstream or not isinstance(ending, Retrying | Dead):
         return False
     if ending.signal is not None:
-        return gates.told(db, now, run.upstream, ending.signal).is_of_one_key
+        return gates.told(db, now, run.upstream, ending.signal, began_at=run.started_at).is_of_one_key
     if shows_that_it_answers(ending):
         seconds = now - run.started_at
         gates.went_well(db, now, run.upstream, seconds=seconds, goods=1, is_probe=bool(run.probe))

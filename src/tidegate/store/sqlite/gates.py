@@ -70,11 +70,13 @@ def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: 
 # --- what runs tell --------------------------------------------------------------------------------------
 
 
-def told(db: apsw.Connection, now: float, upstream: str, signal: Signal) -> Told:
+def told(
+    db: apsw.Connection, now: float, upstream: str, signal: Signal, *, began_at: float | None = None
+) -> Told:
     """Let a failure move the gate of an upstream; return what came of it."""
     found = row(db, GateKind.UPSTREAM, upstream) or GateRow(GateKind.UPSTREAM, upstream)
     keys = [each for each in rows(db) if is_key_gate(each.name, upstream)]
-    after = after_failure(found, signal, now, keys)
+    after = after_failure(found, signal, now, keys, began_at=began_at)
     save(db, now, [after])
     return Told(after.gate, is_of_one_key(signal, keys, now))
 
