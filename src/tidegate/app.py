@@ -86,12 +86,9 @@ class Tidegate:
         retry_window: float | None = None,
     ) -> None:
         self.config: Config = load_config()
-        self._system = make_limits(
-            retries_per_minute=self.config.retries_per_minute
-            if retries_per_minute is None
-            else retries_per_minute,
-            retry_window=self.config.retry_window if retry_window is None else retry_window,
-        )
+        retries = self.config.retries_per_minute if retries_per_minute is None else retries_per_minute
+        window = self.config.retry_window if retry_window is None else retry_window
+        self._system = make_limits(retries_per_minute=retries, retry_window=window)
         self.url = url or self.config.database_url
         self.pools: tuple[Pool, ...] = tuple(pools) if pools is not None else self.config.pools
         self.timings = timings or self.config.timings

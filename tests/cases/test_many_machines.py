@@ -1,9 +1,11 @@
-"""C30 and C31 on PostgreSQL: workers of several machines, killed outright, their clocks hours apart."""
+"""C30, C31 and C51: workers of several machines, killed outright, their clocks hours apart."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from pgserver import NotHereError, Server, unpacked
 from postgres_support import SCHEMA, emptied
-from support import all_final, load_app, starts, until, worker_process
+from support import WorkerProcess, all_final, ledger, load_app, starts, until, worker_process
 from tidegate import State
 from tidegate.store.postgres.roles import role
 
@@ -98,4 +100,69 @@ async def test_a_worker_whose_clock_is_hours_off_decides_nothing_by_it(
         assert {row.run for row in rows.values()} == {1}, "no lease was cut short"
         assert (await later.status()).state is State.SCHEDULED, "nothing ran before its time"
         assert len(await store.workers()) == 2
+    await client.app.aclose()
+
+
+def at_most(moments: list[float], count: int, seconds: float) -> None:
+    """Hold the starts of every window of so many seconds against the limit."""
+    for at in moments:
+        assert sum(at <= other < at + seconds for other in moments) <= count
+
+
+PACE, BURST = 20, 10
+"""Starts a second, and what a late look may catch up: half a second's worth."""
+
+
+@pytest.mark.parametrize("back_end", ["sqlite", "postgres"])
+async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, back_end: str
+) -> None:
+    on_postgres = back_end == "postgres"
+    url = request.getfixturevalue("url") if on_postgres else f"sqlite:///{tmp_path}/queue.db"
+    # A SQLite file belongs to one machine, and that has one clock.
+    wrong = wrong_clock(request.getfixturevalue("fake_clock"), "+20s") if on_postgres else {}
+    client = load_app("paced", tmp_path, monkeypatch, url=url)
+
+    def worker(**env: str) -> AbstractContextManager[WorkerProcess]:
+        return worker_process("paced:app", tmp_path, TIDEGATE_DATABASE_URL=url, **env)
+
+    async def all_work(count: int) -> None:
+        async def look() -> bool:
+            return len(await store.workers()) >= count
+
+        await until(look, within=60, what=f"{count} workers are there")
+
+    async def burst(tasks: int) -> list[float]:
+        before = len(ledger(tmp_path))
+        await client.app.enqueue_many([client.call.prepare() for _ in range(tasks)])
+
+        async def done() -> bool:
+            (row,) = await store.queue_stats()
+            return row.ready + row.blocked + row.running + row.retrying == 0
+
+        await until(done, within=60, what="all are done")
+        return sorted(entry["at"] for entry in ledger(tmp_path)[before:])
+
+    store = await client.app.opened_store()
+    with worker() as one, worker(), worker(), worker(**wrong), ExitStack() as later:
+        await all_work(4)
+
+        async def some_began() -> bool:
+            return len(ledger(tmp_path)) >= 20
+
+        async def kill_and_replace() -> None:
+            await until(some_began, what="some have started")
+            for pid in (*one.children(), one.pid):
+                os.kill(pid, signal.SIGKILL)
+            later.enter_context(worker())
+
+        first, _ = await asyncio.gather(burst(100), kill_and_replace())
+        await asyncio.sleep(1.5)  # idle: what is not used then is not saved up
+        second = await burst(40)
+        assert len({entry["pid"] for entry in ledger(tmp_path)}) >= 4, "all of them took part"
+    assert len(first) >= 100
+    assert len(second) == 40
+    for moments in (first, second):
+        at_most(moments, PACE + BURST + 2, 1.0)
+    assert (len(first) - 1) / (first[-1] - first[0]) >= 0.7 * PACE, "the limit is used"
     await client.app.aclose()

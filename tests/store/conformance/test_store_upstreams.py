@@ -92,6 +92,23 @@ async def test_ready_tasks_of_a_parked_upstream_are_blocked_and_neither_ready_no
     assert (stats.ready, stats.blocked) == (4, 0)
 
 
+async def test_what_began_before_the_gate_opened_and_fails_later_changes_nothing(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    hung, *tasks = await build.running(6, upstream="u")
+    await build.enqueue(2, upstream="u")
+    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    clock.advance(1.0)
+    (probe,) = await build.claim(await build.worker())
+    clock.advance(0.5)
+    await build.done(succeeded(probe.fence))
+    opened_gate = await gate(store)
+    clock.advance(0.5)
+    await build.done(replace(retrying(hung.fence), signal=Signal(Reason.TIMEOUT)))
+    assert await gate(store) == opened_gate
+    assert opened_gate.state is GateState.FLOWING
+
+
 async def test_many_failures_leave_single_probes_and_a_good_one_opens(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
