@@ -242,6 +242,8 @@ async def test_unknown_upstreams_and_unreadable_rates_are_refused_at_once(app: T
     for rate in ("50", "50/month", "0/min", "-5/s", "many"):
         with pytest.raises(OptionError, match="rate_limit="):
             app.task(rate_limit=rate)
+    for rate in ("50/min", "50/minute", "50 / m", "1/hour", "1/day", "2/second"):
+        app.task(rate_limit=rate)
     app.upstream("u", requests_per_minute=5)
     app.upstream("u", requests_per_minute=5)
     with pytest.raises(OptionError, match="declared twice"):

@@ -231,3 +231,8 @@ async def test_checking_a_large_batch_leaves_others_their_turn(app: Tidegate) ->
         await asyncio.sleep(0)
     assert len(checking.result()) == 200
     assert turns > 3
+
+
+async def test_a_path_with_a_slash_too_many_is_no_other_path(app: Tidegate) -> None:
+    async with served(app) as api, api.client(await make(app, Role.ADMIN)) as client:
+        assert (await answered(client, "GET", "/api/v1/tasks/")).status_code == 404

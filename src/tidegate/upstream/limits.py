@@ -21,7 +21,12 @@ WINDOW_SECONDS: Mapping[str, float] = {
 COUNTED_BY_THE_DAY = "requests_per_day"
 """Counted from midnight to midnight UTC; shorter ones are paced evenly unless `fixed_windows` is set."""
 MOST = 10_000_000
-_UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3_600.0),
+    **dict.fromkeys(("d", "day"), 86_400.0),
+}
 _RATE = re.compile(r"([0-9]+)\s*/\s*([a-z]+)")
 
 
@@ -96,7 +101,8 @@ def rate_window(text: str) -> Window:
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None or match[2] not in _UNITS or not 1 <= int(match[1]) <= MOST:
         raise OptionError(
-            f"rate_limit={text!r}", fix='use text such as "50/min": a number, /, and s, min, h or d'
+            f"rate_limit={text!r}",
+            fix='use text such as "50/min": a number, /, and s, min, h or d (or second, minute, hour, day)',
         )
     return Window("rate_limit", int(match[1]), _UNITS[match[2]])
 

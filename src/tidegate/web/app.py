@@ -61,6 +61,7 @@ def create_app(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=_lifespan,
         exception_handlers=_HANDLERS,  # type: ignore[arg-type]
         middleware=_middleware(settings, authenticate),
