@@ -36,7 +36,7 @@ def move_command(source: str, target: str, finished: bool, undo: bool, dry_run: 
 
     Stop the workers of SOURCE and all that enqueue there first. SOURCE is then sealed: nothing runs or is
     enqueued there any more, and nothing of it is deleted. Safe to interrupt and to repeat. Exit code 1 if
-    tasks were kept back, since another task has their key or unique name at TARGET.
+    tasks were kept back: another task has their key or unique name at TARGET, or it cannot store them.
     """
     if undo and (dry_run or finished):
         raise UsageError("--undo goes alone", fix="leave out --dry-run and --finished")
@@ -133,10 +133,9 @@ def _print(tally: Tally, *, dry_run: bool, as_json: bool) -> None:
         print_table(("state", "tasks"), [row[:2] for row in rows], numbers=_NUMBERS)
         return
     print_table(("state", *_NUMBERS), rows, numbers=_NUMBERS)
-    for task_id, state in sorted(tally.kept_back.items()):
-        talk(f"kept back: {task_id} ({state}): another task has its key or unique name at the target")
+    for task_id, kept in sorted(tally.kept_back.items()):
+        talk(f"kept back: {task_id} ({kept.state}): {kept.why}")
 
 
 def _row(tally: Tally, state: str) -> tuple[str, int, int, int, int]:
-    kept = sum(kept_state == state for kept_state in tally.kept_back.values())
-    return (state, tally.tasks[state], tally.moved[state], tally.there(state), kept)
+    return (state, tally.tasks[state], tally.moved[state], tally.there(state), tally.kept(state))

@@ -18,7 +18,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, NotAcceptedError, SchemaError
-from tidegate.store.moving import house
+from tidegate.store.moving import house, target
 from tidegate.store.moving.source import BELONGINGS, HOUSEHOLD
 from tidegate.store.moving.target import Target
 from tidegate.store.protocol import Store
@@ -184,14 +184,61 @@ async def test_a_task_whose_name_is_taken_at_the_target_is_kept_back(moving: Mov
     first = await moving.before.one(**{"key": "order-8", "unique": "other", name: "order-7"})
     second = await moving.before.one()
     tally = await moving.all()
-    assert tally.kept_back == {first: "ready"}
+    assert {task_id: kept.state for task_id, kept in tally.kept_back.items()} == {first: "ready"}
     assert set(await moving.new.read([holder, first, second])) == {holder, second}
     (answer,) = await moving.new.enqueue(
         [moving.after.new(**{"unique" if name == "key" else "key": "other"})]
     )
     assert answer.created  # no name of a task that stayed behind is held
     await moving.new.cancel([holder])
-    assert (await moving.all()).kept_back == ({first: "ready"} if name == "key" else {})
+    assert set((await moving.all()).kept_back) == ({first} if name == "key" else set())
+
+
+async def test_a_dead_task_comes_without_the_key_that_another_has(moving: Move) -> None:
+    holder = await moving.after.one(key="order-7")
+    letter = await moving.before.in_state(State.DEAD, key="order-7")
+    assert (await moving.all()).kept_back == {}
+    assert await moving.after.state(letter) is State.DEAD
+    (answer,) = await moving.new.enqueue([moving.after.new(key="order-7")])
+    assert answer.task_id == holder
+
+
+@pytest.mark.parametrize("given", [{"max_attempts": 2**40}, {"key": "k" * 2_000_000}])
+async def test_a_task_that_postgresql_cannot_store_keeps_no_other_back(
+    moving: Move, given: dict[str, Any]
+) -> None:
+    before = await moving.before.enqueue(3)
+    bad = await moving.before.one(**given)
+    after = await moving.before.enqueue(3)
+    tally = await moving.all()
+    assert set(tally.kept_back) == {bad}
+    assert "cannot store" in tally.kept_back[bad].why
+    assert set(await moving.new.read([*before, bad, *after])) == {*before, *after}
+
+
+async def test_a_key_that_postgresql_cannot_store_keeps_no_other_answer_back(moving: Move) -> None:
+    kept = [await moving.before.in_state(State.CANCELLED, key=key) for key in ("a", "k" * 2_000_000, "z")]
+    await moving.all(finished=False)
+    answers = await moving.new.enqueue([moving.after.new(key=key) for key in ("a", "z")])
+    assert [answer.task_id for answer in answers] == [kept[0], kept[2]]
+
+
+async def test_a_task_that_a_client_stores_meanwhile_is_met(
+    moving: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = moving.before.new()
+    await moving.old.enqueue([new])
+    await moving.new.enqueue([new])
+    there = target._there
+    looks: list[bool] = []
+
+    async def looked_too_early(db: Any, tasks: Any) -> frozenset[bytes]:
+        looks.append(True)
+        return frozenset() if len(looks) == 1 else await there(db, tasks)
+
+    monkeypatch.setattr(target, "_there", looked_too_early)
+    tally = await moving.all()
+    assert (tally.moved.total(), tally.there("ready")) == (0, 1)
 
 
 async def test_finished_tasks_stay_unless_asked_for(moving: Move) -> None:
@@ -267,10 +314,10 @@ async def test_a_survey_changes_nothing(moving: Move) -> None:
 
 
 async def test_a_target_without_tables_is_named(moving: Move, postgres: Server) -> None:
-    target = Target(f"{postgres.url()}?schema=nowhere")
+    nowhere = Target(f"{postgres.url()}?schema=nowhere")
     with pytest.raises(SchemaError, match=r"the target: .*db upgrade"):
-        await house.move(moving.source, target, finished=True, told=lambda _: None)
-    await target.close()
+        await house.move(moving.source, nowhere, finished=True, told=lambda _: None)
+    await nowhere.close()
     await moving.before.one()
 
 

@@ -13,9 +13,10 @@ from store_build import Build, SettableClock
 
 from pgserver import Server, postgres_server
 from postgres_support import migrated
-from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.enqueue import COPY_TASKS
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import TaskFilter
@@ -241,3 +242,11 @@ def test_each_error_has_its_meaning(error: Exception, trouble: wrap.Trouble) -> 
         assert isinstance(said, StoreError)
         assert said.fix
         assert said.__cause__ is error
+
+
+@pytest.mark.parametrize("count", [1, COPY_TASKS])
+async def test_a_number_that_is_too_large_is_the_callers(
+    store: PostgresStore, build: Build, count: int
+) -> None:
+    with pytest.raises(ArgumentsError, match="smaller numbers"):
+        await store.enqueue([build.new(max_attempts=2**40) for _ in range(count)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.store import ids
 
@@ -23,10 +23,10 @@ class Table:
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
 
-    def only(self, column: str, values: frozenset[Any]) -> Table:
-        """Return this table with those rows alone whose column has one of these values."""
-        at = self.columns.index(column)
-        return Table(self.name, self.columns, [row for row in self.rows if row[at] in values])
+    def of(self, tasks: frozenset[bytes]) -> Table:
+        """Return this table with the rows of these tasks alone."""
+        at = self.columns.index("id" if self.name == "task" else "task_id")
+        return Table(self.name, self.columns, [row for row in self.rows if row[at] in tasks])
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column."""
@@ -41,6 +41,11 @@ class Batch:
     tasks: tuple[bytes, ...]
     """Ids, rising."""
     tables: Mapping[str, Table]
+
+    def of(self, tasks: tuple[bytes, ...]) -> Batch:
+        """Return some of these tasks."""
+        some = frozenset(tasks)
+        return Batch(tasks, {name: table.of(some) for name, table in self.tables.items()})
 
     def states(self) -> dict[bytes, str]:
         """Return where each task rests."""
@@ -62,8 +67,20 @@ class Landed:
     moved: frozenset[bytes]
     there: frozenset[bytes]
     """Were at the target before, in whatever state; left as they are."""
-    kept_back: frozenset[bytes]
-    """Stay at the source: another task has their key or unique name at the target."""
+    kept_back: Mapping[bytes, str]
+    """Those that stay at the source, and why."""
+
+    def __or__(self, other: Landed) -> Landed:
+        return Landed(
+            self.moved | other.moved, self.there | other.there, {**self.kept_back, **other.kept_back}
+        )
+
+
+class KeptBack(NamedTuple):
+    """A task that stays at the source."""
+
+    state: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -73,16 +90,21 @@ class Tally:
     tasks: Counter[str]
     """At the source, before the move."""
     moved: Counter[str] = field(default_factory=Counter)
-    kept_back: dict[str, str] = field(default_factory=dict)
-    """States by task id."""
+    kept_back: dict[str, KeptBack] = field(default_factory=dict)
+    """By task id."""
 
     def add(self, batch: Batch, landed: Landed) -> None:
         """Count a batch."""
         states = batch.states()
         self.moved.update(states[task] for task in landed.moved)
-        self.kept_back.update({ids.text(task): states[task] for task in sorted(landed.kept_back)})
+        self.kept_back.update(
+            {ids.text(task): KeptBack(states[task], why) for task, why in landed.kept_back.items()}
+        )
 
     def there(self, state: str) -> int:
         """Return how many tasks of a state were at the target before."""
-        kept = sum(kept_state == state for kept_state in self.kept_back.values())
-        return self.tasks[state] - self.moved[state] - kept
+        return self.tasks[state] - self.moved[state] - self.kept(state)
+
+    def kept(self, state: str) -> int:
+        """Return how many tasks of a state were kept back."""
+        return sum(kept.state == state for kept in self.kept_back.values())

@@ -16,6 +16,7 @@ from tidegate.store.postgres import schema
 from tidegate.store.postgres.address import SCHEMA, parse_address
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.wrap import UNSTORABLE
 from tidegate.store.statements import read_statements
 from tidegate.store.text import storable
 
@@ -24,6 +25,8 @@ _SQL = read_statements(Path(__file__).parent / "sql", "target")
 _SECONDS = 120.0
 """A batch may take: its payloads and streams can be large."""
 _TRIES = 3
+
+_NAME_TAKEN = "another task has its key or unique name at the target"
 
 _IDS = frozenset({"id", "task_id", "map_id"})
 """Columns that hold 16 bytes here and a uuid there."""
@@ -61,10 +64,20 @@ class Target:
     async def arrive(self, batch: Batch) -> Landed:
         """Store those tasks of a batch that are not there, with all that belongs to them, in one transaction.
 
+        One that PostgreSQL cannot store is kept back; a batch with such a task is halved.
+
         Raises:
             StoreError: They are not there afterwards.
         """
-        landed = await self._arrive(batch)
+        try:
+            landed = await self._arrive(batch)
+        except UNSTORABLE as error:
+            if len(batch.tasks) == 1:
+                why = f"PostgreSQL cannot store it: {error}"
+                return Landed(frozenset(), frozenset(), {batch.tasks[0]: why})
+            half = len(batch.tasks) // 2
+            first, second = batch.of(batch.tasks[:half]), batch.of(batch.tasks[half:])
+            return await self.arrive(first) | await self.arrive(second)
         if len(await self.there(landed.moved)) < len(landed.moved):
             raise StoreError("tasks that were stored at the target are not there", fix="move again")
         return landed
@@ -74,8 +87,17 @@ class Target:
         return await self._database.once(lambda db: _there(db, tasks))
 
     async def take_answers(self, keys: Table) -> None:
-        """Store idempotency keys; those that other tasks have at the target stay theirs."""
-        await self._database.once(lambda db: db.run(_SQL["take_names"], *_names(keys), db.at))
+        """Store idempotency keys; those that other tasks have at the target stay theirs.
+
+        One that PostgreSQL cannot store is left out: nobody can ask for it there.
+        """
+        try:
+            await self._database.once(lambda db: db.run(_SQL["take_names"], *_names(keys), db.at))
+        except UNSTORABLE:
+            half = len(keys.rows) // 2
+            if half:
+                await self.take_answers(Table(keys.name, keys.columns, keys.rows[:half]))
+                await self.take_answers(Table(keys.name, keys.columns, keys.rows[half:]))
 
     async def furnish(self, household: Sequence[Table]) -> None:
         """Store what belongs to no task, where the target has nothing of the name."""
@@ -97,13 +119,12 @@ class Target:
 async def _arrive(db: Session, batch: Batch) -> Landed:
     there = await _there(db, batch.tasks)
     fresh = frozenset(batch.tasks) - there
-    kept_back = await _settle(db, batch.tables["key"].only("task_id", fresh), batch.unfinished())
+    kept_back = await _settle(db, batch.tables["key"].of(fresh), batch.unfinished())
     moved = fresh - kept_back
     for table in batch.tables.values():
         if table.name != "key":
-            rows = _rows(table.only("id" if table.name == "task" else "task_id", moved))
-            await db.copy(table.name, table.columns, rows)
-    return Landed(moved, there, kept_back)
+            await db.copy(table.name, table.columns, _rows(table.of(moved)))
+    return Landed(moved, there, dict.fromkeys(kept_back, _NAME_TAKEN))
 
 
 async def _settle(db: Session, names: Table, unfinished: frozenset[bytes]) -> frozenset[bytes]:

@@ -15,6 +15,7 @@ from tidegate.store.postgres.copying import enqueue_by_copy
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.wrap import UNSTORABLE
 from tidegate.store.refusals import key_conflict
 from tidegate.store.rows import Enqueued, NewTask
 from tidegate.store.text import to_json
@@ -53,7 +54,7 @@ def as_arguments() -> Iterator[None]:
     """
     try:
         yield
-    except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
+    except UNSTORABLE as error:
         raise ArgumentsError(
             f"PostgreSQL cannot store a value of these tasks: {error}",
             fix="use smaller numbers and shorter names",

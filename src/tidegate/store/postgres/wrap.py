@@ -32,6 +32,9 @@ is not there or there twice, since a pooler came in between."""
 _CONTENT = ("22", "23", "54")
 """Data exceptions, violated constraints, program limits."""
 
+UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError)
+"""A number that is too large (COPY says so in Python's own words), a name that is too long."""
+
 CONTENT_ERRORS = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
