@@ -126,6 +126,13 @@ async def test_each_key_has_limits_of_its_own(app: Tidegate) -> None:
     ]
 
 
+async def test_a_key_that_is_free_is_taken_before_one_that_must_be_waited_for(app: Tidegate) -> None:
+    keys = [Key("a", env="KEY_A", requests_per_minute=20), Key("b", env="KEY_B", requests_per_minute=40)]
+    upstream = app.upstream("u", keys=keys)
+    found = [(await upstream.permits.acquire(Ask())).api_key for _ in range(3)]
+    assert found == ["secret-a", "secret-b", "secret-b"], "b is free again after 1.5 s, a after 3"
+
+
 async def test_tasks_go_on_with_the_next_key_when_the_first_is_refused(
     app: Tidegate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

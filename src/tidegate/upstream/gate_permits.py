@@ -85,22 +85,27 @@ class GatePermits:
         return GatePermit(self, None if self._keys is None else await self._key(self._keys, ask))
 
     async def _key(self, ring: KeyRing, ask: Ask) -> Key:
-        """Return the first key of the ring that lets a call through, charged, after the wait for its slot."""
+        """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
         store = await self._declare()
         patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
-        refused: list[tuple[float, Slot]] = []
+        refused: list[tuple[float, Key, Slot]] = []
         for key in ring.candidates(ask.function):
-            slot = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=patience)
+            soon = min(patience, LOOK_SECONDS)
+            slot = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=soon)
             if slot.is_granted:
                 await asyncio.sleep(slot.wait_seconds or 0.0)
                 return key
-            refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, slot))
+            refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, key, slot))
         if not refused:
             raise ConfigError(
                 f"upstream {self._upstream} has no key for {ask.function or 'calls outside tasks'}",
                 fix="name it in functions= of one of its keys, or give one key none",
             )
-        _, nearest = min(refused, key=lambda found: found[0])
+        _, key, _ = min(refused, key=lambda found: found[0])
+        nearest = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=patience)
+        if nearest.is_granted:
+            await asyncio.sleep(nearest.wait_seconds or 0.0)
+            return key
         if len(refused) == len(ring.keys):
             await self._tell_of_ring(store, nearest)
         raise self._parked(nearest.reason, nearest.wait_seconds)
