@@ -37,8 +37,11 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued
     demand(tasks)
     with as_arguments():
         if len(tasks) == 1:
+            if _is_plain(tasks[0]):
+                with suppress(asyncpg.UniqueViolationError):  # a resend, or a stage left behind: `_one` tells
+                    return [await database.once(lambda db: _plain(db, tasks[0]))]
             return [await database.once(lambda db: _one(db, tasks[0]))]
-        if len(tasks) >= COPY_TASKS and all(task.key is None and task.unique is None for task in tasks):
+        if len(tasks) >= COPY_TASKS and all(_wants_no_names(task) for task in tasks):
             with suppress(asyncpg.UniqueViolationError):  # a resend: `_some` tells which are there
                 await database.transact(lambda db: enqueue_by_copy(db, tasks))
                 return [Enqueued(task.id, created=True) for task in tasks]
@@ -108,6 +111,42 @@ def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
     if answer == "conflict":
         raise key_conflict(task.key or "", str(holder))
     return Enqueued(task.id if answer == "stored" else str(holder), created=answer == "stored")
+
+
+def _wants_no_names(task: NewTask) -> bool:
+    return task.key is None and task.unique is None
+
+
+def _is_plain(task: NewTask) -> bool:
+    """Whether a task is ready at once and there is nothing to settle."""
+    return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0
+
+
+async def _plain(db: Session, task: NewTask) -> Enqueued:
+    """Store a plain task.
+
+    Raises:
+        asyncpg.UniqueViolationError: It is there already.
+    """
+    if not db.keeps_plans:  # planning the rows costs more than the function, whose plans the server keeps
+        return await _one(db, task)
+    await db.run(
+        _SQL["plain"],
+        db.at,
+        task.id,
+        task.function,
+        task.queue,
+        int(task.priority),
+        task.upstream,
+        task.tenant,
+        task.codec_tag,
+        task.args,
+        task.deadline_seconds,
+        task.timeout_seconds,
+        task.max_attempts,
+        to_json(task.labels),
+    )
+    return Enqueued(task.id, created=True)
 
 
 async def _one(db: Session, task: NewTask) -> Enqueued:

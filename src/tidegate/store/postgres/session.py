@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 
+from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.statements import in_schema
 
 
@@ -26,6 +27,12 @@ class Session:
         self._link = link
         self.schema = schema
         self.at = at
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether the server plans a statement once for many runs; not through a pooler."""
+        # Not isinstance: asyncpg answers it with yes for whatever connections.
+        return type(self._link) is not PooledConnection
 
     async def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows."""

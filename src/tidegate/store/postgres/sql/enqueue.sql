@@ -1,5 +1,5 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them. One task, or some with
--- names, by the function `enqueue_1`; many without names by COPY, where nothing is to be settled.
+-- names, by the function `enqueue_1`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one
@@ -12,6 +12,34 @@ SELECT holder, answer
 FROM /*schema*/enqueue_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
 )
+
+-- name: plain
+-- One that wants no names and is ready at once: the bare rows. Its id is new, or the statement fails.
+-- 1 at, 2 id, 3 function, 4 queue, 5 priority, 6 upstream, 7 tenant, 8 codec tag, 9 arguments as bytes,
+-- 10 deadline seconds or NULL, 11 timeout seconds or NULL, 12 max attempts or NULL, 13 labels as JSON or NULL
+WITH clock AS MATERIALIZED (
+    SELECT /*schema*/moment($1) AS now
+),
+stored AS (
+    INSERT INTO /*schema*/task (
+        id, function, queue, priority, upstream, tenant, deadline_seconds, deadline_at, timeout_seconds,
+        max_attempts, labels, enqueued_at
+    )
+    SELECT $2, $3, $4, $5, $6, $7, $10, clock.now + $10, $11, $12, $13, clock.now
+    FROM clock
+),
+carried AS (
+    INSERT INTO /*schema*/payload (task_id, codec_tag, args)
+    VALUES ($2, $8, $9)
+),
+placed AS (
+    INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
+    SELECT $2, $4, $5, $6, $3, $7, clock.now, clock.now, 0
+    FROM clock
+)
+INSERT INTO /*schema*/tally (minute, queue, function, upstream, tenant, enqueued)
+SELECT floor(clock.now / 60), $4, $3, $6, $7, 1
+FROM clock
 
 -- name: some
 -- As `one`, in the order given, each from the third on an array.
