@@ -40,3 +40,24 @@ async def test_a_caller_that_stays_in_its_transaction_keeps_no_run_from_ending(w
     finally:
         await connection.close()
         await app.aclose()
+
+
+async def test_enqueues_that_wait_for_a_callers_key_leave_connections_to_all_others(worker_url: str) -> None:
+    app = Tidegate(worker_url)
+
+    @app.task(name="t")
+    async def body(number: int) -> None: ...
+
+    connection: Any = await asyncpg.connect(worker_url)
+    try:
+        async with connection.transaction():
+            held = await body.using(conn=connection, key="K").enqueue(1)
+            waiting = [asyncio.create_task(body.using(key="K").enqueue(1)) for _ in range(10)]
+            await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                await body.enqueue(2)
+            assert not any(task.done() for task in waiting)
+        assert {handle.id for handle in await asyncio.gather(*waiting)} == {held.id}
+    finally:
+        await connection.close()
+        await app.aclose()

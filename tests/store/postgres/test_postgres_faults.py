@@ -145,8 +145,16 @@ async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: 
 
 
 async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: PostgresStore) -> None:
+    begun = asyncio.Event()
+
+    async def sleep(db: Session) -> object:
+        begun.set()
+        return await db.value("SELECT pg_sleep(30)")
+
     for _ in range(8):
-        call = asyncio.create_task(database_of(store).once(lambda db: db.value("SELECT pg_sleep(30)")))
+        call = asyncio.create_task(database_of(store).once(sleep))
+        await begun.wait()  # connected, that is: asyncpg itself complains of a cancel while it connects
+        begun.clear()
         await asyncio.sleep(0.02)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

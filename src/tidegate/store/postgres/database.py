@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -76,6 +77,24 @@ class Database:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
         return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable, seconds)
+
+    @asynccontextmanager
+    async def settling(self) -> AsyncIterator[None]:
+        """Wait for a turn to do what may wait for another's transaction: others need connections meanwhile.
+
+        Raises:
+            StoreUnavailableError: None came in time.
+        """
+        turns = self._links.mine().settling
+        try:
+            async with asyncio.timeout(self._busy_seconds):
+                await turns.acquire()
+        except TimeoutError as error:
+            raise late(self.place, self._busy_seconds) from error
+        try:
+            yield
+        finally:
+            turns.release()
 
     async def is_pooled(self) -> bool:
         """Whether a pooler in transaction mode is between us and the server.

@@ -36,16 +36,28 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued
     """
     demand(tasks)
     with as_arguments():
-        if len(tasks) == 1:
-            if _is_plain(tasks[0]):
-                with suppress(asyncpg.UniqueViolationError):  # a resend, or a stage left behind: `_one` tells
-                    return [await database.once(lambda db: _plain(db, tasks[0]))]
-            return [await database.once(lambda db: _one(db, tasks[0]))]
-        if len(tasks) >= COPY_TASKS and all(_wants_no_names(task) for task in tasks):
-            with suppress(asyncpg.UniqueViolationError):  # a resend: `_some` tells which are there
-                await database.transact(lambda db: enqueue_by_copy(db, tasks))
-                return [Enqueued(task.id, created=True) for task in tasks]
-        return await database.transact(lambda db: _some(db, tasks))
+        if all(_wants_no_names(task) for task in tasks):
+            return await _unnamed(database, tasks)
+        async with database.settling():
+            return await _settled(database, tasks)
+
+
+async def _unnamed(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    """Store tasks that want no names; where one is there already, as a resend, the slower way tells."""
+    with suppress(asyncpg.UniqueViolationError):
+        if len(tasks) == 1 and _is_plain(tasks[0]):
+            return [await database.once(lambda db: _plain(db, tasks[0]))]
+        if len(tasks) >= COPY_TASKS:
+            await database.transact(lambda db: enqueue_by_copy(db, tasks))
+            return [Enqueued(task.id, created=True) for task in tasks]
+    return await _settled(database, tasks)
+
+
+async def _settled(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    """Store tasks by the server's function, which settles their names."""
+    if len(tasks) == 1:
+        return [await database.once(lambda db: _one(db, tasks[0]))]
+    return await database.transact(lambda db: _some(db, tasks))
 
 
 @contextmanager

@@ -35,6 +35,9 @@ class Links:
         self._address = address
         self._pooler = address.pooler
         self._room = asyncio.Semaphore(address.connections)
+        self.settling = asyncio.Semaphore(max(1, address.connections // 2))
+        """For work that may wait for a name which a caller's own, still open transaction holds: however much
+        of it there is, it leaves connections to all else."""
         self._free: list[Link] = []
         self._all: set[Link] = set()
         self._leaving: set[asyncio.Task[None]] = set()

@@ -110,6 +110,12 @@ def busy(place: str) -> StoreBusyError:
     )
 
 
+def is_unsent(error: BaseException) -> bool:
+    """Whether the driver could not even encode a value. What the server says has a severity."""
+    kinds = (asyncpg.DataError, UnicodeError, TypeError, ValueError, OverflowError)
+    return isinstance(error, kinds) and getattr(error, "severity", None) is None
+
+
 def late(place: str, seconds: float) -> StoreUnavailableError:
     """Return the error of work that was not done in time; it may or may not have been committed."""
     return StoreUnavailableError(
