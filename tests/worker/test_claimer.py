@@ -128,3 +128,16 @@ async def test_a_child_that_becomes_ready_ends_the_wait_for_tasks() -> None:
         await store.asked.wait()
     assert set(store.asks[-1].functions) == {"coroutine", "in_child"}
     claiming.cancel()
+
+
+async def test_a_child_that_becomes_ready_after_the_claiming_has_ended_is_no_fault() -> None:
+    store = Recorded()
+    claimer = claimer_of(store, lambda: 0)
+    claiming = asyncio.create_task(claimer.run())
+    async with asyncio.timeout(20):
+        await store.asked.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    claiming.cancel()
+    await asyncio.gather(claiming, return_exceptions=True)
+    claimer.slot_freed()

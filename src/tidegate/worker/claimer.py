@@ -175,8 +175,10 @@ class Claimer:
             # In this task and no other: the store tells each asyncio task of a change once.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None) as self._nap:
-                    await self._store.changed(self._until_next_look())
-            self._nap = None
+                    try:
+                        await self._store.changed(self._until_next_look())
+                    finally:  # also when the claiming is cancelled: a nap that is over cannot be ended
+                        self._nap = None
 
     def _until_next_look(self) -> float:
         """Return the seconds to wait for a change: no longer than until a limit lets more through."""
