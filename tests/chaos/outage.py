@@ -35,9 +35,11 @@ async def store_away(way: str, database: Path, env: Mapping[str, str]) -> AsyncI
     if way == "moved":
         aside = database.parent.with_name(database.parent.name + ".away")
         database.parent.rename(aside)
+        database.parent.touch()  # no directory: else whoever starts now makes itself a new, empty store there
         try:
             yield
         finally:
+            database.parent.unlink()
             aside.rename(database.parent)
         return
     holder = await asyncio.create_subprocess_exec(
