@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +23,7 @@ from tidegate.testing.simulation.__main__ import main
 SMALL = {"tasks": 12, "leases": 5.0}
 FINGERPRINTS = """
 import sys
+import time
 from tidegate.testing.simulation import Plan, simulate
 for seed in sys.argv[1:]:
     print(simulate(Plan(int(seed), tasks=12, leases=5.0)).fingerprint)
@@ -145,3 +148,21 @@ def test_shrinking_takes_no_more_runs_than_it_may() -> None:
 
     assert shrink(Plan(7), fails, most_runs=4) == Plan(7)
     assert len(runs) == 4
+
+
+def test_a_command_that_is_killed_leaves_no_process_behind() -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.testing.simulation", "--seeds", "200", "--jobs", "2"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        me, ends_at = psutil.Process(command.pid), time.monotonic() + 30
+        while len(me.children()) < 3:  # two of its own, and multiprocessing's tracker
+            assert time.monotonic() < ends_at
+            time.sleep(0.05)
+        children = me.children()
+    finally:
+        command.kill()
+        command.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -47,9 +49,22 @@ def sweep(plans: Sequence[Plan], *, jobs: int, told: Callable[[Verdict], None]) 
 
 def _on_several(plans: Sequence[Plan], jobs: int) -> Iterator[Verdict]:
     chunks = [plans[begin : begin + _CHUNK] for begin in range(0, len(plans), _CHUNK)]
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_end_with_parent) as pool:
         for done in as_completed([pool.submit(_simulate_each, chunk) for chunk in chunks]):
             yield from done.result()
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the command is killed: a chunk of seeds goes on for minutes."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="tidegate-parent-watch", daemon=True).start()
 
 
 def _simulate_each(plans: Sequence[Plan]) -> list[Verdict]:
