@@ -10,7 +10,8 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.store.text import finite, storable
+from tidegate.store.columns import rules_of
+from tidegate.store.text import finite, storable, to_json
 
 Ending = Retrying | Released | Dead | Cancelled
 
@@ -125,6 +126,39 @@ def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
     if isinstance(outcome, Dead):
         return replace(outcome, failure=_plain(outcome.failure, what), why=f"(the reason {what})")
     return replace(outcome, why=f"(the reason {what})")
+
+
+def place(now: float, task_id: Any, run: Run, number: int, settled: Settled) -> tuple[Any, ...]:
+    """Return the values of the statement by which a back end puts a task into its next state.
+
+    Args:
+        now: The present moment.
+        task_id: As the back end writes ids.
+        run: The run that has ended.
+        number: Its number.
+        settled: What becomes of the task.
+    """
+    said, where = settled.said, (run.queue, run.priority, run.upstream, run.function, run.tenant)
+    if settled.state is State.RETRYING:
+        row = (task_id, settled.due_at, *where, settled.rank, number, said.why)
+        return (*row, *settled.budget)
+    if settled.state is State.READY:
+        return (task_id, *where, settled.rank, now, number)
+    if settled.state is State.DEAD:
+        letter = (run.queue, run.function, run.tenant, said.reason, said.error_class, said.message)
+        return (task_id, *letter, number, run.worker_id, run.started_at, now)
+    return (task_id, number, run.worker_id, run.ready_at, run.started_at, now)
+
+
+def name_to_free(run: Run, settled: Settled) -> str | None:
+    """Return the unique name that this end gives back, if the task held one until its final state."""
+    return run.unique_name if settled.state in (State.DEAD, State.CANCELLED) else None
+
+
+def one_more(rule_attempts: str | None, rule: str) -> str | None:
+    """Return the charged attempts by retry rule, as JSON, after one more under this rule."""
+    spent, name = rules_of(rule_attempts), storable(rule)
+    return to_json(spent | {name: spent.get(name, 0) + 1})
 
 
 def failure_of(ending: Ending) -> Failure | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,24 @@ class Told(NamedTuple):
     """Of the upstream."""
     is_of_one_key: bool
     """Another key of the upstream flows: the task may go on with that one."""
+
+
+class Good(NamedTuple):
+    """A run that went well."""
+
+    upstream: str
+    seconds: float
+    is_probe: bool
+
+
+class GoodRuns(NamedTuple):
+    """What runs of one upstream that went well tell its gate."""
+
+    seconds: float
+    """Each, in the mean."""
+    goods: int
+    is_probe: bool
+    """One of them tried whether it works."""
 
 
 MESSAGE_CHARACTERS = 500
@@ -61,10 +79,22 @@ def is_of_one_key(signal: Signal, keys: Sequence[GateRow], now: float) -> bool:
     return 0 < flowing < len(keys)
 
 
-def after_success(row: GateRow, now: float, *, seconds: float, goods: int, is_probe: bool) -> GateRow:
+def by_upstream(good: Iterable[Good]) -> Iterator[tuple[str, GoodRuns]]:
+    """Yield what these runs tell each upstream, in the order in which gates are locked."""
+    runs_of: dict[str, list[Good]] = {}
+    for run in good:
+        runs_of.setdefault(run.upstream, []).append(run)
+    for upstream, runs in sorted(runs_of.items()):
+        seconds = sum(run.seconds for run in runs) / len(runs)
+        yield upstream, GoodRuns(seconds, len(runs), any(run.is_probe for run in runs))
+
+
+def after_success(row: GateRow, now: float, good: GoodRuns) -> GateRow:
     """Return the row after good runs."""
     before = gates.as_of(row.gate, row.limits, now)
-    after = gates.after_success(before, row.limits, now, seconds=seconds, goods=goods, is_probe=is_probe)
+    after = gates.after_success(
+        before, row.limits, now, seconds=good.seconds, goods=good.goods, is_probe=good.is_probe
+    )
     return replace(row, gate=after)
 
 

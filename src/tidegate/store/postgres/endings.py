@@ -7,15 +7,29 @@ from typing import Any, NamedTuple
 
 from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
-from tidegate.store.columns import rules_of
-from tidegate.store.endings import Ending, Run, Settled, settle, shows_that_it_answers
+from tidegate.store.endings import (
+    Ending,
+    Run,
+    Settled,
+    name_to_free,
+    one_more,
+    place,
+    settle,
+    shows_that_it_answers,
+)
+from tidegate.store.gating import GoodRuns
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
-from tidegate.store.text import storable, to_json
 from tidegate.store.totals import Totals
 
 _SQL = load("finish")
+_PLACES = {
+    State.RETRYING: _SQL["retry"],
+    State.READY: _SQL["release"],
+    State.DEAD: _SQL["bury"],
+    State.CANCELLED: _SQL["cancel"],
+}
 
 
 class _Ended(NamedTuple):
@@ -66,12 +80,16 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
     """Keep how the runs went and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.settled.attempt) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.settled.spent) for task in ended])
-    rules = {task.task_id: rule for task in ended if (rule := _rule(task.ending))}
+    rules = {
+        task.task_id: task.ending.rule
+        for task in ended
+        if isinstance(task.ending, Retrying) and task.ending.rule
+    }
     if rules:
         kept = await db.rows(_SQL["rules"], list(rules))
         await db.run_many(
             _SQL["spend_rule"],
-            [(task_id, _one_more(rule_attempts, rules[str(task_id)])) for task_id, rule_attempts in kept],
+            [(task_id, one_more(rule_attempts, rules[str(task_id)])) for task_id, rule_attempts in kept],
         )
 
 
@@ -93,44 +111,17 @@ async def _tell_upstreams(
             if told.is_of_one_key:
                 elsewhere.add(task_id)
         elif shows_that_it_answers(ending):
-            seconds, is_probe = now - run.started_at, bool(run.probe)
-            await gates.went_well(db, now, upstream, seconds=seconds, goods=1, is_probe=is_probe)
+            await gates.went_well(db, now, upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
     return elsewhere
-
-
-def _rule(ending: Ending) -> str:
-    return storable(ending.rule) if isinstance(ending, Retrying) else ""
-
-
-def _one_more(rule_attempts: str | None, rule: str) -> str | None:
-    spent = rules_of(rule_attempts)
-    return to_json(spent | {rule: spent.get(rule, 0) + 1})
 
 
 async def _move(db: Session, now: float, ended: Sequence[_Ended]) -> None:
     """Put the tasks where they belong now."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
-    for task in ended:
-        statement, row = _place(now, task)
-        rows.setdefault(statement, []).append(row)
-        if task.settled.state in (State.DEAD, State.CANCELLED) and task.run.unique_name is not None:
-            name = (task.run.tenant, task.run.unique_name, task.task_id)
-            rows.setdefault("free_name", []).append(name)
+    for task_id, run, ending, settled in ended:
+        row = place(now, task_id, run, ending.fence.run, settled)
+        rows.setdefault(_PLACES[settled.state], []).append(row)
+        if (name := name_to_free(run, settled)) is not None:
+            rows.setdefault(_SQL["free_name"], []).append((run.tenant, name, task_id))
     for statement, theirs in rows.items():
-        await db.run_many(_SQL[statement], theirs)
-
-
-def _place(now: float, task: _Ended) -> tuple[str, tuple[Any, ...]]:
-    """Return the statement that puts a task where it belongs, with its values."""
-    task_id, run, ending, settled = task
-    number, said = ending.fence.run, settled.said
-    where = (run.queue, run.priority, run.upstream, run.function, run.tenant)
-    if settled.state is State.RETRYING:
-        place = (task_id, settled.due_at, *where, settled.rank, number, said.why)
-        return "retry", (*place, *settled.budget)
-    if settled.state is State.READY:
-        return "release", (task_id, *where, settled.rank, now, number)
-    if settled.state is State.DEAD:
-        letter = (run.queue, run.function, run.tenant, said.reason, said.error_class, said.message)
-        return "bury", (task_id, *letter, number, run.worker_id, run.started_at, now)
-    return "cancel", (task_id, number, run.worker_id, run.ready_at, run.started_at, now)
+        await db.run_many(statement, theirs)

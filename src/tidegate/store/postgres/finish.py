@@ -7,12 +7,13 @@ with a placeholder for what could not be stored. The halves are transactions of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import is_told_again, with_placeholder
+from tidegate.store.gating import Good, by_upstream
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.database import Database
@@ -26,15 +27,6 @@ _SQL = load("finish")
 
 _NULL = (b"null", CODEC)
 """A result kept by having no row."""
-
-
-class _Good(NamedTuple):
-    """A run that went well."""
-
-    upstream: str
-    seconds: float
-    probe: bool
-
 
 Batch = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
@@ -102,7 +94,7 @@ async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
 async def _end_current(database: Database, batch: Batch) -> set[str]:
     successes = {task_id: word for task_id, word in batch.items() if isinstance(word, Succeeded)}
     endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
-    good: list[_Good] = []
+    good: list[Good] = []
     if not endings:
         done = await database.once(lambda db: _succeed(db, successes, good))
     else:
@@ -118,7 +110,7 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
     return done
 
 
-async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
+async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[Good]) -> set[str]:
     """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
@@ -128,20 +120,15 @@ async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
     ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns)
-    good += [_Good(*run) for _, *run in ended if run[0]]
+    good += [Good(*run) for _, *run in ended if run[0]]
     return {str(task_id) for task_id, *_ in ended}
 
 
-async def _tell_upstreams(db: Session, good: Sequence[_Good]) -> None:
+async def _tell_upstreams(db: Session, good: Sequence[Good]) -> None:
     """Let what went well open gates and end slow starts."""
     now = await moment(db)
-    by_upstream: dict[str, list[_Good]] = {}
-    for run in good:
-        by_upstream.setdefault(run.upstream, []).append(run)
-    for upstream, runs in sorted(by_upstream.items()):
-        seconds = sum(run.seconds for run in runs) / len(runs)
-        is_probe = any(run.probe for run in runs)
-        await gates.went_well(db, now, upstream, seconds=seconds, goods=len(runs), is_probe=is_probe)
+    for upstream, told in by_upstream(good):
+        await gates.went_well(db, now, upstream, told)
 
 
 async def _refused(db: Session, batch: Batch) -> dict[str, Answer]:

@@ -13,6 +13,7 @@ from tidegate.policy import gate as gates
 from tidegate.policy.admission import slot_for_call
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
+    GoodRuns,
     Told,
     after_failure,
     after_success,
@@ -89,14 +90,11 @@ async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | 
     return Told(after.gate, is_of_one_key(signal, keys, now))
 
 
-async def went_well(
-    db: Session, now: float, upstream: str, *, seconds: float, goods: int, is_probe: bool
-) -> None:
+async def went_well(db: Session, now: float, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
     found = await locked_row(db, GateKind.UPSTREAM, upstream)
     if found is not None:
-        after = after_success(found, now, seconds=seconds, goods=goods, is_probe=is_probe)
-        await save(db, now, [after])
+        await save(db, now, [after_success(found, now, good)])
 
 
 # --- what people and applications say --------------------------------------------------------------------

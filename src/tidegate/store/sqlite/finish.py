@@ -16,6 +16,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import with_placeholder
+from tidegate.store.gating import Good, by_upstream
 from tidegate.store.sqlite import gates, keys, query
 from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
@@ -119,7 +120,7 @@ def _succeed(
     _free_names(db, array)
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
-    _tell_upstreams(db, now, [current[task] for task in ended if current[task].upstream])
+    _tell_upstreams(db, now, (current[task] for task in ended))
 
 
 class _Current(NamedTuple):
@@ -133,15 +134,11 @@ def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Curr
     return {task: _Current(*rest) for task, *rest in db.execute(_SQL["current"], (query.array(tasks),))}
 
 
-def _tell_upstreams(db: apsw.Connection, now: float, good: Iterable[_Current]) -> None:
+def _tell_upstreams(db: apsw.Connection, now: float, runs: Iterable[_Current]) -> None:
     """Let what went well open gates and end slow starts."""
-    by_upstream: dict[str, list[_Current]] = {}
-    for run in good:
-        by_upstream.setdefault(run.upstream, []).append(run)
-    for upstream, runs in by_upstream.items():
-        seconds = sum(now - run.started_at for run in runs) / len(runs)
-        is_probe = any(run.probe for run in runs)
-        gates.went_well(db, now, upstream, seconds=seconds, goods=len(runs), is_probe=is_probe)
+    good = [Good(run.upstream, now - run.started_at, bool(run.probe)) for run in runs if run.upstream]
+    for upstream, told in by_upstream(good):
+        gates.went_well(db, now, upstream, told)
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

@@ -12,6 +12,7 @@ from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
+    GoodRuns,
     Told,
     after_failure,
     after_success,
@@ -81,13 +82,11 @@ def told(
     return Told(after.gate, is_of_one_key(signal, keys, now))
 
 
-def went_well(
-    db: apsw.Connection, now: float, upstream: str, *, seconds: float, goods: int, is_probe: bool
-) -> None:
+def went_well(db: apsw.Connection, now: float, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
     found = row(db, GateKind.UPSTREAM, upstream)
     if found is not None:
-        save(db, now, [after_success(found, now, seconds=seconds, goods=goods, is_probe=is_probe)])
+        save(db, now, [after_success(found, now, good)])
 
 
 # --- what people and applications say --------------------------------------------------------------------
