@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tidegate.errors import OptionError
 from tidegate.store.refusals import unstorable
 from tidegate.store.rows import NewTask
+from tidegate.store.text import to_json
+from tidegate.store.totals import Where
 
 MOST_TASKS = 5_000
 """In one call: what one transaction may hold up others for."""
@@ -35,6 +38,38 @@ def due_at(now: float, task: NewTask) -> float | None:
     if not math.isfinite(due):
         raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
     return due if due > now else None
+
+
+def channel_of(task: NewTask) -> Where:
+    """Return what the minute's figures count a task under."""
+    return (task.queue, task.function, task.upstream, task.tenant)
+
+
+def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
+    """Return the lifelong row of a new task, as the tables of both back ends begin.
+
+    Args:
+        now: The present moment.
+        task_id: As the back end writes ids.
+        task: The task.
+    """
+    return (
+        task_id,
+        task.function,
+        task.queue,
+        int(task.priority),
+        task.upstream,
+        task.tenant,
+        task.key,
+        task.unique,
+        task.unique is not None and task.unique_seconds is None,
+        task.timeout_seconds,
+        task.max_attempts,
+        task.deadline_seconds,
+        None if task.deadline_seconds is None else now + task.deadline_seconds,
+        to_json(task.labels),
+        now,
+    )
 
 
 def demand_text(task: NewTask) -> None:

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import apsw
 
 from tidegate.store import ids
-from tidegate.store.incoming import demand_few, demand_text
+from tidegate.store.incoming import channel_of, demand_few, demand_text, task_row
 from tidegate.store.incoming import due_at as moment_due
 from tidegate.store.rows import Enqueued, NewTask
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
-from tidegate.store.text import to_json
 from tidegate.store.totals import Where
 
 _SQL = load("enqueue")
@@ -89,7 +88,7 @@ def _take_out_of_stages(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
 def insert_tasks(db: apsw.Connection, now: float, new: Iterable[Fresh]) -> None:
     """Write the lifelong rows and the payloads."""
     new = list(new)
-    db.executemany(_SQL["task"], [_task_row(now, row) for row in new])
+    db.executemany(_SQL["task"], [task_row(now, row.id, row.task) for row in new])
     db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
 
 
@@ -142,30 +141,4 @@ def _settle(db: apsw.Connection, now: float, row: Fresh) -> bytes | None:
 def _insert_rest(db: apsw.Connection, now: float, new: Sequence[Fresh]) -> None:
     insert_tasks(db, now, (row for row in new if row.task.key is None and row.task.unique is None))
     insert_places(db, now, new)
-    count_enqueued(db, now, Counter([_channel(row.task) for row in new]))
-
-
-def _channel(task: NewTask) -> Where:
-    return (task.queue, task.function, task.upstream, task.tenant)
-
-
-def _task_row(now: float, row: Fresh) -> tuple[object, ...]:
-    task = row.task
-    deadline_at = None if task.deadline_seconds is None else now + task.deadline_seconds
-    return (
-        row.id,
-        task.function,
-        task.queue,
-        int(task.priority),
-        task.upstream,
-        task.tenant,
-        task.key,
-        task.unique,
-        int(task.unique is not None and task.unique_seconds is None),
-        task.timeout_seconds,
-        task.max_attempts,
-        task.deadline_seconds,
-        deadline_at,
-        to_json(task.labels),
-        now,
-    )
+    count_enqueued(db, now, Counter([channel_of(row.task) for row in new]))
