@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidegate.domain.upstream import Gate, GateKind, GateRow, GateState
 from tidegate.policy import gate as gates
@@ -13,6 +13,21 @@ GATE_SECONDS = 60.0
 """Between looks at a gate that names no moment; what it held leaves early when it opens."""
 LEAST_GATE_SECONDS = 1.0
 """Between looks at a gate that probes."""
+
+
+EARLY_LIMIT = 100
+"""Re-runs of one upstream that may leave before their time in one round."""
+
+
+class Due(NamedTuple):
+    """A waiting task that may go, as a store found it."""
+
+    task_id: Any
+    upstream: str
+    spends: int
+    """1: its next run spends retry budget."""
+    urgent: int
+    """1: it may use the reserved part."""
 
 
 class Held(NamedTuple):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from tidegate.domain.upstream import GateKind
-from tidegate.policy.promotion import Held, Promotion
+from tidegate.policy.promotion import EARLY_LIMIT, Due, Held, Promotion
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.database import Database
@@ -13,16 +11,6 @@ from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 
 _SQL = load("promote")
-
-EARLY_LIMIT = 100
-"""Re-runs of one upstream that leave before their time in one round."""
-
-
-class _Due(NamedTuple):
-    task_id: Any
-    upstream: str
-    spends: int
-    urgent: int
 
 
 async def promote(database: Database, limit: int) -> int:
@@ -49,9 +37,9 @@ async def _promote(db: Session, limit: int) -> int:
     rows = await gates.locked_rows(db)
     now = await moment(db)
     plan = Promotion(rows, now)
-    due = [_Due(*row) for row in await db.rows(_SQL["due"], db.at, limit)]
-    going: list[_Due] = []
-    held: list[tuple[_Due, Held]] = []
+    due = [Due(*row) for row in await db.rows(_SQL["due"], db.at, limit)]
+    going: list[Due] = []
+    held: list[tuple[Due, Held]] = []
     for task in sorted(due, key=lambda task: not task.urgent):
         holds = await _hold(db, plan, task, going) if task.spends else None
         if holds is None:
@@ -72,7 +60,7 @@ async def _promote(db: Session, limit: int) -> int:
     return len(due)
 
 
-async def _hold(db: Session, plan: Promotion, task: _Due, going: list[_Due]) -> Held | None:
+async def _hold(db: Session, plan: Promotion, task: Due, going: list[Due]) -> Held | None:
     tries = plan.wants_probe(task.upstream) and not (
         any(other.upstream == task.upstream for other in going)
         or await db.value(_SQL["has_ready"], task.upstream)
@@ -80,12 +68,12 @@ async def _hold(db: Session, plan: Promotion, task: _Due, going: list[_Due]) -> 
     return plan.hold(task.upstream, urgent=bool(task.urgent), wanted_as_probe=tries)
 
 
-async def _early(db: Session, plan: Promotion, now: float) -> list[_Due]:
+async def _early(db: Session, plan: Promotion, now: float) -> list[Due]:
     """Return what may leave before its time, charged; the first one held ends its upstream's turn."""
     going = []
     for upstream, opened_at in plan.reopened().items():
         for row in await db.rows(_SQL["early"], upstream, opened_at, now, EARLY_LIMIT):
-            task = _Due(*row)
+            task = Due(*row)
             if task.spends and plan.hold(task.upstream, urgent=bool(task.urgent)) is not None:
                 break
             going.append(task)

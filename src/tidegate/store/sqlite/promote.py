@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import apsw
 
-from tidegate.policy.promotion import Promotion
+from tidegate.policy.promotion import EARLY_LIMIT, Due, Promotion
 from tidegate.store.sqlite import gates, query
 from tidegate.store.sqlite.statements import load
 
 _SQL = load("promote")
-
-EARLY_LIMIT = 100
-"""Re-runs of one upstream that may leave before their time in one round."""
-
-
-class _Due(NamedTuple):
-    task_id: bytes
-    upstream: str
-    spends: int
-    urgent: int
 
 
 def look(db: apsw.Connection, now: float) -> int | None:
@@ -32,7 +20,7 @@ def look(db: apsw.Connection, now: float) -> int | None:
 
 def promote(db: apsw.Connection, now: float, limit: int) -> int:
     """Move up to `limit` due tasks to the main queue, or put them off; return how many were due."""
-    due = [_Due(*row) for row in query.rows(db, _SQL["due"], (now, limit))]
+    due = [Due(*row) for row in query.rows(db, _SQL["due"], (now, limit))]
     plan = Promotion(gates.rows(db), now)
     going: list[bytes] = []
     for task in sorted(due, key=lambda task: not task.urgent):
@@ -68,15 +56,15 @@ def _go_early(db: apsw.Connection, now: float, plan: Promotion) -> list[bytes]:
     return going
 
 
-def _early(db: apsw.Connection, now: float, plan: Promotion, limit: int) -> list[_Due]:
+def _early(db: apsw.Connection, now: float, plan: Promotion, limit: int) -> list[Due]:
     return [
-        _Due(*row)
+        Due(*row)
         for upstream, opened_at in plan.reopened().items()
         for row in query.rows(db, _SQL["early"], (upstream, opened_at, now, limit))
     ]
 
 
-def _has_ready(db: apsw.Connection, upstream: str, going: list[bytes], due: list[_Due]) -> bool:
+def _has_ready(db: apsw.Connection, upstream: str, going: list[bytes], due: list[Due]) -> bool:
     """Whether a task of this upstream is in the main queue, or goes there in this round."""
     if any(task.upstream == upstream and task.task_id in going for task in due):
         return True
