@@ -17,6 +17,7 @@ class Attempt:
     """What the worker knows of one run while it lasts. Settled exactly once."""
 
     __slots__ = (
+        "_context",
         "claimed",
         "control",
         "deadline_seconds",
@@ -36,6 +37,7 @@ class Attempt:
     def __init__(
         self, claimed: ClaimedTask, function: Runnable, control: RunControl, runs_in: RunsIn
     ) -> None:
+        self._context: Context | None = None
         self.claimed = claimed
         self.function = function
         self.control = control
@@ -63,7 +65,12 @@ class Attempt:
         return crashes > 0 and crashes + 1 >= limit
 
     def context(self) -> Context:
-        """Return the context its body gets."""
+        """Return the one context of the run, for its body and for whatever the body calls."""
+        if self._context is None:
+            self._context = self._new_context()
+        return self._context
+
+    def _new_context(self) -> Context:
         claimed = self.claimed
         return Context(
             self.control,
