@@ -124,8 +124,8 @@ async def _look(
     db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str]
 ) -> tuple[bool, list[Lane], Doors | None]:
     """Return whether the worker is alive, the lanes with the first tasks, and what stands before them."""
-    is_alive, lanes = await _peek(db, known, ask, functions)
-    if not lanes or not await gates.any_(db):
+    is_alive, has_gates, lanes = await _peek(db, known, ask, functions)
+    if not lanes or not has_gates:
         return is_alive, lanes, None
     return is_alive, lanes, Doors(await gates.rows(db), await gates.in_flight(db), await moment(db))
 
@@ -134,14 +134,14 @@ async def _open_lanes(db: Session, ask: ClaimAsk, functions: list[str], doors: D
     """Return the lanes of which something may be handed out, as if there were no others."""
     upstreams, shut = doors.shut()
     may_run = [function for function in functions if function not in shut]
-    _, lanes = await _peek(db, KnownLanes(), ask, may_run, list(map(storable, upstreams)))
+    *_, lanes = await _peek(db, KnownLanes(), ask, may_run, list(map(storable, upstreams)))
     return lanes
 
 
 async def _peek(
     db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str], shut: Sequence[str] = ()
-) -> tuple[bool, list[Lane]]:
-    """Return whether the worker is alive, and the lanes with the first tasks."""
+) -> tuple[bool, bool, list[Lane]]:
+    """Return whether the worker is alive, whether any gate is to be minded, and the lanes' first tasks."""
     queues = None if "*" in ask.queues else [storable(queue) for queue in dict.fromkeys(ask.queues)]
     given = known.columns(ask)
     at_most = None if ask.strict else MANY_LANES
@@ -150,16 +150,16 @@ async def _peek(
     )
     if rows[0]["lanes_met"] == at_most:
         rows = await db.rows(_SQL["walk"], ask.worker_id, queues, functions, ask.slots, shut)
-    is_alive, _, queue, *_, entries = rows[0]
+    is_alive, has_gates, _, queue, *_, entries = rows[0]
     if queue is None:
-        return is_alive, []
+        return is_alive, has_gates, []
     lanes = [_lane(row, strict=ask.strict) for row in rows]
     known.found(ask, lanes, entries, everywhere=given[0] is None)
-    return is_alive, [lane for lane in lanes if lane.first_rank is not None]
+    return is_alive, has_gates, [lane for lane in lanes if lane.first_rank is not None]
 
 
 def _lane(row: Sequence[Any], *, strict: bool) -> Lane:
-    _, _, queue, priority, upstream, function, place, first_rank, places, _ = row
+    _, _, _, queue, priority, upstream, function, place, first_rank, places, _ = row
     return Lane(queue, priority, upstream, function, place if strict else 0, first_rank, places or ())
 
 

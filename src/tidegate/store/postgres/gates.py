@@ -55,11 +55,6 @@ async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
         await db.run(_SQL["save"], *map(list, zip(*columns, strict=True)), now)
 
 
-async def any_(db: Session) -> bool:
-    """Whether there is any gate that a claim must mind."""
-    return bool(await db.value(_SQL["any"]))
-
-
 async def in_flight(db: Session) -> dict[str, int]:
     """Return the runs under way by upstream."""
     return dict(await db.rows(_SQL["in_flight"]))

@@ -9,7 +9,8 @@
 -- given, those, each from its bound on: the entries of rows that left it are not walked over again. `places` are those of the
 -- lane's tasks among all of its priority, as far as they may be taken; of a single lane there is nothing to
 -- compare, so only its first task is looked at. At least one row comes back; `queue` is NULL if there is no lane.
--- `entries` says how many entries of the index were walked over, those of rows long gone included.
+-- `entries` says how many entries of the index were walked over, those of rows long gone included, `has_gates`
+-- whether a claim must mind any gate: a store without pays no round trip for them.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
 -- 6 lanes at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 places, 12 bounds on rank of the given
 -- lanes, each NULL to look for them, 13 upstreams of which nothing may be handed out
@@ -95,6 +96,7 @@ peeked AS MATERIALIZED (
 )
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
+    EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
     (SELECT count(*) FROM (SELECT 1 FROM found LIMIT $6) AS few) AS lanes_met,
     lane.queue, lane.priority, lane.upstream, lane.function, lane.place, peeked.first_rank, peeked.places,
     pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) - before.entries AS entries
@@ -108,6 +110,7 @@ ORDER BY lane.number
 -- may be handed out
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
+    EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
     0, lane.queue, lane.priority, lane.upstream, lane.function, 0, lane.first_rank, lane.places, 0
 FROM (SELECT 1) AS always
 LEFT JOIN (

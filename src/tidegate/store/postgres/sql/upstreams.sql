@@ -12,10 +12,6 @@ FROM /*schema*/gate
 ORDER BY kind, name
 FOR UPDATE
 
--- name: any
--- Whether there is any that a claim must mind, so that a store without costs nothing.
-SELECT EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system')
-
 -- name: one_locked
 -- 1 kind, 2 name
 SELECT kind, name, limits, state, meters
