@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import websockets
-from web_support import UNKNOWN, bearer, follow, make, serve, served
+from web_support import UNKNOWN, bearer, events_of, make, serve, served
 
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
@@ -165,11 +165,14 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
         async with (
             asyncio.timeout(10),
             websockets.connect(url, additional_headers=bearer(token), proxy=None) as socket,
+            client.stream("GET", f"/api/v1/tasks/{task_id}/events") as response,
         ):
-            following = asyncio.create_task(follow(client, task_id))
+            events = events_of(response)
+            names = {(await anext(events)).name}
             await socket.recv()
             assert await app.store.revoke_token(token.split("_")[1])
-            assert {event.name for event in await following} <= {"state", ":"}
+            names |= {event.name async for event in events}
+            assert names <= {"state", ":"}
             with contextlib.suppress(websockets.ConnectionClosed):
                 while True:
                     await socket.recv()
