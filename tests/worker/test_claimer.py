@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tidegate import Pool
+from tidegate.domain.spec import Priority
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
+from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
 from tidegate.worker.claimer import Claimer
 
 pytestmark = pytest.mark.anyio
@@ -141,3 +143,34 @@ async def test_a_child_that_becomes_ready_after_the_claiming_has_ended_is_no_fau
     claiming.cancel()
     await asyncio.gather(claiming, return_exceptions=True)
     claimer.slot_freed()
+
+
+class Backlog(Recorded):
+    """Has coroutines to the full, so many times; nothing for children."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        await super().claim(ask)
+        if "coroutine" not in ask.functions or self.times == 0:
+            return Claim(())
+        self.times -= 1
+        return Claim(tuple([cast("ClaimedTask", SimpleNamespace(priority=Priority.NORMAL))] * ask.slots))
+
+
+async def test_a_backlog_elsewhere_is_not_held_up_by_asking_for_children_in_every_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.worker.claimer.CHILDREN_AGAIN_SECONDS", 60.0)
+    store = Backlog(times=10)
+    claiming = asyncio.create_task(claimer_of(store, lambda: 3).run())
+    async with asyncio.timeout(20):
+        while len(store.asks) < 14:
+            await asyncio.sleep(0)
+    apart = [set(ask.functions) == {"in_child"} for ask in store.asks]
+    assert apart.index(True) == 0
+    assert apart[1:12] == [False] * 11  # ten with tasks, one that finds no more
+    assert apart[12:] == [True, False]  # then at once for children, before it waits
+    claiming.cancel()

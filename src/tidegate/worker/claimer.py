@@ -22,6 +22,8 @@ from tidegate.worker import report
 from tidegate.worker.pause import Pause
 from tidegate.worker.settings import Pool
 
+CHILDREN_AGAIN_SECONDS = 0.02
+"""After there was nothing for children, until they are asked for apart again: it is a claim of its own."""
 CLAIM_LIMIT = 500
 """Tasks in one claim at most."""
 _LEAST_SECONDS = 0.005
@@ -85,6 +87,8 @@ class Claimer:
         self._shares = Shares(pool.shares)
         self._slot_freed = asyncio.Event()
         self._lacks_children = False
+        self._children_again_at = 0.0
+        """When tasks for children are asked for apart again, by the loop's clock."""
         self._nap: asyncio.Timeout | None = None
         """Under way while tasks wait for children."""
         self._again_seconds: float | None = None
@@ -129,25 +133,35 @@ class Claimer:
         """Fill these slots; return whether there may be more to take at once, and whether we may claim."""
         found = 0
         self._again_seconds = None
-        for share in self._shares_of(slots):
+        passes_over = self._passes_over_children()
+        for share in self._shares_of(slots, passes_over=passes_over):
             claim = await self._store.claim(self._ask(share))
             for task in claim.tasks:
                 self._take(task)
             if not claim.alive:
                 return False, False
+            if share.functions is self._in_children and not claim.tasks:
+                self._children_again_at = asyncio.get_running_loop().time() + CHILDREN_AGAIN_SECONDS
             self._shares = self._shares.after(Counter(task.priority for task in claim.tasks), share.slots)
             found += len(claim.tasks)
             self._again_seconds = _sooner(self._again_seconds, claim.again_seconds)
+        if passes_over and self._lacks_children and found < slots:
+            self._children_again_at = 0.0  # nothing is left elsewhere: look for them now
+            return True, True
         return found >= slots, True
 
-    def _shares_of(self, slots: int) -> Iterator[Share]:
+    def _passes_over_children(self) -> bool:
+        """Whether there was nothing for children a moment ago: with a backlog elsewhere, every claim asks."""
+        return asyncio.get_running_loop().time() < self._children_again_at
+
+    def _shares_of(self, slots: int, *, passes_over: bool) -> Iterator[Share]:
         """Yield one share for all functions, or two where fewer children than slots are ready."""
         room = self._child_room() if self._in_children else slots
         self._lacks_children = room < slots
         if room >= slots:
             yield Share(slots, self._functions)
             return
-        if room > 0:
+        if room > 0 and not passes_over:
             yield Share(room, self._in_children)
         if self._elsewhere and (left := min(self._free(), slots)) > 0:
             yield Share(left, self._elsewhere)
