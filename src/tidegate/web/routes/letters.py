@@ -6,11 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.deadletter.redrive import purge_tasks, redrive_tasks
-from tidegate.errors import TidegateError
 from tidegate.store.rows import ActAnswer, TaskFilter
 from tidegate.web.bodies import read_json
 from tidegate.web.guard import OPERATORS, READERS, Answer, Guarded, Needs, principal_of
-from tidegate.web.problems import of_error
 from tidegate.web.room import Room, answer
 from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
 from tidegate.web.shown import letter_of
@@ -59,20 +57,14 @@ def add(api: Guarded, room: Room) -> None:
 
     async def _act(request: Request, action: str) -> Response:
         principal = principal_of(request)
-        asked = list(
-            dict.fromkeys(
-                (await read_json(request, Ids, room.settings, items=room.settings.batch_limit)).task_ids
-            )
-        )
+        ids = await read_json(request, Ids, room.settings, items=room.settings.batch_limit)
+        asked = list(dict.fromkeys(ids.task_ids))
         seen = list(await room.seen(asked, principal))
         store = await room.store()
         answers = dict.fromkeys(asked, ActAnswer.UNKNOWN)
-        try:
-            if seen and action == "redrive":
-                answers |= await redrive_tasks(store, seen, room.app.functions)
-            elif seen:
-                answers |= await purge_tasks(store, seen)
-        except TidegateError as error:
-            raise of_error(error) from error
+        if seen and action == "redrive":
+            answers |= await redrive_tasks(store, seen, room.app.functions)
+        elif seen:
+            answers |= await purge_tasks(store, seen)
         await room.audit.acted(principal, action, [(task_id, answers[task_id].value) for task_id in seen])
         return answer(ActsOut([ActOut(task_id, told.value) for task_id, told in answers.items()]))

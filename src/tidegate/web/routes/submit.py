@@ -12,7 +12,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import StoredResult
 from tidegate.web.bodies import idempotency_key, read_json, wanted_wait
 from tidegate.web.guard import SUBMITTERS, Answer, Guarded, Needs, principal_of
-from tidegate.web.problems import Problem, of_error
+from tidegate.web.problems import Problem
 from tidegate.web.room import Room, answer, location_of
 from tidegate.web.shown import result_of
 from tidegate.web.strict import plain
@@ -44,10 +44,7 @@ def add(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         asked = await read_json(request, Submit, room.settings)
         task = room.submitter.prepare(asked, principal, idempotency_key(request))
-        try:
-            stored = await room.app.enqueue_prepared(task)
-        except TidegateError as error:
-            raise of_error(error) from error
+        stored = await room.app.enqueue_prepared(task)
         room.audit.submitted(principal, stored.task_id, "created" if stored.created else "was there")
         where = location_of(request, stored.task_id)
         wait = wanted_wait(request, room.settings)
@@ -76,10 +73,7 @@ def add(api: Guarded, room: Room) -> None:
         limit = room.settings.batch_limit
         asked = (await read_json(request, SubmitMany, room.settings, items=limit)).tasks
         tasks = await room.submitter.prepare_many(asked, principal, room.settings)
-        try:
-            stored = await (await room.store()).enqueue(tasks)
-        except TidegateError as error:
-            raise of_error(error) from error
+        stored = await (await room.store()).enqueue(tasks)
         for one in stored:
             room.audit.submitted(principal, one.task_id, "created" if one.created else "was there")
         told = [Submitted(one.task_id, one.created, location_of(request, one.task_id)) for one in stored]

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.states import State
-from tidegate.errors import TidegateError
 from tidegate.store.rows import ActAnswer, TaskFilter
 from tidegate.web.bodies import read_json, wanted_wait
 from tidegate.web.guard import (
@@ -23,7 +22,7 @@ from tidegate.web.guard import (
     Needs,
     principal_of,
 )
-from tidegate.web.problems import Problem, of_error
+from tidegate.web.problems import Problem
 from tidegate.web.room import Room, TaskId, answer, no_such_task, tagged_answer
 from tidegate.web.routes.submit import RETRY_AFTER, wait_for_end
 from tidegate.web.shown import result_of, run_of, status_of
@@ -120,15 +119,12 @@ def _add_acts(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         row = await room.row(task_id, principal)
         store = await room.store()
-        try:
-            if row.state is State.DEAD:
-                answers = await redrive_tasks(store, [task_id], room.app.functions)
-            elif row.state in _HURRIED:
-                answers = await store.hurry([task_id])
-            else:
-                answers = {task_id: ActAnswer.REFUSED}
-        except TidegateError as error:
-            raise of_error(error) from error
+        if row.state is State.DEAD:
+            answers = await redrive_tasks(store, [task_id], room.app.functions)
+        elif row.state in _HURRIED:
+            answers = await store.hurry([task_id])
+        else:
+            answers = {task_id: ActAnswer.REFUSED}
         told = answers[task_id]
         await room.audit.acted(principal, "retry", [(task_id, told.value)])
         if told is ActAnswer.UNKNOWN:
