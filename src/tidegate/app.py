@@ -360,13 +360,16 @@ class Tidegate:
     async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
         store = await self.opened_store()
-        return (await store.enqueue([task]))[0] if conn is None else await store.enqueue_within(conn, task)
+        within = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
+        return (await within)[0]
 
     def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
         """Store one prepared task in the transaction open on a connection that blocks."""
-        return self.store.enqueue_within_sync(conn, task)
+        return self.store.enqueue_within_sync(conn, [task])[0]
 
-    async def enqueue_many(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[str]:
+    async def enqueue_many(
+        self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], *, conn: Any = None
+    ) -> list[str]:
         """Store prepared tasks, all or none, and return their ids in order.
 
         Up to 5,000 are one transaction. More are read from the iterable and staged in parts of 5,000, so
@@ -375,10 +378,16 @@ class Tidegate:
 
         Args:
             tasks: Made by `f.prepare(…)`; an iterator is read as it goes.
+            conn: A connection or session of yours, as for `using(conn=…)`: all are part of the transaction
+                that is open there, and are read before the first is sent.
 
         Raises:
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
         """
+        if conn is not None:
+            store = await self.opened_store()
+            answers = await store.enqueue_within(conn, [task async for task in each_task(tasks)])
+            return [answer.task_id for answer in answers]
         many = await self._begin_many()
         try:
             async for task in each_task(tasks):
@@ -390,8 +399,10 @@ class Tidegate:
             await many.drop()
             raise
 
-    def enqueue_many_sync(self, tasks: Iterable[NewTask]) -> list[str]:
+    def enqueue_many_sync(self, tasks: Iterable[NewTask], *, conn: Any = None) -> list[str]:
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        if conn is not None:
+            return [answer.task_id for answer in self.store.enqueue_within_sync(conn, list(tasks))]
         many = run_sync(self._begin_many())
         try:
             for task in tasks:

@@ -17,7 +17,7 @@ from tidegate.codec.signature import Signature
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Backoff, Fixed, Priority, Rule, RunsIn, TaskSpec
-from tidegate.errors import ConfigError, OptionError
+from tidegate.errors import ConfigError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
 from tidegate.options import Options, Seconds, make_options, seconds_option
 from tidegate.store.rows import Enqueued, NewTask
@@ -181,16 +181,28 @@ class Prepared(Generic[P, R]):
         Raises:
             KeyConflictError: The key is taken by a task with other arguments.
         """
-        return self._handle(await self._home.enqueue_prepared(self.prepare(*args, **kwargs), self._conn))
+        return self._handle(await self._home.enqueue_prepared(self._made(args, kwargs), self._conn))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, from sync code."""
         if self._conn is None:
             return run_sync(self.enqueue(*args, **kwargs))
-        return self._handle(self._home.enqueue_prepared_sync(self.prepare(*args, **kwargs), self._conn))
+        return self._handle(self._home.enqueue_prepared_sync(self._made(args, kwargs), self._conn))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
-        """Check these arguments and return the task without storing it."""
+        """Check these arguments and return the task without storing it.
+
+        Raises:
+            UsageError: The options hold a `conn`, which a task that is only prepared would lose.
+        """
+        if self._conn is not None:
+            raise UsageError(
+                "a task that is only prepared keeps no conn=",
+                fix="prepare it without, and give conn= to app.enqueue_many",
+            )
+        return self._made(args, kwargs)
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
         spec, options = self._spec, self._options
         data = self._signature.bind(args, kwargs)
         fingerprint = b""

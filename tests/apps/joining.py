@@ -2,7 +2,7 @@
 
     python joining.py URL USER_URL (commit|rollback|autocommit)
 
-Prints the task's id.
+Prints the tasks' ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def main(url: str, user_url: str, end: str) -> None:
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO own.orders (number) VALUES (1)")
-        print(enqueuing.enqueue_sync(1).id)
+        many = [work.using(key="k", labels={"kind": "größer"}).prepare(2), work.prepare(3)]
+        print(enqueuing.enqueue_sync(1).id, *app.enqueue_many_sync(many, conn=connection))
         transaction.set_rollback(end == "rollback")
     connection.close()
     app.close()

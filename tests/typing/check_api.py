@@ -40,6 +40,8 @@ async def use() -> None:
     assert_type(plain(1), bytes)
     assert_type(await (await bare.enqueue(1)).status(), TaskRow)
     assert_type(await app.cancel("id"), CancelAnswer)
+    assert_type(await app.enqueue_many([bare.prepare(1)], conn=object()), list[str])
+    assert_type(app.enqueue_many_sync([bare.prepare(1)], conn=object()), list[str])
     await bare.enqueue("one")  # type: ignore[arg-type]
     await bare.enqueue(1, thrice=True)  # type: ignore[call-arg]
     await with_context.enqueue(1)  # type: ignore[arg-type]

@@ -80,18 +80,19 @@ class Tasks(Protocol):
             KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
         """
 
-    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
-        """Store a task in the transaction that is open on an async connection of the caller's.
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store these tasks, however many, in the transaction open on an async connection of the caller's.
 
-        It exists if and when that transaction is committed. The connection's own errors pass through.
+        They exist if and when that transaction is committed, and are answered as by `enqueue`. The
+        connection's own errors pass through.
 
         Raises:
             OptionError: The connection is of no use for this, or this store cannot join transactions.
             ConfigError: It leads to another database, or its role may not enqueue.
-            KeyConflictError: As `enqueue`; the transaction is whole, without the task.
+            KeyConflictError: As `enqueue`; the transaction is whole, without the tasks.
         """
 
-    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """As `enqueue_within`, on a connection that blocks."""
 
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from pgserver import Server
 from postgres_support import SCHEMA, migrated
 from tidegate import Tidegate
 from tidegate.domain.states import State
-from tidegate.errors import ConfigError, KeyConflictError, OptionError, UsageError
+from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
 from tidegate.store.postgres.roles import role
 from tidegate.store.rows import TaskFilter
 
@@ -64,106 +67,129 @@ def over(url: str, driver: str) -> str:
     return url.replace("postgresql://", f"postgresql+{driver}://")
 
 
-async def by_asyncpg(url: str, work: Any, commit: bool) -> str:
+@dataclass(frozen=True)
+class Goods:
+    """Tasks to enqueue in a transaction: one by `using`, more by `enqueue_many`."""
+
+    app: Tidegate
+    work: Any
+    number: int = 1
+
+    async def within(self, conn: Any) -> list[str]:
+        if self.number == 1:
+            return [(await self.work.using(conn=conn).enqueue(1)).id]
+        return await self.app.enqueue_many(self.prepared(), conn=conn)
+
+    def within_sync(self, conn: Any) -> list[str]:
+        if self.number == 1:
+            return [self.work.using(conn=conn).enqueue_sync(1).id]
+        return self.app.enqueue_many_sync(self.prepared(), conn=conn)
+
+    def prepared(self) -> Iterator[Any]:
+        labelled = self.work.using(labels={"kind": "größer"}, tenant="t", key="k", timeout=7)
+        yield labelled.prepare(1)
+        yield from (self.work.prepare(number) for number in range(2, self.number + 1))
+
+
+async def by_asyncpg(url: str, goods: Goods, commit: bool) -> list[str]:
     connection = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute(ORDER)
-    handle = await work.using(conn=connection).enqueue(1)
+    ids = await goods.within(connection)
     await (transaction.commit() if commit else transaction.rollback())
     await connection.close()
-    return handle.id
+    return ids
 
 
-async def by_asyncpg_pool(url: str, work: Any, commit: bool) -> str:
+async def by_asyncpg_pool(url: str, goods: Goods, commit: bool) -> list[str]:
     async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
         try:
             async with connection.transaction():
                 await connection.execute(ORDER)
-                handle = await work.using(conn=connection).enqueue(1)
+                ids = await goods.within(connection)
                 if not commit:
                     raise RolledBack
         except RolledBack:
             pass
-    return handle.id
+    return ids
 
 
-async def by_async_psycopg(url: str, work: Any, commit: bool) -> str:
+async def by_async_psycopg(url: str, goods: Goods, commit: bool) -> list[str]:
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute(ORDER)
-        handle = await work.using(conn=connection).enqueue(1)
+        ids = await goods.within(connection)
         await (connection.commit() if commit else connection.rollback())
-    return handle.id
+    return ids
 
 
-def by_psycopg(url: str, work: Any, commit: bool) -> str:
+def by_psycopg(url: str, goods: Goods, commit: bool) -> list[str]:
     with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
         connection.execute(ORDER)
-        handle = work.using(conn=connection).enqueue_sync(1)
+        ids = goods.within_sync(connection)
         (connection.commit if commit else connection.rollback)()
-    return handle.id
+    return ids
 
 
-def by_psycopg_autocommit_block(url: str, work: Any, commit: bool) -> str:
+def by_psycopg_autocommit_block(url: str, goods: Goods, commit: bool) -> list[str]:
     connection = psycopg.connect(url, autocommit=True)
     with connection, connection.transaction(force_rollback=not commit):
         connection.execute(ORDER)
-        handle = work.using(conn=connection).enqueue_sync(1)
-    return handle.id
+        return goods.within_sync(connection)
 
 
-def by_session(url: str, work: Any, commit: bool) -> str:
+def by_session(url: str, goods: Goods, commit: bool) -> list[str]:
     engine = sa.create_engine(over(url, "psycopg"))
     with Session(engine) as session:
         session.execute(sa.text(ORDER))
-        handle = work.using(conn=session).enqueue_sync(1)
+        ids = goods.within_sync(session)
         (session.commit if commit else session.rollback)()
     engine.dispose()
-    return handle.id
+    return ids
 
 
-def by_sqlalchemy_connection(url: str, work: Any, commit: bool) -> str:
+def by_sqlalchemy_connection(url: str, goods: Goods, commit: bool) -> list[str]:
     engine = sa.create_engine(over(url, "psycopg"))
     with engine.connect() as connection:
         connection.execute(sa.text(ORDER))
-        handle = work.using(conn=connection).enqueue_sync(1)
+        ids = goods.within_sync(connection)
         (connection.commit if commit else connection.rollback)()
     engine.dispose()
-    return handle.id
+    return ids
 
 
-async def by_async_session(url: str, work: Any, commit: bool, driver: str = "asyncpg") -> str:
+async def by_async_session(url: str, goods: Goods, commit: bool, driver: str = "asyncpg") -> list[str]:
     engine = create_async_engine(over(url, driver))
     async with AsyncSession(engine) as session:
         await session.execute(sa.text(ORDER))
-        handle = await work.using(conn=session).enqueue(1)
+        ids = await goods.within(session)
         await (session.commit() if commit else session.rollback())
     await engine.dispose()
-    return handle.id
+    return ids
 
 
-async def by_async_session_over_psycopg(url: str, work: Any, commit: bool) -> str:
-    return await by_async_session(url, work, commit, "psycopg")
+async def by_async_session_over_psycopg(url: str, goods: Goods, commit: bool) -> list[str]:
+    return await by_async_session(url, goods, commit, "psycopg")
 
 
-async def by_async_sqlalchemy_connection(url: str, work: Any, commit: bool) -> str:
+async def by_async_sqlalchemy_connection(url: str, goods: Goods, commit: bool) -> list[str]:
     engine = create_async_engine(over(url, "asyncpg"))
     async with engine.connect() as connection:
         await connection.execute(sa.text(ORDER))
-        handle = await work.using(conn=connection).enqueue(1)
+        ids = await goods.within(connection)
         await (connection.commit() if commit else connection.rollback())
     await engine.dispose()
-    return handle.id
+    return ids
 
 
-async def by_sync_code_under_an_async_session(url: str, work: Any, commit: bool) -> str:
+async def by_sync_code_under_an_async_session(url: str, goods: Goods, commit: bool) -> list[str]:
     engine = create_async_engine(over(url, "asyncpg"))
     async with AsyncSession(engine) as session:
         await session.execute(sa.text(ORDER))
-        handle = await session.run_sync(lambda sync: work.using(conn=sync).enqueue_sync(1))
+        ids = await session.run_sync(goods.within_sync)
         await (session.commit() if commit else session.rollback())
     await engine.dispose()
-    return handle.id
+    return ids
 
 
 CALLERS = {
@@ -171,10 +197,10 @@ CALLERS = {
 }
 
 
-async def called(caller: Any, url: str, work: Any, commit: bool) -> str:
+async def called(caller: Any, url: str, goods: Goods, commit: bool) -> list[str]:
     if inspect.iscoroutinefunction(caller):
-        return await caller(url, work, commit)
-    return await asyncio.to_thread(caller, url, work, commit)
+        return await caller(url, goods, commit)
+    return await asyncio.to_thread(caller, url, goods, commit)
 
 
 def orders(url: str) -> int:
@@ -182,20 +208,29 @@ def orders(url: str) -> int:
         return connection.execute("SELECT count(*) FROM own.orders").fetchone()[0]
 
 
+@pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
-async def test_a_committed_transaction_makes_a_task(user_url: str, shop: Any, caller: Any) -> None:
+async def test_a_committed_transaction_makes_its_tasks(
+    user_url: str, shop: Any, caller: Any, number: int
+) -> None:
     app, work = shop
-    task_id = await called(caller, user_url, work, commit=True)
-    assert (await app.status(task_id)).state is State.READY
-    assert await app.store.payload(task_id) == (b'{"a":[],"k":{"number":1}}', "json/1")
+    ids = await called(caller, user_url, Goods(app, work, number), commit=True)
+    assert len(ids) == number
+    for place, task_id in enumerate(ids, 1):
+        assert (await app.status(task_id)).state is State.READY
+        assert await app.store.payload(task_id) == (b'{"a":[],"k":{"number":%d}}' % place, "json/1")
     assert orders(user_url) == 1
 
 
+@pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
-async def test_a_transaction_that_is_rolled_back_makes_none(user_url: str, shop: Any, caller: Any) -> None:
+async def test_a_transaction_that_is_rolled_back_makes_none(
+    user_url: str, shop: Any, caller: Any, number: int
+) -> None:
     app, work = shop
-    task_id = await called(caller, user_url, work, commit=False)
-    assert await app.store.read([task_id]) == {}
+    ids = await called(caller, user_url, Goods(app, work, number), commit=False)
+    assert len(ids) == number
+    assert await app.store.read(ids) == {}
     assert orders(user_url) == 0
 
 
@@ -205,7 +240,9 @@ async def test_django_makes_a_task_with_its_own_rows(
 ) -> None:
     done = await asyncio.to_thread(django, worker_url, user_url, end)
     assert done.returncode == 0, done.stderr
-    assert len(await shop[0].store.read([done.stdout.strip()])) == tasks
+    ids = done.stdout.split()
+    assert len(ids) == 3
+    assert len(await shop[0].store.read(ids)) == 3 * tasks
     assert orders(user_url) == tasks
 
 
@@ -232,13 +269,12 @@ async def test_a_task_is_invisible_until_the_commit(user_url: str, shop: Any) ->
 
 
 async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
-    _, work = shop
     other = Tidegate(worker_url)
     await other.store.changed(0.3)
     waiting = asyncio.create_task(other.store.changed(SOON))
     await asyncio.sleep(0)
     began = asyncio.get_running_loop().time()
-    await by_async_session(user_url, work, commit=True)
+    await by_async_session(user_url, Goods(*shop), commit=True)
     await waiting
     assert asyncio.get_running_loop().time() - began < SOON / 2
     await other.aclose()
@@ -258,6 +294,94 @@ async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) 
             await work.using(conn=connection, key="k").enqueue(2)
         assert (await work.using(conn=connection).enqueue(2)).created  # the transaction is whole
     await connection.close()
+
+
+async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: str, shop: Any) -> None:
+    app, work = shop
+    first = work.using(key="k", tenant="t", labels={"kind": "größer"}, timeout=7, deadline=50, max_attempts=2)
+    once = work.using(unique="until_final")
+    tasks = [first.prepare(1), first.prepare(1), work.using(delay=60, priority="bulk").prepare(2),
+             once.prepare(3), once.prepare(3), work.prepare(4)]  # fmt: skip
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        ids = await app.enqueue_many(tasks, conn=connection)
+    await connection.close()
+    assert ids == [tasks[0].id, tasks[0].id, tasks[2].id, tasks[3].id, tasks[3].id, tasks[5].id]
+    rows = await app.store.read(ids)
+    row = rows[ids[0]]
+    assert (row.tenant, row.labels, row.max_attempts) == ("t", {"kind": "größer"}, 2)
+    assert row.deadline_at == pytest.approx(row.enqueued_at + 50)
+    assert row.key == "k"
+    assert rows[ids[2]].state is State.SCHEDULED
+    assert len(rows) == 4
+    again = await app.enqueue_many([first.prepare(1), once.prepare(3)])
+    assert again == [ids[0], ids[3]]
+
+
+async def test_a_conflict_stores_none_of_many_and_leaves_the_transaction_whole(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    keyed = work.using(key="k")
+    with psycopg.connect(user_url) as connection:
+        connection.execute(ORDER)
+        with pytest.raises(KeyConflictError, match="'k'"):
+            app.enqueue_many_sync([work.prepare(0), keyed.prepare(1), keyed.prepare(2)], conn=connection)
+        handle = work.using(conn=connection, key="k").enqueue_sync(2)
+    assert handle.created
+    assert orders(user_url) == 1
+    assert [row.id for row in await app.store.list_tasks(TaskFilter())] == [handle.id]
+
+
+async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    sent = []
+    with connection.query_logger(lambda record: sent.append(record.query)):
+        async with connection.transaction():
+            ids = await app.enqueue_many((work.prepare(number) for number in range(2_500)), conn=connection)
+    await connection.close()
+    assert len([query for query in sent if "json_to_recordset" in query]) == 3
+    last = await app.store.payload(ids[-1])
+    assert last == (b'{"a":[],"k":{"number":2499}}', "json/1")
+    assert len(set(ids)) == 2_500
+    assert sum(stats.ready for stats in await app.store.queue_stats()) == 2_500
+
+
+async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    bad = dataclasses.replace(work.prepare(1), tenant="a\0b")
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        with pytest.raises(ArgumentsError, match="NUL"):
+            await app.enqueue_many([work.prepare(0), bad], conn=connection)
+        assert await app.enqueue_many([], conn=connection) == []
+    await connection.close()
+    assert await app.store.list_tasks(TaskFilter()) == []
+
+
+async def test_a_task_that_is_only_prepared_may_not_name_a_connection(user_url: str, shop: Any) -> None:
+    _, work = shop
+    with psycopg.connect(user_url) as connection, pytest.raises(UsageError, match="enqueue_many"):
+        work.using(conn=connection).prepare(1)
+
+
+async def test_a_connection_that_writes_json_by_itself_changes_no_labels(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    for name in ("json", "jsonb"):
+        await connection.set_type_codec(name, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+    labelled = work.using(labels={"a": "b"})
+    async with connection.transaction():
+        one = await work.using(labels={"a": "b"}, conn=connection).enqueue(1)
+        many = await app.enqueue_many([labelled.prepare(2), labelled.prepare(3)], conn=connection)
+    await connection.close()
+    rows = await app.store.read([one.id, *many])
+    assert [row.labels for row in rows.values()] == [{"a": "b"}] * 3
 
 
 async def test_without_a_transaction_nothing_is_stored(user_url: str, shop: Any) -> None:
@@ -327,4 +451,8 @@ async def test_tasks_in_a_file_join_no_transaction(tmp_path: Path) -> None:
         await work.using(conn=object()).enqueue(1)
     with pytest.raises(OptionError, match="PostgreSQL"):
         work.using(conn=object()).enqueue_sync(1)
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        await app.enqueue_many([work.prepare(1)], conn=object())
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        app.enqueue_many_sync([work.prepare(1)], conn=object())
     await app.aclose()

@@ -1,21 +1,31 @@
-"""Storing a task inside a transaction of the caller's, on the caller's connection."""
+"""Storing tasks inside a transaction of the caller's, on the caller's connection."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from tidegate._bridge import run_sync
-from tidegate.errors import ConfigError, UsageError
-from tidegate.store.postgres.callers import AsyncCaller, Caller, SyncCaller, recognise
+from tidegate.errors import ConfigError, KeyConflictError, UsageError
+from tidegate.store.postgres.callers import Caller, recognise
 from tidegate.store.postgres.enqueue import answer_of, demand, values_of
 from tidegate.store.postgres.session import Session
-from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.rows import Enqueued, NewTask
 
+T = TypeVar("T")
+
+_SQL = load("joined")
 _IDENTITY = load("identity")["identity"]
+
+_PART_TASKS = 1_000
+_PART_BYTES = 16 * 1_048_576
+"""Tasks, and bytes of arguments, in one statement: what no driver finds too large."""
 
 _NOT_THERE = ("3F000", "42883", "42P01")
 """No such schema, function, table: no store of this version is there."""
@@ -39,58 +49,138 @@ class Joined:
         self._committed = committed
         self._home: str | None = None
 
-    async def enqueue(self, conn: Any, task: NewTask) -> Enqueued:
-        """Store a task in the transaction that is open on an async connection.
+    async def enqueue(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store tasks in the transaction that is open on an async connection; answer in their order.
 
         Raises:
-            KeyConflictError: The key is taken by a task with other arguments. Nothing was stored.
+            KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
             OptionError: The connection is of no use for this.
             ConfigError: It leads to another database, or its role may not enqueue.
         """
         caller = recognise(conn)
-        if not isinstance(caller, AsyncCaller):
-            raise UsageError("conn= blocks, and enqueue is awaited", fix="use enqueue_sync with it")
+        if caller.blocks:
+            raise UsageError("conn= blocks, and this enqueue is awaited", fix="use the _sync one with it")
         caller.demand_transaction()
         if self._home is None:
             self._home = await self._identify()
-        with _explaining():
-            holder, answer = await caller.send(self._schema, self._values(task))
-        return self._done(caller, task, holder, answer)
+        return await self._store(caller, tasks)
 
-    def enqueue_sync(self, conn: Any, task: NewTask) -> Enqueued:
+    def enqueue_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """As `enqueue`, on a connection that blocks."""
         caller = recognise(conn)
-        if not isinstance(caller, SyncCaller):
-            raise UsageError("conn= is awaited, and enqueue_sync is not", fix="await enqueue with it")
+        if not caller.blocks:
+            raise UsageError("conn= is awaited, and this enqueue is not", fix="await the one without _sync")
         caller.demand_transaction()
         if self._home is None:
-            with ThreadPoolExecutor(
-                1
-            ) as elsewhere:  # a loop may be running here, as under SQLAlchemy's run_sync
+            # A loop may be running here, as under SQLAlchemy's run_sync.
+            with ThreadPoolExecutor(1) as elsewhere:
                 self._home = elsewhere.submit(run_sync, _asked(self._identify)).result()
+        return _at_once(self._store(caller, tasks))
+
+    async def _store(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        for task in tasks:
+            demand([task])
         with _explaining():
-            holder, answer = caller.send(self._schema, self._values(task))
-        return self._done(caller, task, holder, answer)
-
-    def _values(self, task: NewTask) -> Sequence[Any]:
-        demand([task])
-        return (self._home, None, *values_of(task))
-
-    def _done(self, caller: Caller, task: NewTask, holder: str | None, answer: str) -> Enqueued:
-        if answer == "elsewhere":
-            raise ConfigError(
-                "conn= is connected to another database than the application's",
-                fix="pass a connection to the database of TIDEGATE_DATABASE_URL, or correct that URL",
-            )
-        enqueued = answer_of(task, holder, answer)
+            if len(tasks) == 1:
+                stored = [await self._one(caller, tasks[0])]
+            elif any(task.key is not None for task in tasks):
+                stored = await self._all_or_none(caller, tasks)
+            else:
+                stored = await self._many(caller, tasks)
         caller.on_commit(self._committed)
-        return enqueued
+        return stored
+
+    async def _one(self, caller: Caller, task: NewTask) -> Enqueued:
+        statement = in_schema(_SQL[f"one_{caller.style}"], self._schema)
+        ((holder, answer),) = await caller.fetch(statement, (self._home, None, *values_of(task)))
+        return _meaning(task, holder, answer)
+
+    async def _all_or_none(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store tasks that may meet a conflict, after which the caller's transaction is as it was."""
+        await caller.fetch(_SQL["savepoint"])
+        try:
+            stored = await self._many(caller, tasks)
+        except KeyConflictError:
+            await caller.fetch(_SQL["undo"])
+            await caller.fetch(_SQL["release"])
+            raise
+        await caller.fetch(_SQL["release"])
+        return stored
+
+    async def _many(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        given = f"{_SQL[f'given_{caller.style}']}\n{_SQL['many']}"
+        statement = in_schema(given, self._schema)
+        stored: list[Enqueued] = []
+        for part in _parts(tasks):
+            answers = await caller.fetch(statement, (self._home, _as_json(part)))
+            stored += [_meaning(task, *answer) for task, answer in zip(part, answers, strict=True)]
+        return stored
 
 
 async def identity(db: Session) -> str:
     """Return which database this is."""
     found: str = await db.value(_IDENTITY)
     return found
+
+
+def _meaning(task: NewTask, holder: str | None, answer: str) -> Enqueued:
+    if answer == "elsewhere":
+        raise ConfigError(
+            "conn= is connected to another database than the application's",
+            fix="pass a connection to the database of TIDEGATE_DATABASE_URL, or correct that URL",
+        )
+    return answer_of(task, holder, answer)
+
+
+def _parts(tasks: Sequence[NewTask]) -> Iterator[Sequence[NewTask]]:
+    """Yield tasks in parts that are one statement each."""
+    begin, size = 0, 0
+    for place, task in enumerate(tasks):
+        size += len(task.args)
+        if place > begin and (size > _PART_BYTES or place - begin == _PART_TASKS):
+            yield tasks[begin:place]
+            begin, size = place, len(task.args)
+    if tasks:
+        yield tasks[begin:]
+
+
+def _as_json(tasks: Sequence[NewTask]) -> str:
+    """Return what the statement for many takes of these tasks."""
+    return msgspec.json.encode([_described(task) for task in tasks]).decode()
+
+
+def _described(task: NewTask) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "function": task.function,
+        "queue": task.queue,
+        "priority": int(task.priority),
+        "upstream": task.upstream,
+        "tenant": task.tenant,
+        "codec_tag": task.codec_tag,
+        "args": b64encode(task.args).decode(),
+        "fingerprint": b64encode(task.fingerprint).decode(),
+        "key_name": task.key,
+        "key_seconds": task.key_seconds,
+        "unique_name": task.unique,
+        "unique_seconds": task.unique_seconds,
+        "delay_seconds": task.delay_seconds,
+        "run_at": task.run_at,
+        "deadline_seconds": task.deadline_seconds,
+        "timeout_seconds": task.timeout_seconds,
+        "max_attempts": task.max_attempts,
+        "labels": dict(task.labels) or None,
+    }
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns that never suspends, as one on a blocking connection."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("a blocking connection was awaited")
 
 
 async def _asked(identify: Callable[[], Awaitable[str]]) -> str:

@@ -161,13 +161,13 @@ class PostgresStore:
         """Store these tasks, all or none, and answer in their order."""
         return await self._told(enqueue.enqueue(self._database, tasks)) if tasks else []
 
-    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
-        """Store a task in the transaction that is open on a caller's async connection."""
-        return await self._joined.enqueue(conn, task)
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """Store tasks in the transaction that is open on a caller's async connection."""
+        return await self._joined.enqueue(conn, tasks) if tasks else []
 
-    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """As `enqueue_within`, on a connection that blocks."""
-        return self._joined.enqueue_sync(conn, task)
+        return self._joined.enqueue_sync(conn, tasks) if tasks else []
 
     async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue where nothing can see it yet."""

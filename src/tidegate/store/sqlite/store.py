@@ -123,11 +123,11 @@ class SqliteStore:
             return []
         return await self._write(lambda db: enqueue.enqueue(db, self._now(), tasks))
 
-    async def enqueue_within(self, conn: Any, task: NewTask) -> Enqueued:
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Refuse: the file is this store's own, and no other connection can write in its transactions."""
         raise no_joining()
 
-    def enqueue_within_sync(self, conn: Any, task: NewTask) -> Enqueued:
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Refuse, as `enqueue_within`."""
         raise no_joining()
 

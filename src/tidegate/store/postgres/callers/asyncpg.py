@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.store.postgres.callers.caller import Answer, AsyncCaller, closed, no_transaction
-from tidegate.store.postgres.statements import in_schema, load
-
-_NUMBERED = load("joined")["numbered"]
+from tidegate.store.postgres.callers.caller import Caller, closed, no_transaction
 
 
-class AsyncpgCaller(AsyncCaller):
+class AsyncpgCaller(Caller):
     """`asyncpg.Connection`, or one out of a pool."""
+
+    style = "numbered"
+    blocks = False
 
     def demand_transaction(self) -> None:
         """Return if a transaction is open."""
@@ -21,7 +21,7 @@ class AsyncpgCaller(AsyncCaller):
         if not self.conn.is_in_transaction():
             raise no_transaction("async with conn.transaction():")
 
-    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
-        holder, answer = await self.conn.fetchrow(in_schema(_NUMBERED, schema), *values)
-        return holder, answer
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
+        rows: list[Sequence[Any]] = await self.conn.fetch(statement, *values)
+        return rows

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tidegate.errors import OptionError
-
-Answer = tuple[str | None, str]
-"""(holder, answer), as the server's function says."""
 
 
 class Caller(ABC):
@@ -18,6 +15,11 @@ class Caller(ABC):
     Args:
         conn: The connection or session.
     """
+
+    style: ClassVar[str]
+    """How statements name their parameters: `numbered`, `format` or `named`."""
+    blocks: ClassVar[bool]
+    """Whether it blocks; then `fetch` never suspends."""
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
@@ -30,24 +32,12 @@ class Caller(ABC):
             OptionError: The connection is closed, or would commit the enqueue by itself.
         """
 
+    @abstractmethod
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement in the open transaction; return its rows, none if it has none."""
+
     def on_commit(self, tell: Callable[[], None]) -> None:  # noqa: B027 - most libraries have no hook
         """Have `tell` called after the commit, where the library can; else others poll."""
-
-
-class SyncCaller(Caller):
-    """A connection that blocks."""
-
-    @abstractmethod
-    def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement in the open transaction; return its only row."""
-
-
-class AsyncCaller(Caller):
-    """A connection that is awaited."""
-
-    @abstractmethod
-    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement in the open transaction; return its only row."""
 
 
 def closed() -> OptionError:

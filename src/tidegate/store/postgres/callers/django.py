@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegate.errors import OptionError
-from tidegate.store.postgres.callers.caller import Answer, SyncCaller, no_transaction
-from tidegate.store.postgres.statements import in_schema, load
-
-_FORMAT = load("joined")["format"]
+from tidegate.store.postgres.callers.caller import Caller, no_transaction
 
 
-class DjangoCaller(SyncCaller):
+class DjangoCaller(Caller):
     """A database connection of Django."""
+
+    style = "format"
+    blocks = True
 
     def demand_transaction(self) -> None:
         """Return if an atomic block is open, or Django does not commit by itself."""
@@ -24,12 +24,11 @@ class DjangoCaller(SyncCaller):
         if not self.conn.in_atomic_block and self.conn.get_autocommit():
             raise no_transaction("with transaction.atomic():")
 
-    def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
         with self.conn.cursor() as cursor:
-            cursor.execute(in_schema(_FORMAT, schema), values)
-            holder, answer = cursor.fetchone()
-        return holder, answer
+            cursor.execute(statement, values)
+            return cursor.fetchall() if cursor.description else ()
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after the outermost atomic block has committed."""

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.store.postgres.callers.caller import (
-    Answer,
-    AsyncCaller,
-    Caller,
-    SyncCaller,
-    closed,
-    no_transaction,
-)
-from tidegate.store.postgres.statements import in_schema, load
+from tidegate.store.postgres.callers.caller import Caller, closed, no_transaction
 
-_FORMAT = load("joined")["format"]
 _IDLE = 0
 """PQTRANS_IDLE: connected, in no transaction. Source: PostgreSQL manual, PQtransactionStatus."""
 
 
 class _Psycopg(Caller):
+    style = "format"
+
     def demand_transaction(self) -> None:
         """Return if a transaction is open, or the statement opens one."""
         if self.conn.closed:
@@ -29,26 +22,28 @@ class _Psycopg(Caller):
             raise no_transaction("with conn.transaction():")
 
 
-class PsycopgCaller(_Psycopg, SyncCaller):
+class PsycopgCaller(_Psycopg):
     """`psycopg.Connection`."""
 
-    def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
+    blocks = True
+
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
         with self.conn.cursor(row_factory=_plain) as cursor:
-            cursor.execute(in_schema(_FORMAT, schema), values)
-            holder, answer = cursor.fetchone()
-        return holder, answer
+            cursor.execute(statement, values)
+            return cursor.fetchall() if cursor.description else ()
 
 
-class AsyncPsycopgCaller(_Psycopg, AsyncCaller):
+class AsyncPsycopgCaller(_Psycopg):
     """`psycopg.AsyncConnection`."""
 
-    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
+    blocks = False
+
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
         async with self.conn.cursor(row_factory=_plain) as cursor:
-            await cursor.execute(in_schema(_FORMAT, schema), values)
-            holder, answer = await cursor.fetchone()
-        return holder, answer
+            await cursor.execute(statement, values)
+            return await cursor.fetchall() if cursor.description else ()
 
 
 def _plain(_: Any) -> Any:

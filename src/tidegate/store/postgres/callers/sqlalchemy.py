@@ -8,36 +8,33 @@ from typing import Any
 from sqlalchemy import event, text
 
 from tidegate.errors import OptionError
-from tidegate.store.postgres.callers.caller import (
-    Answer,
-    AsyncCaller,
-    SyncCaller,
-    closed,
-    no_transaction,
-)
-from tidegate.store.postgres.statements import in_schema, load
-
-_NAMED = load("joined")["named"]
+from tidegate.store.postgres.callers.caller import Caller, closed, no_transaction
 
 
-class ConnectionCaller(SyncCaller):
+class ConnectionCaller(Caller):
     """`sqlalchemy.Connection`."""
+
+    style = "named"
+    blocks = True
 
     def demand_transaction(self) -> None:
         """Return if the statement is part of a transaction, as it is unless the connection autocommits."""
         _demand_connection(self.conn)
 
-    def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
-        return _answer(self.conn.execute(*_statement(schema, values)))
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
+        return _rows(self.conn.execute(text(statement), _named(values)))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this connection from now on."""
         _listen(self.conn, "commit", tell)
 
 
-class SessionCaller(SyncCaller):
+class SessionCaller(Caller):
     """`sqlalchemy.orm.Session`."""
+
+    style = "named"
+    blocks = True
 
     @property
     def plain(self) -> Any:
@@ -48,33 +45,39 @@ class SessionCaller(SyncCaller):
         """Return if the session's connection does not autocommit."""
         _demand_connection(self.plain.connection())
 
-    def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
-        return _answer(self.conn.execute(*_statement(schema, values)))
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
+        return _rows(self.conn.execute(text(statement), _named(values)))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this session from now on."""
         _listen(self.plain, "after_commit", tell)
 
 
-class AsyncConnectionCaller(AsyncCaller):
+class AsyncConnectionCaller(Caller):
     """`sqlalchemy.ext.asyncio.AsyncConnection`."""
+
+    style = "named"
+    blocks = False
 
     def demand_transaction(self) -> None:
         """Return if the statement is part of a transaction."""
         _demand_connection(self.conn.sync_connection)
 
-    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
-        return _answer(await self.conn.execute(*_statement(schema, values)))
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
+        return _rows(await self.conn.execute(text(statement), _named(values)))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this connection from now on."""
         _listen(self.conn.sync_connection, "commit", tell)
 
 
-class AsyncSessionCaller(AsyncCaller):
+class AsyncSessionCaller(Caller):
     """`sqlalchemy.ext.asyncio.AsyncSession`."""
+
+    style = "named"
+    blocks = False
 
     @property
     def plain(self) -> Any:
@@ -82,12 +85,12 @@ class AsyncSessionCaller(AsyncCaller):
         return self.conn() if callable(self.conn) else self.conn
 
     def demand_transaction(self) -> None:
-        """Return: whether the session autocommits is seen when it has a connection, in `send`."""
+        """Return: whether the session autocommits is seen when it has a connection, in `fetch`."""
 
-    async def send(self, schema: str, values: Sequence[Any]) -> Answer:
-        """Run the statement; return its only row."""
+    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Run a statement; return its rows."""
         _demand_connection((await self.conn.connection()).sync_connection)
-        return _answer(await self.conn.execute(*_statement(schema, values)))
+        return _rows(await self.conn.execute(text(statement), _named(values)))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this session from now on."""
@@ -105,13 +108,13 @@ def _demand_connection(connection: Any) -> None:
         raise no_transaction("use an engine without isolation_level='AUTOCOMMIT'")
 
 
-def _statement(schema: str, values: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-    return text(in_schema(_NAMED, schema)), {f"p{place}": value for place, value in enumerate(values, 1)}
+def _named(values: Sequence[Any]) -> dict[str, Any]:
+    return {f"p{place}": value for place, value in enumerate(values, 1)}
 
 
-def _answer(result: Any) -> Answer:
-    holder, answer = result.one()
-    return holder, answer
+def _rows(result: Any) -> Sequence[Sequence[Any]]:
+    rows: Sequence[Sequence[Any]] = result.all() if result.returns_rows else ()
+    return rows
 
 
 def _listen(target: Any, name: str, tell: Callable[[], None]) -> None:
