@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from cli_support import Place, succeeded
@@ -23,6 +24,11 @@ class Mover:
     def __init__(self, place: Place, url: str) -> None:
         self.place = place
         self.ends = (f"sqlite:///{place.database}", url)
+
+    @property
+    def database(self) -> str:
+        """The target without its user and options, as it is told of."""
+        return urlsplit(self.ends[1]).path
 
     def run(self, *options: str, code: int = 0) -> Result:
         return self.place.run("db", "move", *self.ends, *options, code=code)
@@ -114,7 +120,23 @@ def test_a_sealed_file_tells_who_comes_late_that_its_tasks_have_moved(mover: Mov
 
     late = mover.place.run("enqueue", mover.place.greet, "Ada", "--app", mover.place.app, code=WRONG_CONFIG)
 
-    assert "have moved" in late.stderr
+    assert "have moved to " in late.stderr
+    assert mover.database in late.stderr
+
+
+def test_what_a_sealed_file_shows_is_told_to_be_from_before(mover: Mover) -> None:
+    mover.place.add(2)
+    assert mover.place.json("status")["moved_to"] is None
+    mover.run()
+
+    shown = mover.place.run("status")
+    assert "have moved to " in shown.stderr
+    assert mover.database in shown.stderr
+    assert "from before" in mover.place.run("tasks", "ls").stderr
+    assert mover.database in mover.place.json("status")["moved_to"]
+
+    mover.run("--undo", code=CONFLICT)
+    assert "have moved to " in mover.place.run("status").stderr
 
 
 def test_a_task_that_was_kept_back_is_named_with_exit_code_1(mover: Mover) -> None:
@@ -133,6 +155,7 @@ def test_a_task_that_was_kept_back_is_named_with_exit_code_1(mover: Mover) -> No
 def test_an_undone_move_lets_work_go_on(mover: Mover) -> None:
     mover.run()
     assert mover.json("--undo") == {"unsealed": True}
+    assert mover.place.run("status").stderr == ""
     mover.place.add(1)
     assert "was not sealed" in mover.run("--undo").stderr
 

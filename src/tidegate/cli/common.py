@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tidegate.cli.output import talk
 from tidegate.config import load_config
 from tidegate.errors import ConfigError, StoreUnavailableError
 from tidegate.store.protocol import Store
@@ -81,6 +82,7 @@ async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Sto
     store = open_store(where.url)
     try:
         await store.open()
+        tell_if_moved(where.url, await moved_to(where.url))
         yield store
     finally:
         await store.close()
@@ -103,6 +105,28 @@ def require_database(url: str) -> None:
             f"there is no database at {path} yet",
             fix="enqueue a task or start a worker first, or name the database with --database or --app",
         )
+
+
+async def moved_to(url: str) -> str | None:
+    """Return where `tidegate db move` has taken the tasks of a file; None if they are there."""
+    from tidegate.store.connect import is_postgres, sqlite_path
+
+    if is_postgres(url):
+        return None
+    from tidegate.store.moving.source import Source
+
+    source = Source(sqlite_path(url))
+    try:
+        goal = await source.goal()
+    finally:
+        await source.close()
+    return None if goal is None else goal[1]
+
+
+def tell_if_moved(url: str, place: str | None) -> None:
+    """Say of a file whose tasks have moved to `place` that what is shown of it is from before."""
+    if place is not None:
+        talk(f"the tasks of {url} have moved to {place}: what this file shows is from before")
 
 
 async def known_functions(store: Store, where: Where) -> frozenset[str]:

@@ -9,7 +9,15 @@ from typing import Any
 
 import click
 
-from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.common import (
+    Where,
+    json_option,
+    moved_to,
+    opened_store,
+    run,
+    tell_if_moved,
+    where_options,
+)
 from tidegate.cli.output import jsonable, print_json, print_table, style
 from tidegate.cli.text import ago, duration, moment
 from tidegate.cli.upstreams import print_upstreams, upstream_json
@@ -49,10 +57,11 @@ def command(watch: bool, where: Where, as_json: bool) -> None:
 async def _show(where: Where, watch: bool, as_json: bool) -> None:
     async with opened_store(where) as store:
         while True:
-            overview = await look(store)
+            overview, place = await look(store), await moved_to(where.url)
             if watch and not as_json:
                 click.clear()
-            print_json(overview_json(overview)) if as_json else _print(overview)
+                tell_if_moved(where.url, place)
+            print_json(overview_json(overview) | {"moved_to": place}) if as_json else _print(overview)
             if not watch:
                 return
             await asyncio.sleep(_WATCH_SECONDS)

@@ -80,6 +80,50 @@ async def test_a_deleted_file_is_noticed_before_anything_is_written_to_it(
         await store.queue_stats()
 
 
+async def test_a_new_store_where_another_was_is_made_aloud(
+    store: SqliteStore, build: Build, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await build.one()
+    await store.close()
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    other = SqliteStore(path)
+    await other.open()
+    await other.close()
+    (said,) = [record for record in caplog.records if record.name == "tidegate.store"]
+    assert (said.levelname, str(path) in said.getMessage()) == ("WARNING", True)
+    assert "one was there before" in said.getMessage()
+
+
+async def test_a_first_store_is_made_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    store = SqliteStore(tmp_path / "first.db")
+    await store.open()
+    await store.close()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"made a new store at {tmp_path / 'first.db'}")
+    ]
+
+
+async def test_commits_left_behind_by_a_moved_file_are_not_deleted(
+    store: SqliteStore, build: Build, path: Path
+) -> None:
+    kept = await build.one()
+    away, log = path.with_name("away.db"), path.with_name(path.name + "-wal")
+    commits = log.read_bytes()
+    path.rename(away)
+    other = SqliteStore(path)
+    with pytest.raises(StoreUnavailableError, match="-wal"):
+        await other.open()
+    assert not path.exists()
+    assert log.read_bytes() == commits != b""
+    away.rename(path)
+    assert set(await other.read([kept])) == {kept}
+    await other.close()
+
+
 async def test_a_file_that_was_replaced_is_the_one_that_is_used(
     store: SqliteStore, build: Build, path: Path, clock: SettableClock
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import apsw
 
 from tidegate.store.sqlite import connection, schema
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.wrap import vanished
+from tidegate.store.sqlite.wrap import left_behind, vanished
+
+log = logging.getLogger("tidegate.store")
 
 
 class Place:
@@ -93,14 +96,31 @@ class DatabaseFile:
         if not self._place.was_seen:
             connection.check_build()
             connection.check_place(self.path)
+        was_here = self.lock.path.exists()  # asked first: who makes the file makes this one after it
         if not self.path.exists():
             if self._place.was_seen:
                 raise vanished(str(self.path))
-            connection.make_file(self.path)
+            self._make_file(was_here)
         there = self.path.stat()
         self._inode = (there.st_dev, there.st_ino)
         self.opened += 1
         return connection.connect(self.path, busy_seconds=self._busy_seconds)
+
+    def _make_file(self, was_here: bool) -> None:
+        """Make an empty file, and tell: where there was one before, its tasks are missed sooner or later.
+
+        Raises:
+            StoreUnavailableError: Commits of the one before are still here, and SQLite would delete them.
+        """
+        if _has_content(self.path.with_name(self.path.name + "-wal")):
+            raise left_behind(str(self.path))
+        connection.make_file(self.path)
+        if was_here:
+            log.warning(
+                "made a new, empty store at %s: one was there before, and was moved or deleted", self.path
+            )
+        else:
+            log.info("made a new store at %s", self.path)
 
     def _check_schema(self, db: apsw.Connection) -> None:
         if schema.is_empty(db):
@@ -129,3 +149,9 @@ class DatabaseFile:
             raise vanished(str(self.path)) from None
         if (there.st_dev, there.st_ino) != self._inode:
             self.drop()
+
+
+def _has_content(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_size > 0
+    return False

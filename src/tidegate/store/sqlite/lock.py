@@ -27,7 +27,7 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._fd: int | None = None
         self._depth = 0
 
@@ -70,7 +70,7 @@ class FileLock:
     def _take(self, how: int) -> None:
         while True:
             if self._fd is None:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._fd, how)
             if self._is_current():
                 return
@@ -85,7 +85,7 @@ class FileLock:
         """Whether the locked file is still the one at the path; a deleted one excludes nobody."""
         assert self._fd is not None
         try:
-            there = self._path.stat()
+            there = self.path.stat()
         except FileNotFoundError:
             return False
         here = os.fstat(self._fd)

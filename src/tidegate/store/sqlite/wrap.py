@@ -18,7 +18,7 @@ _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
 )
 
 _MOVED = "tidegate: moved"
-"""What the triggers of a file say whose tasks `tidegate db move` has taken elsewhere."""
+"""What the triggers of a file say whose tasks `tidegate db move` has taken; then ` to `, and where."""
 
 BROKEN = (
     apsw.CantOpenError,
@@ -53,16 +53,21 @@ def vanished(path: str) -> StoreUnavailableError:
     )
 
 
+def left_behind(path: str) -> StoreUnavailableError:
+    """Return the error of a store whose file is gone, with commits left in its write-ahead log."""
+    return StoreUnavailableError(
+        f"the database file {path} is gone, and the {path}-wal it left behind holds commits",
+        fix="bring the file back beside it; to begin with an empty store, delete that one too",
+        path=path,
+    )
+
+
 def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
     """Return `error` as the contract names it, its cause kept; errors that are no fault of SQLite as is."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         wrapped: TidegateError = busy(busy_seconds)
     elif isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
-        wrapped = ConfigError(
-            f"the tasks of {path} have moved to another database, and this one is sealed",
-            fix="use the other one's URL; `tidegate db move` says which it is, and how to undo it",
-            path=path,
-        )
+        wrapped = _moved(path, str(error).partition(f"{_MOVED} to ")[2] or "another database")
     elif isinstance(error, apsw.Error):
         wrapped = _unavailable(error, path)
     elif isinstance(error, OSError):
@@ -75,6 +80,14 @@ def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
         return error
     wrapped.__cause__ = error
     return wrapped
+
+
+def _moved(path: str, place: str) -> ConfigError:
+    return ConfigError(
+        f"the tasks of {path} have moved to {place}, and this file is sealed",
+        fix="use the URL of that one; `tidegate db move … --undo` unseals a file whose tasks are still here",
+        path=path,
+    )
 
 
 def _unavailable(error: apsw.Error, path: str) -> StoreUnavailableError:

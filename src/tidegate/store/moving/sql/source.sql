@@ -8,16 +8,36 @@ SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'moving')
 -- The message of each trigger is known to wrap.py.
 CREATE TABLE moving (home TEXT NOT NULL, place TEXT NOT NULL, at REAL NOT NULL);
 CREATE TABLE moved (task_id BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TRIGGER sealed_task BEFORE INSERT ON task BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_ready BEFORE INSERT ON ready BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_running BEFORE INSERT ON running BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_waiting BEFORE INSERT ON waiting BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_archive BEFORE INSERT ON archive BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_dead BEFORE INSERT ON dead BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_worker BEFORE INSERT ON worker BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER sealed_stage BEFORE UPDATE ON stage BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER reranked_ready BEFORE UPDATE ON ready BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
-CREATE TRIGGER reranked_waiting BEFORE UPDATE ON waiting BEGIN SELECT RAISE(ABORT, 'tidegate: moved'); END;
+CREATE TRIGGER sealed_task BEFORE INSERT ON task BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_ready BEFORE INSERT ON ready BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_running BEFORE INSERT ON running BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_waiting BEFORE INSERT ON waiting BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_archive BEFORE INSERT ON archive BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_dead BEFORE INSERT ON dead BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_worker BEFORE INSERT ON worker BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER sealed_stage BEFORE UPDATE ON stage BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER reranked_ready BEFORE UPDATE ON ready BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
+CREATE TRIGGER reranked_waiting BEFORE UPDATE ON waiting BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT place FROM moving));
+END;
 
 -- name: unseal
 DROP TABLE moving;
