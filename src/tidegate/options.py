@@ -77,7 +77,7 @@ def make_options(
         key=None if key is None else _key(key),
         key_seconds=7 * 86_400.0 if key_kept is None else positive_option("key_kept", key_kept),
         unique=unique is not None,
-        unique_seconds=None if unique in {None, "until_final"} else positive_option("unique", unique or ""),
+        unique_seconds=None if unique is None else _unique_seconds(unique),
         labels=_labels(labels or {}),
     )
 
@@ -196,6 +196,17 @@ def _seconds(value: object) -> float | None:
         return float(value) if abs(value) <= _LONGEST_SECONDS else None
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _unique_seconds(value: str) -> float | None:
+    """Return how long equal tasks are refused; None for until the final state."""
+    if value == "until_final":
+        return None
+    try:
+        return positive_option("unique", value)
+    except OptionError as error:
+        fix = 'use "until_final", or a time above 0 such as 90s, 15m, 1h, 7d; a century at most'
+        raise OptionError(error.message, fix=fix) from None
 
 
 def _key(value: str) -> str:

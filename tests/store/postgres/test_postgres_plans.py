@@ -1,5 +1,9 @@
 """How PostgreSQL runs the hot statements: what must not depend on what the planner believes."""
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import asyncpg
 import pytest
 
@@ -19,6 +23,34 @@ async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair
         await connection.close()
     assert "hashed SubPlan" in plan
     assert "Join Filter" not in plan
+
+
+async def test_what_queues_finished_before_is_told_by_reading_the_tally_once_and_not_for_each(
+    worker_url: str,
+):
+    done_before = in_schema(load("queue_stats")["done_before"], SCHEMA)
+    connection = await asyncpg.connect(worker_url)
+    try:
+        await connection.execute(
+            f"INSERT INTO {SCHEMA}.tally (minute, queue, function, upstream, tenant, first_final_at)"
+            " SELECT 1, 'q' || n % 500, 'f', '', '', 60.0 FROM generate_series(1, 5000) AS n"
+        )
+        queues = [f"q{number}" for number in range(250, 750)]
+        found = await connection.fetch(done_before, queues, 2)
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {done_before}"
+        plan = json.loads(await connection.fetchval(explained, queues, 2))[0]["Plan"]
+    finally:
+        await connection.close()
+    assert {queue for (queue,) in found} == {f"q{number}" for number in range(250, 500)}
+    loops = [node["Actual Loops"] for node in nodes(plan) if node.get("Relation Name") == "tally"]
+    assert loops == [1]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a plan's nodes."""
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
 
 
 @pytest.mark.parametrize(("pooler", "keeps_plans"), [(False, True), (True, False)])

@@ -36,7 +36,7 @@ async def queue_stats(db: Session) -> list[QueueStats]:
     figures.blocked(await _blocked(db, now))
     figures.staged(await db.rows(_SQL["staged"]))
     figures.done(await db.rows(_SQL["done"], first, int(now // 60) - 1))
-    figures.history(now, await db.column(_SQL["done_before"], figures.queues, first))
+    figures.history(now, set(await db.column(_SQL["done_before"], figures.queues, first)))
     return figures.stats()
 
 
