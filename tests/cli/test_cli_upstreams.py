@@ -9,6 +9,7 @@ from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Retrying
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, GateKind, Limits, Signal, Window
+from tidegate.domain.usage import Dimension, Heard, SeenLimit
 from tidegate.store.rows import ClaimedTask
 
 MINUTE = Window("requests_per_minute", 600, 60.0)
@@ -32,6 +33,20 @@ def parked(task: ClaimedTask) -> Retrying:
 def test_ls_says_that_none_is_known(place: Place) -> None:
     place.add()
     assert "no upstream is known yet" in place.run("upstreams", "ls").stderr
+
+
+def test_what_headers_show_is_listed_with_its_age_and_holds_in_words(place: Place, openai: str) -> None:
+    shown = [
+        Heard(SeenLimit(Dimension.REQUESTS, 500.0, 423.0, 9.24)),
+        Heard(SeenLimit(Dimension.INPUT_TOKENS, remaining=0.0, reset_seconds=3600.0)),
+    ]
+    place.ask(lambda store: store.learn(openai, shown))
+    output = place.run("upstreams", "show", openai).stdout
+    assert "limit 500 in 1 min, 423 left, seen" in output
+    assert "its window of input tokens is spent, opens in" in output
+    row = place.json("upstreams", "show", openai)
+    assert [each["dimension"] for each in row["learned"]] == ["requests", "input_tokens"]
+    assert (row["blocked"], row["ready"]) == (3, 0)
 
 
 def test_a_person_parks_and_opens(place: Place, openai: str) -> None:

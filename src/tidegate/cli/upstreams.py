@@ -12,7 +12,7 @@ from tidegate.cli.output import jsonable, print_facts, print_json, print_table, 
 from tidegate.cli.text import moment
 from tidegate.errors import OptionError, UnknownUpstreamError
 from tidegate.options import positive_option
-from tidegate.policy.gate_words import block_in_words, gate_in_words
+from tidegate.policy.gate_words import block_in_words, dimension_in_words, gate_in_words, learned_in_words
 from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
 from tidegate.upstream.limits import changed_limits, facts
@@ -51,7 +51,7 @@ async def _list(where: Where, as_json: bool) -> None:
 @where_options
 @json_option
 def show_command(name: str, where: Where, as_json: bool) -> None:
-    """Show one upstream: gate, limits, retry budget."""
+    """Show one upstream: gate, limits, retry budget, and what its answers show of its own limits."""
     run(_show(where, name, as_json))
 
 
@@ -63,10 +63,14 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
         print_json(upstream_json(row, now))
         return
     limits = {name: f"{value:g}" for name, value in facts(row.limits).items()}
+    learned = {
+        f"{dimension_in_words(limit.dimension)} shown": learned_in_words(limit, now)
+        for limit in row.gate.learned
+    }
     print_facts(
         {
             "upstream": row.name,
-            "gate": gate_in_words(row.gate, row.limits, now),
+            "gate": state_in_words(row, now),
             "since": moment(row.gate.since_at),
             "until": moment(row.gate.until_at),
             "in flight": row.in_flight,
@@ -75,6 +79,7 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
             "retrying": row.retrying,
         }
         | limits
+        | learned
     )
 
 
@@ -185,9 +190,10 @@ def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
     """Return an upstream as JSON values."""
     return {
         "name": row.name,
-        "gate": jsonable(row.gate),
+        "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned"},
         "words": state_in_words(row, now),
         "limits": facts(row.limits),
+        "learned": jsonable(row.gate.learned),
         "in_flight": row.in_flight,
         "ready": 0 if row.block else row.ready,
         "blocked": row.ready if row.block else 0,

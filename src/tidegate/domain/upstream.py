@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidegate.domain.failure import Reason
+from tidegate.domain.usage import LearnedLimit
 
 
 class GateKind(StrEnum):
@@ -71,6 +72,8 @@ class Gate:
     """When it last opened; what began to wait before may leave early."""
     typical_seconds: float = 1.0
     """How long a good run takes, learned."""
+    learned: tuple[LearnedLimit, ...] = ()
+    """What answers show of its limits, one a dimension."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,16 @@ from typing import NamedTuple
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot
+from tidegate.domain.usage import LearnedLimit
 from tidegate.policy import gate as gates
-from tidegate.policy import pacing
+from tidegate.policy import learned, pacing
 
 AHEAD_SECONDS = 0.25
 """Tasks are handed out so long before their slots, so that no quota is lost between two looks."""
 BLOCKED_SECONDS = 60.0
 """Tasks whose next slot is further away than this count as blocked."""
+PACED_SECONDS = 1.0
+"""A spent window that opens sooner is a pace; tasks that wait longer for one count as blocked."""
 
 
 class Admitted(NamedTuple):
@@ -41,15 +44,16 @@ class Door:
     def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
         self._before = row
         self._now = now
-        self._limits = row.limits
         self._gate = gates.as_of(row.gate, row.limits, now)
+        self._limits = learned.with_learned(row.limits, self._gate.learned, now)
+        self._opens_at = learned.opens_at(self._gate.learned, now)
         self._meters: dict[str, Meter] = dict(row.meters)
         if self._gate.reopened_at is not None:
-            for window in row.limits.windows:
+            for window in self._limits.windows:
                 meter = self._meters.get(window.name, Meter())
                 self._meters[window.name] = pacing.without_burst(window, meter, self._gate.reopened_at)
-        self._room = gates.room(self._gate, row.limits, in_flight)
-        self._stretch = 1.0 / gates.share(self._gate, row.limits, now)
+        self._room = gates.room(self._gate, self._limits, in_flight)
+        self._stretch = 1.0 / gates.share(self._gate, self._limits, now)
 
     @property
     def row(self) -> GateRow:
@@ -69,7 +73,7 @@ class Door:
             if self._gate.probe_at is not None:
                 return max(0.0, self._gate.probe_at - self._now)
             return None if self._gate.until_at is None else self._gate.until_at - self._now
-        return pacing.slot_of_all(self._limits.windows, self._meters, self._now) - self._now
+        return self._slot_at() - self._now
 
     @property
     def is_open(self) -> bool:
@@ -87,13 +91,17 @@ class Door:
     def admit(self) -> Admitted:
         """Let one task through an open door."""
         is_probe = gates.is_held(self._gate)
-        at = pacing.slot_of_all(self._limits.windows, self._meters, self._now)
+        at = self._slot_at()
         self._meters |= pacing.charged_to_all(self._limits.windows, self._meters, at, stretch=self._stretch)
         if is_probe:
             self._gate = gates.probing(self._gate, self._now)
         if self._room is not None:
             self._room -= 1
         return Admitted(0.0 if is_probe else at - self._now, is_probe)
+
+    def _slot_at(self) -> float:
+        """Return when the next may start: not before its slot, nor before a spent window opens."""
+        return pacing.slot_of_all(self._limits.windows, self._meters, max(self._now, self._opens_at))
 
 
 class Doors:
@@ -159,7 +167,9 @@ class Block:
     until_at: float | None
     """When they may; None: nobody knows."""
     window: str = ""
-    """The exhausted window; empty if the gate does not flow."""
+    """The exhausted window; empty if it is not that."""
+    spent: LearnedLimit | None = None
+    """The limit of which, by the provider's own word, too little is left."""
 
 
 def blocked(row: GateRow, now: float) -> Block | None:
@@ -167,6 +177,9 @@ def blocked(row: GateRow, now: float) -> Block | None:
     gate = gates.as_of(row.gate, row.limits, now)
     if gate.by is not None:
         return Block(gate, gate.until_at)
+    spent = learned.spent(gate.learned, now + PACED_SECONDS)
+    if spent is not None:
+        return Block(gate, spent.opens_at, spent=spent)
     for window in row.limits.windows:
         at = pacing.slot_at(window, row.meters.get(window.name, Meter()), now)
         if at - now > BLOCKED_SECONDS:

@@ -89,7 +89,14 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
         typical_seconds=gate.typical_seconds,
         reason=gate.reason,
         message=gate.message,
+        learned=gate.learned,
     )
+
+
+def opened_by_person(gate: Gate, limits: Limits, now: float) -> Gate:
+    """Return the gate opened by hand: what headers said of a window that is spent counts no more."""
+    gate = opened(gate, limits, now)
+    return replace(gate, learned=tuple(replace(limit, opens_at=None) for limit in gate.learned))
 
 
 def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> Gate:
@@ -102,6 +109,7 @@ def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) ->
         until_at=None if seconds is None else now + seconds,
         failures=gate.failures,
         typical_seconds=gate.typical_seconds,
+        learned=gate.learned,
     )
 
 

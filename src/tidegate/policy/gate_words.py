@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy
+from tidegate.domain.usage import Dimension, LearnedLimit
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Block
 from tidegate.policy.words import duration
@@ -21,10 +22,30 @@ def gate_in_words(gate: Gate, limits: Limits, now: float) -> str:
 
 def block_in_words(block: Block, limits: Limits, now: float) -> str:
     """Return why tasks are blocked, and until when."""
+    if block.spent is not None:
+        what = dimension_in_words(block.spent.dimension)
+        return f"its window of {what} is spent, opens in {_left(block.until_at, now)}"
     if not block.window:
         return gate_in_words(block.gate, limits, now)
     until = "" if block.until_at is None else f"; goes on in {duration(block.until_at - now)}"
     return f"{block.window} used up{until}"
+
+
+def dimension_in_words(dimension: Dimension) -> str:
+    """Return what a limit counts: `input tokens`."""
+    return dimension.replace("_", " ")
+
+
+def learned_in_words(limit: LearnedLimit, now: float) -> str:
+    """Return what headers show of a limit: `limit 500 in 1 min, 423 left, seen 12 s ago`."""
+    parts = []
+    if limit.limit is not None:
+        window = "" if limit.window_seconds is None else f" in {duration(limit.window_seconds)}"
+        parts.append(f"limit {limit.limit:.10g}{window}")
+    if limit.remaining is not None:
+        parts.append(f"{limit.remaining:.10g} left")
+    parts.append(f"seen {duration(max(0.0, now - limit.seen_at))} ago")
+    return ", ".join(parts)
 
 
 def _flowing(gate: Gate, limits: Limits, now: float) -> str:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal, is_key_gate
+from tidegate.domain.usage import Heard
 from tidegate.policy import budget
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import blocked
+from tidegate.policy.learned import learn
 from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import finite, storable
 
@@ -96,6 +98,12 @@ def after_success(row: GateRow, now: float, good: GoodRuns) -> GateRow:
         before, row.limits, now, seconds=good.seconds, goods=good.goods, is_probe=good.is_probe
     )
     return replace(row, gate=after)
+
+
+def after_learning(row: GateRow, heard: Sequence[Heard], now: float) -> GateRow:
+    """Return the row after answers that showed limits; the same one if they say nothing new."""
+    known = learn(row.gate.learned, heard, now)
+    return row if known == row.gate.learned else replace(row, gate=replace(row.gate, learned=known))
 
 
 def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
+from tidegate.domain.usage import Heard
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
@@ -319,6 +320,12 @@ class Upstreams(Protocol):
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""
+
+    async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+        """Keep what answers showed of an upstream's limits; return its gate, None if it is not known.
+
+        Safe to repeat, in any order: of two answers the one to the later call counts.
+        """
 
     async def budgets(self) -> list[BudgetRow]:
         """Return the retry budgets, the system's first, then those of upstreams by name."""

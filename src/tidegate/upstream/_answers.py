@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 from tidegate.domain.failure import Failure
@@ -22,9 +24,15 @@ _TELLING = (b"usage", b"error", b"eval_count", b"failed")
 
 
 def limits_of(response: Any, settings: CallSettings, host: str) -> tuple[SeenLimit, ...]:
-    """Return what the answer's headers show of limits."""
+    """Return what the answer's headers show of limits.
+
+    A 429 names its wait, or the gate looks for itself: its resets, often of a full bucket, add nothing.
+    """
     pack = pack_for(host=host, provider=settings.meant_by)
-    return seen_limits(response.headers.multi_items(), now=time.time(), pack=pack)
+    seen = seen_limits(response.headers.multi_items(), now=time.time(), pack=pack)
+    if response.status_code != HTTPStatus.TOO_MANY_REQUESTS:
+        return seen
+    return tuple(replace(limit, reset_seconds=None) for limit in seen)
 
 
 def is_read_whole(response: Any) -> bool:

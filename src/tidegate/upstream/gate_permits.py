@@ -3,7 +3,7 @@
 The store charges an upstream's limits when it hands out a task; that pays for the run's first call. Each
 further one, and each outside a task, takes a slot of its own from the store and waits for it. What a call
 learns of the upstream's capacity or account moves the gate at once, for all processes; in this one no
-further call is let out until the gate may be open again.
+further call is let out until the gate may be open again. What headers show of limits goes the same way.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidegate.policy.retry import signal_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
 from tidegate.upstream.keys import Key, KeyRing
+from tidegate.upstream.learning import Learner
 
 _log = logging.getLogger("tidegate.upstream")
 
@@ -34,6 +35,8 @@ LOOK_SECONDS = 0.25
 UNNAMED_WAIT_SECONDS = 0.5
 """How long this process holds calls back where the server named no wait; then the gate alone does. Less than
 between two probes: none of them is for it to refuse."""
+SHORT_WAIT_SECONDS = 1.0
+"""A run's first call waits in place for a spent limit that opens sooner."""
 
 
 class GatePermits:
@@ -66,8 +69,7 @@ class GatePermits:
         self._parked_until = 0.0
         """By `clock`."""
         self._reason = ""
-        self.seen: tuple[SeenLimit, ...] = ()
-        """What the last answer showed of limits."""
+        self._learner = Learner(self._declare, clock=self._clock, rng=self._rng)
 
     async def acquire(self, ask: Ask) -> GatePermit:
         """Return a permit, after the wait for a slot if the call needs one of its own.
@@ -78,11 +80,13 @@ class GatePermits:
         Raises:
             UpstreamParkedError: The gate does not flow, or the slot is further away than the call may wait.
         """
+        patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
+        await self._unspent(min(patience, SHORT_WAIT_SECONDS) if ask.is_charged else patience)
         if not ask.is_charged:
-            await self._slot(min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS))
+            await self._slot(patience)
         elif (left := self._parked_until - self._clock()) > 0:
             raise self._parked(self._reason, left)
-        return GatePermit(self, None if self._keys is None else await self._key(self._keys, ask))
+        return GatePermit(self, ask, None if self._keys is None else await self._key(self._keys, ask))
 
     async def _key(self, ring: KeyRing, ask: Ask) -> Key:
         """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
@@ -126,6 +130,14 @@ class GatePermits:
         )
         self._heed(await store.tell(self._upstream, signal), signal)
 
+    async def _unspent(self, patience_seconds: float) -> None:
+        """Wait for a limit that an answer just showed to be spent, which the store may not know yet."""
+        left = self._learner.spent_for(self._upstream)
+        if left > patience_seconds:
+            raise self._parked(str(Reason.RATE_LIMIT), left)
+        if left > 0:
+            await asyncio.sleep(left)
+
     async def _slot(self, patience_seconds: float) -> None:
         """Wait for a slot of the store's."""
         store = await self._declare()
@@ -156,6 +168,15 @@ class GatePermits:
             reason=reason,
             wait_seconds=wait_seconds,
         )
+
+    def learn(self, seen: Sequence[SeenLimit], *, ask: Ask, key: Key | None, sent_at: float | None) -> None:
+        """Take note of the limits that an answer showed: of its key if it carried one of a ring."""
+        gate = self._upstream if key is None else key_gate(self._upstream, key.name)
+        self._learner.hear(gate, seen, sent_at=self.now() if sent_at is None else sent_at, ask=ask)
+
+    def now(self) -> float:
+        """Return the present moment by the clock that calls are placed by."""
+        return self._clock()
 
     async def tell(self, end: CallEnd, key: Key | None) -> None:
         """Let the end of a call move its gates. Faults of the network are left to the end of the run.
@@ -198,9 +219,11 @@ def _tell_person(what: str, gate: str, signal: Signal) -> None:
 class GatePermit:
     """The right to make one call."""
 
-    def __init__(self, permits: GatePermits, key: Key | None) -> None:
+    def __init__(self, permits: GatePermits, ask: Ask, key: Key | None) -> None:
         self._permits = permits
+        self._ask = ask
         self._key = key
+        self._sent_at: float | None = None
         self._ended = False
 
     @property
@@ -209,11 +232,13 @@ class GatePermit:
         return None if self._key is None else self._key.secret()
 
     async def sending(self) -> None:
-        """Nothing is recorded before a call."""
+        """Remember when: what the answer shows of limits is placed by it."""
+        self._sent_at = self._permits.now()
 
     def learn(self, seen: Sequence[SeenLimit]) -> None:
-        """Keep what the headers show, for this process."""
-        self._permits.seen = tuple(seen)
+        """Hand on what the headers show."""
+        if seen:
+            self._permits.learn(seen, ask=self._ask, key=self._key, sent_at=self._sent_at)
 
     async def settle(self, end: CallEnd) -> None:
         """Tell the gate how the call ended, once."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
+from tidegate.domain.usage import Heard
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import slot_for_call
 from tidegate.store.gate_json import from_json, to_json
@@ -16,6 +17,7 @@ from tidegate.store.gating import (
     GoodRuns,
     Told,
     after_failure,
+    after_learning,
     after_success,
     as_declared,
     budget_rows,
@@ -67,7 +69,7 @@ async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot
         return Slot(True, 0.0)
     now = await moment(db)
     slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
-    if slot.is_granted and found.limits.windows:
+    if after != found:
         await save(db, now, [after])
     return slot
 
@@ -83,6 +85,18 @@ async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | 
     after = after_failure(found, signal, now, keys, began_at=began_at)
     await save(db, now, [after])
     return Told(after.gate, is_of_one_key(signal, keys, now))
+
+
+async def learned(db: Session, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+    """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return None
+    now = await moment(db)
+    after = after_learning(found, heard, now)
+    if after is not found:
+        await save(db, now, [after])
+    return after
 
 
 async def went_well(db: Session, now: float, upstream: str, good: GoodRuns) -> None:
@@ -120,7 +134,7 @@ async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
 
 async def open_gate(db: Session, name: str) -> bool:
     """Open a gate by hand; tell whether there is such an upstream."""
-    return await _moved(db, name, lambda found, now: gates.opened(found.gate, found.limits, now))
+    return await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now))
 
 
 async def probe(db: Session, name: str) -> bool:

@@ -11,6 +11,7 @@ from tidegate._bridge import begin
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
+from tidegate.domain.usage import Heard
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.postgres import (
     access,
@@ -428,6 +429,10 @@ class PostgresStore:
         """Let a failure that a call met move its upstream's gate; return the gate."""
         told = await self._database.transact(lambda db: gates.told(db, upstream, signal))
         return told.gate
+
+    async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+        """Keep what answers showed of an upstream's limits; return its gate."""
+        return await self._database.transact(lambda db: gates.learned(db, upstream, heard))
 
     async def budgets(self) -> list[BudgetRow]:
         """Return the retry budgets, the system's first, then those of upstreams by name."""

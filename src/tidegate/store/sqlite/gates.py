@@ -8,6 +8,7 @@ from dataclasses import replace
 import apsw
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
+from tidegate.domain.usage import Heard
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, slot_for_call
 from tidegate.store.gate_json import from_json, to_json
@@ -15,6 +16,7 @@ from tidegate.store.gating import (
     GoodRuns,
     Told,
     after_failure,
+    after_learning,
     after_success,
     as_declared,
     is_of_one_key,
@@ -63,7 +65,7 @@ def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: 
     if found is None:
         return Slot(True, 0.0)
     slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
-    if slot.is_granted and found.limits.windows:
+    if after != found:
         save(db, now, [after])
     return slot
 
@@ -80,6 +82,17 @@ def told(
     after = after_failure(found, signal, now, keys, began_at=began_at)
     save(db, now, [after])
     return Told(after.gate, is_of_one_key(signal, keys, now))
+
+
+def learned(db: apsw.Connection, now: float, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+    """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
+    found = row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return None
+    after = after_learning(found, heard, now)
+    if after is not found:
+        save(db, now, [after])
+    return after
 
 
 def went_well(db: apsw.Connection, now: float, upstream: str, good: GoodRuns) -> None:
@@ -120,7 +133,7 @@ def park(db: apsw.Connection, now: float, name: str, seconds: float | None, why:
 
 def open_gate(db: apsw.Connection, now: float, name: str) -> bool:
     """Open a gate by hand; tell whether there is such an upstream."""
-    return _moved(db, now, name, lambda found: gates.opened(found.gate, found.limits, now))
+    return _moved(db, now, name, lambda found: gates.opened_by_person(found.gate, found.limits, now))
 
 
 def probe(db: apsw.Connection, now: float, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
+from tidegate.domain.usage import Heard
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.refusals import no_joining
 from tidegate.store.rows import (
@@ -393,6 +394,10 @@ class SqliteStore:
         """Let a failure move an upstream's gate; return the gate."""
         told = await self._write(lambda db: gates.told(db, self._now(), upstream, signal))
         return told.gate
+
+    async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+        """Keep what answers showed of an upstream's limits; return its gate."""
+        return await self._write(lambda db: gates.learned(db, self._now(), upstream, heard))
 
     async def budgets(self) -> list[BudgetRow]:
         """Return the retry budgets, the system's first."""

@@ -1,0 +1,170 @@
+"""What follows from limits that answers' headers show: when a spent one opens, what pace another allows.
+
+Most providers keep buckets that refill evenly and call "reset" the time until they are full; others count
+from edge to edge, and reset all at once. Headers do not say which, but what is left, the limit and the reset
+of one answer do: they fit an even refill, or they do not. The same arithmetic runs in each process, by its
+own clock, and in the store, by the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tidegate.domain.upstream import Limits, Window
+from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
+from tidegate.policy.gate import LONGEST_PARK_SECONDS, SPREAD, SPREAD_LIMIT_SECONDS
+
+LONGEST_RESET_SECONDS = 32 * 86_400.0
+"""A reset further away is a number misread."""
+MINUTE, DAY = 60.0, 86_400.0
+SCARCE_SHARE = 0.5
+"""With this part left, or less, calls are paced…"""
+AMPLE_SHARE = 0.9
+"""…until so much is there again."""
+MEMORY_SECONDS = 60.0
+"""So long an answer's word on what is left sets a pace: after a minute the bucket is full again."""
+STALE_SECONDS = 10.0
+"""What people see of limits is at most so old while calls are answered."""
+
+_ROUNDING_SECONDS = 1.0
+_ROUNDING_SHARE = 0.05
+_MEAN_OF = 5
+
+
+def learn(before: Iterable[LearnedLimit], heard: Iterable[Heard], now: float) -> tuple[LearnedLimit, ...]:
+    """Return what is known after these answers; one to an older call than the last known changes nothing."""
+    known = {limit.dimension: limit for limit in before}
+    for each in heard:
+        dimension, sent_at = each.seen.dimension, now - each.sent_seconds_ago
+        old = known.get(dimension)
+        if old is None or sent_at >= old.sent_at:
+            known[dimension] = _after(old, each, sent_at=sent_at, seen_at=now - each.seen_seconds_ago)
+    return tuple(known[dimension] for dimension in Dimension if dimension in known)
+
+
+def matters(before: LearnedLimit | None, after: LearnedLimit) -> bool:
+    """Whether others must know of a change: what is merely less than it was, they need not."""
+    if before is None or after.seen_at - before.seen_at > STALE_SECONDS:
+        return True
+    return after.opens_at != before.opens_at or _lasting(after) != _lasting(before)
+
+
+def spent(learned: Iterable[LearnedLimit], now: float) -> LearnedLimit | None:
+    """Return the spent limit that opens last; None if calls may go."""
+    shut = [limit for limit in learned if limit.opens_at is not None and limit.opens_at > now]
+    return max(shut, key=_opens_at, default=None)
+
+
+def opens_at(learned: Iterable[LearnedLimit], now: float) -> float:
+    """Return when the next call may go as far as spent limits are concerned: now, or later."""
+    shut = spent(learned, now)
+    return now if shut is None else _opens_at(shut)
+
+
+def with_learned(limits: Limits, learned: Sequence[LearnedLimit], now: float) -> Limits:
+    """Return the limits with a pace for what headers show to be scarce and nobody gave a limit.
+
+    A given limit of requests is a person's word on the pace, and nothing is added to it.
+    """
+    if any(window.seconds <= MINUTE for window in limits.windows):
+        return limits
+    found = [window for limit in learned if (window := _pace(limit, now)) is not None]
+    return replace(limits, windows=(*limits.windows, *found)) if found else limits
+
+
+def below(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
+    """Return the windows that allow more requests than headers show to be the limit, and that limit."""
+    return [
+        (window, limit.limit)
+        for limit in learned
+        for window in limits.windows
+        if limit.dimension is Dimension.REQUESTS
+        and limit.limit is not None
+        and window.seconds == limit.window_seconds
+        and limit.limit < window.amount
+    ]
+
+
+def _after(old: LearnedLimit | None, heard: Heard, *, sent_at: float, seen_at: float) -> LearnedLimit:
+    seen = heard.seen
+    needs = max(1.0, heard.needs)
+    old = old or LearnedLimit(seen.dimension, needs=needs)
+    limit = old.limit if seen.limit is None else seen.limit
+    window, is_refilled = _counted(old, replace(seen, limit=limit))
+    fresh = replace(
+        old,
+        limit=limit,
+        window_seconds=window,
+        is_refilled=is_refilled,
+        needs=old.needs + (needs - old.needs) / _MEAN_OF,
+        seen_at=seen_at,
+        sent_at=sent_at,
+    )
+    if seen.remaining is None:
+        return fresh
+    fresh = replace(fresh, remaining=seen.remaining, is_scarce=_is_scarce(old, limit, seen.remaining))
+    wait = _wait(fresh, seen, needs)
+    if wait is None:
+        return fresh
+    spread = min(SPREAD * wait, SPREAD_LIMIT_SECONDS) * heard.spread
+    return replace(fresh, opens_at=seen_at + wait + spread if wait > 0 else None)
+
+
+def _wait(limit: LearnedLimit, seen: SeenLimit, needs: float) -> float | None:
+    """Return the seconds until one more call fits in; 0: at once, None: the answer does not say."""
+    remaining, reset = seen.remaining or 0.0, seen.reset_seconds
+    missing = (needs if limit.limit is None else min(needs, limit.limit)) - remaining
+    if missing <= 0:
+        return 0.0
+    if reset is None or reset > LONGEST_RESET_SECONDS:
+        return None
+    if limit.is_refilled and limit.limit and limit.window_seconds:
+        reset = min(reset, missing * limit.window_seconds / limit.limit)
+    return min(reset, LONGEST_PARK_SECONDS)
+
+
+def _counted(old: LearnedLimit, seen: SeenLimit) -> tuple[float | None, bool]:
+    """Return over which window a limit is counted, and whether it refills evenly."""
+    named = seen.window_seconds
+    if not seen.limit or seen.remaining is None or seen.reset_seconds is None:
+        return named or old.window_seconds, old.is_refilled
+    used = seen.limit - seen.remaining
+    is_telling = used >= 1 and (seen.remaining >= 1 or old.remaining is None)
+    if not is_telling:
+        return named or old.window_seconds, old.is_refilled
+    for window in (named,) if named else (MINUTE, DAY):
+        if _fits(used, window / seen.limit, seen.reset_seconds):
+            return window, True
+    return named, False
+
+
+def _fits(used: float, seconds_each: float, reset: float) -> bool:
+    """Whether a bucket that lacks `used`, which may be rounded up by one, is full again at the reset."""
+    most = used * seconds_each
+    rounding = max(_ROUNDING_SECONDS, _ROUNDING_SHARE * most)
+    return most - seconds_each - rounding <= reset <= most + rounding
+
+
+def _is_scarce(old: LearnedLimit, limit: float | None, remaining: float) -> bool:
+    if limit is None:
+        return False
+    return remaining <= limit * (AMPLE_SHARE if old.is_scarce else SCARCE_SHARE)
+
+
+def _pace(limit: LearnedLimit, now: float) -> Window | None:
+    if limit.limit is None or limit.window_seconds != MINUTE or not limit.is_scarce:
+        return None
+    if now - limit.seen_at > MEMORY_SECONDS:
+        return None
+    if limit.dimension is not Dimension.REQUESTS and limit.needs <= 1:
+        return None  # what a call takes is not known
+    return Window(f"{limit.dimension}_per_minute", max(1, int(limit.limit / limit.needs)), MINUTE)
+
+
+def _lasting(limit: LearnedLimit) -> tuple[float | None, float | None, bool, bool]:
+    return limit.limit, limit.window_seconds, limit.is_refilled, limit.is_scarce
+
+
+def _opens_at(limit: LearnedLimit) -> float:
+    return limit.opens_at or 0.0

@@ -1,0 +1,146 @@
+"""What answers show of limits, gathered in this process and kept in the store, for all to heed.
+
+Hearing costs a call nothing: it returns at once, and a task of its own writes, at most once a second and only
+what others must know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.domain.permit import Ask
+from tidegate.domain.upstream import GateRow
+from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
+from tidegate.errors import StoreError
+from tidegate.policy.learned import below, learn, matters, opens_at
+from tidegate.store.protocol import Store
+
+_log = logging.getLogger("tidegate.upstream")
+
+BETWEEN_WRITES_SECONDS = 1.0
+OWN_WORD_SECONDS = 2.0
+"""So long after an answer this process goes by what it heard itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What one answer showed, by this process's clock."""
+
+    seen: SeenLimit
+    sent_at: float
+    seen_at: float
+    needs: float
+    spread: float
+
+    def by(self, now: float) -> Heard:
+        return Heard(self.seen, now - self.sent_at, now - self.seen_at, self.needs, self.spread)
+
+
+class Learner:
+    """Knows what was last shown of the limits of an upstream and its keys, and tells the store.
+
+    Args:
+        opened_store: Returns the store, open, in which the upstream is declared.
+        clock: Monotonic seconds.
+        rng: For jitter.
+    """
+
+    def __init__(
+        self,
+        opened_store: Callable[[], Awaitable[Store]],
+        *,
+        clock: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._opened_store = opened_store
+        self._clock = clock
+        self._rng = rng
+        self._known: dict[str, tuple[LearnedLimit, ...]] = {}
+        self._written: dict[tuple[str, Dimension], LearnedLimit] = {}
+        self._news: dict[tuple[str, Dimension], _News] = {}
+        self._write_at = 0.0
+        self._writing: asyncio.Task[None] | None = None
+        self._warned: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def known(self, gate: str) -> tuple[LearnedLimit, ...]:
+        """Return what this process heard of a gate's limits; moments are by its clock."""
+        return self._known.get(gate, ())
+
+    def spent_for(self, gate: str) -> float:
+        """Return for how many seconds a gate lets no call through, since one of its limits is spent.
+
+        Only what was heard just now: then the store knows it, and may know better.
+        """
+        now = self._clock()
+        fresh = [limit for limit in self.known(gate) if now - limit.seen_at < OWN_WORD_SECONDS]
+        return opens_at(fresh, now) - now
+
+    def hear(self, gate: str, seen: Sequence[SeenLimit], *, sent_at: float, ask: Ask) -> None:
+        """Take note of what an answer showed of a gate's limits. Returns at once."""
+        now, needs, spread = self._clock(), _needs(ask), self._rng.random()
+        news = {each.dimension: _News(each, sent_at, now, needs[each.dimension], spread) for each in seen}
+        self._known[gate] = learn(self.known(gate), [each.by(now) for each in news.values()], now)
+        for limit in self._known[gate]:
+            key = gate, limit.dimension
+            told = news.get(limit.dimension)
+            if told is None or limit.sent_at != sent_at:
+                continue
+            if key in self._news or matters(self._written.get(key), limit):
+                self._news[key] = told
+                self._written[key] = limit
+        if self._news:
+            self._begin()
+
+    def _begin(self) -> None:
+        running = self._writing
+        if running is None or running.done() or running.get_loop().is_closed():
+            self._writing = asyncio.create_task(self._write(), name="tidegate: keep learned limits")
+
+    async def _write(self) -> None:
+        try:
+            store = await self._opened_store()
+            while self._news:
+                await asyncio.sleep(self._write_at - self._clock())
+                self._write_at = self._clock() + BETWEEN_WRITES_SECONDS
+                news, self._news = self._news, {}
+                for gate in dict.fromkeys(gate for gate, _ in news):
+                    now = self._clock()
+                    heard = [each.by(now) for (of, _), each in news.items() if of == gate]
+                    self._warn(await store.learn(gate, heard))
+        except StoreError as error:
+            self._written.clear()  # the next answer is told again
+            _log.debug("what headers showed of limits was not kept: %s", error)
+
+    def _warn(self, row: GateRow | None) -> None:
+        """Tell, once a change, where a given limit is above what the provider shows."""
+        if row is None:
+            return
+        for window, limit in below(row.limits, row.gate.learned):
+            if self._warned.get((row.name, window.name)) == (limit, window.amount):
+                continue
+            self._warned[row.name, window.name] = limit, window.amount
+            _log.warning(
+                "upstream %s: its answers show that %s is %g; the stored limit of %d counts. "
+                "To lower it: tidegate upstreams set '%s' %s=%d",
+                row.name,
+                window.name,
+                limit,
+                window.amount,
+                row.name,
+                window.name,
+                int(limit),
+            )
+
+
+def _needs(ask: Ask) -> Mapping[Dimension, float]:
+    """Return what one more call like this takes of each limit."""
+    return {
+        Dimension.REQUESTS: 1.0,
+        Dimension.TOKENS: ask.input_tokens + ask.output_tokens,
+        Dimension.INPUT_TOKENS: ask.input_tokens,
+        Dimension.OUTPUT_TOKENS: ask.output_tokens,
+    }

@@ -1,0 +1,294 @@
+"""Limits learned from headers: when a spent one opens, what kind it is, and the pace where little is left."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import replace
+from itertools import count, permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stand_ins import CASES, header_list
+from stand_ins import NOW as CASES_NOW
+from tidegate.domain.states import State
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Limits, ParkedBy, Window
+from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
+from tidegate.policy import gate as gates
+from tidegate.policy.admission import Door, blocked, slot_for_call
+from tidegate.policy.gate_words import block_in_words
+from tidegate.policy.learned import (
+    LONGEST_RESET_SECONDS,
+    below,
+    learn,
+    matters,
+    opens_at,
+    spent,
+    with_learned,
+)
+from tidegate.policy.why import Waiting, why
+from tidegate.providers.limits import seen_limits
+from tidegate.providers.packs import pack_for
+
+NOW = 1_800_000_000.0
+NO_LIMITS = Limits()
+
+
+def requests(limit=None, remaining=None, reset=None, window=None) -> SeenLimit:
+    return SeenLimit(Dimension.REQUESTS, limit, remaining, reset, window)
+
+
+def after(*seen: SeenLimit, now: float = NOW, needs: float = 1.0) -> tuple[LearnedLimit, ...]:
+    known: tuple[LearnedLimit, ...] = ()
+    for each in seen:
+        known = learn(known, [Heard(each, needs=needs)], now)
+    return known
+
+
+def a_row(learned: tuple[LearnedLimit, ...], limits: Limits = NO_LIMITS) -> GateRow:
+    return GateRow(GateKind.UPSTREAM, "u", limits, Gate(learned=learned))
+
+
+# --- spent -----------------------------------------------------------------------------------------------
+
+
+@given(reset=st.floats(0.001, LONGEST_RESET_SECONDS), spread=st.floats(0, 0.999), ago=st.floats(0, 100))
+def test_a_spent_limit_opens_never_before_its_reset_nor_long_after_and_at_most_in_a_day(reset, spread, ago):
+    heard = Heard(requests(remaining=0, reset=reset), ago, 0.0, 1.0, spread)
+    at = opens_at(learn((), [heard], NOW), NOW)
+    floor = NOW + min(reset, 86_400.0)
+    assert floor <= at <= floor + min(5.0, 0.1 * reset)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        requests(),
+        requests(limit=10),
+        requests(limit=10, remaining=1, reset=60.0),
+        requests(remaining=0),
+        requests(remaining=0, reset=0.0),
+        requests(remaining=0, reset=4_294_967_296.0),
+        requests(remaining=0, reset=math.inf),
+    ],
+    ids=str,
+)
+def test_what_leaves_something_or_names_no_believable_reset_shuts_nothing(seen):
+    assert spent(after(seen), NOW) is None
+
+
+def test_too_few_tokens_for_one_more_call_like_it_are_as_good_as_none():
+    seen = SeenLimit(Dimension.TOKENS, remaining=900.0, reset_seconds=30.0)
+    assert spent(after(seen, needs=899), NOW) is None
+    assert spent(after(seen, needs=1000), NOW).opens_at == NOW + 30.0
+
+
+def test_a_call_larger_than_the_whole_limit_waits_for_no_more_than_all_of_it():
+    seen = SeenLimit(Dimension.TOKENS, limit=1000.0, remaining=1000.0, reset_seconds=0.0)
+    assert spent(after(seen, needs=5000), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "window"), [(10_000.0, 86_400.0), (500.0, 60.0), (60.0, 60.0), (14_400.0, 86_400.0)]
+)
+def test_of_an_even_refill_only_what_one_call_needs_is_waited_for(limit, window):
+    partly = requests(limit, limit - 1, window / limit)
+    empty = requests(limit, 0, window)
+    (learned,) = after(partly, empty)
+    assert (learned.window_seconds, learned.is_refilled) == (window, True)
+    assert learned.opens_at == pytest.approx(NOW + window / limit)
+
+
+def test_a_first_word_of_an_empty_bucket_that_is_full_in_a_day_is_taken_for_a_refill():
+    (learned,) = after(requests(10_000.0, 0, 86_400.0))
+    assert learned.opens_at == pytest.approx(NOW + 8.64)
+
+
+def test_a_limit_counted_from_edge_to_edge_is_waited_for_until_its_edge():
+    (learned,) = after(requests(100.0, 90, 40.0), requests(100.0, 0, 35.0))
+    assert not learned.is_refilled
+    assert learned.opens_at == NOW + 35.0
+
+
+def test_a_named_window_that_does_not_refill_is_no_bucket():
+    (learned,) = after(requests(60.0, 50, 55.0, 60.0), requests(60.0, 0, 50.0, 60.0))
+    assert (learned.window_seconds, learned.is_refilled) == (60.0, False)
+    assert learned.opens_at == NOW + 50.0
+
+
+def test_answers_in_any_order_leave_the_word_of_the_latest_call():
+    heard = [
+        Heard(requests(10, 2, 48.0), sent_seconds_ago=3.0),
+        Heard(requests(10, 0, 60.0), sent_seconds_ago=2.0),
+        Heard(requests(10, 1, 55.0), sent_seconds_ago=1.0),
+    ]
+    for order in permutations(heard):
+        known: tuple[LearnedLimit, ...] = ()
+        for each in order:
+            known = learn(known, [each], NOW)
+        assert (known[0].remaining, known[0].opens_at, known[0].sent_at) == (1, None, NOW - 1.0)
+
+
+def test_an_answer_that_names_no_reset_neither_shuts_nor_opens():
+    (learned,) = after(requests(10, 5, 50.0), requests(10, 0, 40.0), requests(10, 0))
+    assert learned.opens_at == NOW + 40.0
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.get("status") == 429 and "headers" in c], ids=lambda case: case["id"]
+)
+def test_headers_of_every_case_that_show_nothing_left_hold_calls_no_longer_than_the_case_expects(case):
+    seen = seen_limits(header_list(case), now=CASES_NOW, pack=pack_for(provider=case["provider"]))
+    known = learn((), [Heard(each) for each in seen], CASES_NOW)
+    held = opens_at(known, CASES_NOW) - CASES_NOW
+    resets = [each.reset_seconds for each in seen if each.remaining == 0 and each.reset_seconds]
+    assert held <= min(max(resets, default=0.0), 86_400.0) + 1e-6
+    if resets:
+        assert held == pytest.approx(min(max(resets), 86_400.0), abs=1e-6)
+
+
+# --- what follows at the gate ----------------------------------------------------------------------------
+
+
+def test_a_spent_limit_shuts_the_door_without_a_probe_and_opens_by_itself():
+    row = a_row(after(requests(remaining=0, reset=12.0)))
+    door = Door(row, 0, NOW)
+    assert not door.is_open
+    assert door.wait() == 12.0
+    opened = Door(row, 0, NOW + 12.0)
+    assert opened.is_open
+    assert opened.admit() == (0.0, False)
+    assert (row.gate.failures, row.gate.by, row.gate.opened_at) == (0, None, None)
+
+
+def test_tasks_of_a_spent_limit_are_blocked_with_the_reason_and_time_in_words():
+    row = a_row(after(requests(remaining=0, reset=12.0)))
+    words = "its window of requests is spent, opens in 12 s"
+    assert block_in_words(blocked(row, NOW), NO_LIMITS, NOW) == words
+    task = Waiting(State.READY, "q", "f", "u", None, "", [row], 0, True, True, 1)
+    assert why(task, NOW) == [f"upstream u: gate: {words}"]
+    assert blocked(row, NOW + 11.5) is None
+
+
+def test_a_call_of_its_own_waits_for_the_opening_or_is_refused_uncharged():
+    row = a_row(after(requests(remaining=0, reset=12.0)))
+    assert slot_for_call(row, patience_seconds=30, now=NOW)[0].wait_seconds == 12.0
+    refused, same = slot_for_call(row, patience_seconds=5, now=NOW)
+    assert (refused.is_granted, refused.wait_seconds, refused.reason, same) == (
+        False,
+        12.0,
+        "rate_limit",
+        row,
+    )
+
+
+def test_a_person_who_opens_the_gate_knows_better_than_the_headers():
+    learned = after(requests(100, 0, 3000.0))
+    gate = gates.opened_by_person(Gate(learned=learned), NO_LIMITS, NOW)
+    assert spent(gate.learned, NOW) is None
+    assert gate.learned[0].limit == 100
+
+
+def test_what_is_learned_outlives_a_park():
+    learned = after(requests(100, 0, 3000.0))
+    parked = gates.parked_by_person(Gate(learned=learned), NOW, 5.0, "")
+    assert parked.by is ParkedBy.PERSON
+    assert gates.as_of(parked, NO_LIMITS, NOW + 6.0).learned == learned
+
+
+# --- the pace --------------------------------------------------------------------------------------------
+
+
+def test_half_used_calls_are_paced_until_nearly_all_is_there_again():
+    known: tuple[LearnedLimit, ...] = ()
+    paced = []
+    for left in (599, 301, 300, 400, 539, 541, 400):
+        known = learn(known, [Heard(requests(600, left, (600 - left) / 10))], NOW)
+        paced.append(bool(with_learned(NO_LIMITS, known, NOW).windows))
+    assert paced == [False, False, True, True, True, False, False]
+
+
+def test_a_pace_is_forgotten_after_a_minute_without_answers():
+    known = after(requests(600, 100, 50.0))
+    assert with_learned(NO_LIMITS, known, NOW + 59).windows == (Window("requests_per_minute", 600, 60.0),)
+    assert with_learned(NO_LIMITS, known, NOW + 61) is NO_LIMITS
+
+
+def test_a_given_limit_is_a_persons_word_and_nothing_is_added_to_it():
+    given = Limits(windows=(Window("requests_per_minute", 900, 60.0),))
+    assert with_learned(given, after(requests(600, 100, 50.0)), NOW) is given
+
+
+def test_scarce_tokens_are_a_pace_of_calls_like_those_seen():
+    known = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=300)
+    assert with_learned(NO_LIMITS, known, NOW).windows == (Window("tokens_per_minute", 300, 60.0),)
+    unsized = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=0)
+    assert with_learned(NO_LIMITS, unsized, NOW) is NO_LIMITS
+
+
+def test_a_given_window_above_the_shown_limit_is_found_out():
+    given = Limits(
+        windows=(Window("requests_per_minute", 900, 60.0), Window("requests_per_day", 10, 86_400.0))
+    )
+    assert below(given, after(requests(600, 599, 0.1))) == [(given.windows[0], 600)]
+    assert below(given, after(requests(900, 899, 0.06))) == []
+    assert below(given, after(requests(600, 599, 50.0))) == []  # per what, nobody knows
+
+
+def test_only_what_others_must_know_matters():
+    (before,) = after(requests(600, 599, 0.1))
+    (less,) = learn([before], [Heard(requests(600, 500, 10.0))], NOW + 1)
+    (half,) = learn([before], [Heard(requests(600, 300, 30.0))], NOW + 1)
+    (raised,) = learn([before], [Heard(requests(900, 800, 6.0))], NOW + 1)
+    assert matters(None, before)
+    assert not matters(before, less)
+    assert matters(before, half)
+    assert matters(before, raised)
+    assert matters(before, replace(before, seen_at=NOW + 11))
+    assert matters(before, replace(before, opens_at=NOW + 1))
+
+
+# --- against a bucket ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    limit=st.integers(60, 1200),
+    at_first=st.floats(0.1, 1.0),
+    slots=st.integers(1, 24),
+    latency=st.floats(0.01, 1.0),
+)
+def test_a_provider_that_shows_its_limit_is_used_up_to_it_and_seldom_refuses(limit, at_first, slots, latency):
+    """Many tasks from a cold start, nothing declared. Refused at most those under way when it was learned."""
+    refused, answered, _ = against_a_bucket(limit, at_first * limit, slots, latency, seconds=90.0)
+    assert refused <= max(0, slots - at_first * limit) + 1
+    possible = min(at_first * limit + 1.5 * limit, 90.0 / latency * slots)
+    assert answered >= 0.9 * (possible - limit / 2) - slots
+
+
+def against_a_bucket(limit, level, slots, latency, *, seconds):
+    """Run tasks against a refilling bucket, each answer heard at once; return refused, answered, row."""
+    row, now, read_at = a_row(()), NOW, NOW
+    refused = answered = 0
+    under_way: list[tuple[float, int, float, SeenLimit]] = []
+    numbers = count()
+    while now < NOW + seconds:
+        while under_way and under_way[0][0] <= now:
+            _, _, sent_at, seen = heapq.heappop(under_way)
+            known = learn(row.gate.learned, [Heard(seen, sent_seconds_ago=now - sent_at)], now)
+            row = replace(row, gate=replace(row.gate, learned=known))
+        door = Door(row, len(under_way), now)
+        while len(under_way) < slots and door.is_open:
+            sent_at = now + door.admit().wait_seconds
+            level, read_at = min(limit, level + (sent_at - read_at) * limit / 60), sent_at
+            if level >= 1:
+                level, answered = level - 1, answered + 1
+            else:
+                refused += 1
+            shown = requests(limit, math.floor(level), (limit - level) * 60 / limit)
+            heapq.heappush(under_way, (sent_at + latency, next(numbers), sent_at, shown))
+        row = door.row
+        now += 0.05
+    return refused, answered, row

@@ -1,0 +1,86 @@
+"""What headers show of limits, in the store: shared, heeded by claims and single calls, the latest call's word."""
+
+from __future__ import annotations
+
+import pytest
+from store_back_ends import Clients, opened
+from store_build import Build, SettableClock, ids_of
+
+from tidegate.domain.upstream import Declared, GateKind, GateState, Limits
+from tidegate.domain.usage import Dimension, Heard, SeenLimit
+from tidegate.store.protocol import Store
+
+pytestmark = pytest.mark.anyio
+
+
+def heard(remaining: float, reset: float, *, sent_seconds_ago: float = 0.0) -> Heard:
+    return Heard(SeenLimit(Dimension.REQUESTS, 100.0, remaining, reset), sent_seconds_ago)
+
+
+async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs_them_nothing(
+    store: Store, build: Build, clients: Clients, clock: SettableClock
+) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    tasks = await build.enqueue(3, upstream="u")
+    other = await build.one(upstream="v")
+    await store.learn("u", [heard(60, 40.0), heard(0, 12.0)])
+    async with opened(clients) as elsewhere:
+        claim = await elsewhere.claim(build.ask(await build.worker()))
+        (row,) = await elsewhere.upstreams()
+    assert ids_of(claim.tasks) == [other]
+    assert claim.again_seconds == pytest.approx(12.0, abs=0.5)
+    assert row.block is not None
+    assert row.block.spent is not None
+    assert (row.gate.state, row.gate.failures, row.ready) == (GateState.FLOWING, 0, 3)
+    clock.advance(12.1)
+    claimed = await build.claim(await build.worker())
+    assert ids_of(claimed) == tasks
+    assert {task.counters.parks for task in claimed} == {0}
+
+
+async def test_tasks_behind_a_spent_window_are_counted_as_blocked(store: Store, build: Build) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await build.enqueue(3, upstream="u")
+    await store.learn("u", [heard(60, 12.0), heard(0, 12.0)])
+    (queue,) = await store.queue_stats()
+    assert (queue.ready, queue.blocked) == (0, 3)
+
+
+async def test_of_answers_in_any_order_the_one_to_the_latest_call_counts(store: Store) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.learn("u", [heard(0, 50.0, sent_seconds_ago=1.0)])
+    row = await store.learn("u", [heard(9, 55.0, sent_seconds_ago=2.0)])
+    assert row is not None
+    assert row.gate.learned[0].remaining == 0
+    again = await store.learn("u", [heard(7, 55.0)])
+    assert again is not None
+    assert (again.gate.learned[0].remaining, again.gate.learned[0].opens_at) == (7, None)
+    assert next(gate for gate in await store.gates() if gate.name == "u") == again
+
+
+async def test_a_scarce_limit_that_nobody_gave_paces_claims_and_single_calls(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.learn("u", [Heard(SeenLimit(Dimension.REQUESTS, 60.0, 20.0, 40.0))])
+    await build.enqueue(5, upstream="u")
+    worker = await build.worker()
+    assert len(await build.claim(worker)) == 1
+    assert (await store.take_slot("u", patience_seconds=60)).wait_seconds == pytest.approx(1.0)
+    assert await build.claim(worker) == []
+    clock.advance(2.0)
+    assert len(await build.claim(worker)) == 1
+    assert (await store.gates())[0].limits == Limits()
+
+
+async def test_a_person_opens_what_headers_shut(store: Store, build: Build) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    (task,) = await build.enqueue(1, upstream="u")
+    await store.learn("u", [heard(60, 3000.0), heard(0, 3000.0)])
+    await store.open_gate("u")
+    assert ids_of(await build.claim(await build.worker())) == [task]
+
+
+async def test_what_headers_show_of_an_upstream_that_nobody_declared_is_not_kept(store: Store) -> None:
+    assert await store.learn("nobody's", [heard(0, 50.0)]) is None
+    assert await store.upstreams() == []
