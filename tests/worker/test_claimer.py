@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tidegate import Pool
+from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
@@ -79,7 +80,11 @@ class Recorded:
         await asyncio.Event().wait()
 
 
-def claimer_of(store: Recorded, child_room: Callable[[], int]) -> Claimer:
+def claimer_of(
+    store: Recorded,
+    child_room: Callable[[], int],
+    give_back: Callable[[Fence], None] = lambda fence: None,
+) -> Claimer:
     terms = CrashTerms(crash_limit=3, base_seconds=1.0, cap_seconds=60.0)
     return Claimer(
         store=cast("Store", store),
@@ -92,9 +97,30 @@ def claimer_of(store: Recorded, child_room: Callable[[], int]) -> Claimer:
         may_start=lambda: True,
         take=lambda task: None,
         known=list,
-        give_back=lambda fence: None,
+        give_back=give_back,
         rng=random.Random(1),
     )
+
+
+class Late(Recorded):
+    """A claim that was given up reaches it later, when its doubt has long been settled."""
+
+    async def lost_claims(self, worker_id: str, known: Any) -> list[Fence]:
+        return [Fence("late", 1)] if self.asks else []
+
+    async def changed(self, timeout_seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_claim_that_reaches_the_store_long_after_it_was_given_up_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.worker.claimer.DOUBT_SECONDS", 0.05)
+    given_back: asyncio.Queue[Fence] = asyncio.Queue()
+    claiming = asyncio.create_task(claimer_of(Late(), lambda: 8, give_back=given_back.put_nowait).run())
+    async with asyncio.timeout(20):
+        assert await given_back.get() == Fence("late", 1)
+    claiming.cancel()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ CLAIM_LIMIT = 500
 """Tasks in one claim at most."""
 _LEAST_SECONDS = 0.005
 """Between two looks where limits let tasks through one by one."""
+DOUBT_SECONDS = 60.0
+"""Between two looks for runs that the store says are ours and we never heard of. A claim may reach the store
+long after it was given up: the kernel sends on what a closed connection had still to say once a network is back."""
 
 
 class Share(NamedTuple):
@@ -103,16 +106,17 @@ class Claimer:
 
     async def run(self) -> bool:
         """Claim until cancelled. Return False if the store says that this worker is retired."""
-        in_doubt = False
+        loop = asyncio.get_running_loop()
+        in_doubt, doubt_again_at = False, loop.time() + DOUBT_SECONDS
         while True:
             slots = min(self._free(), CLAIM_LIMIT)
             if slots <= 0 or not self._may_start():
                 await self._wait_for_slot()
                 continue
             try:
-                if in_doubt:
+                if in_doubt or loop.time() >= doubt_again_at:
                     await self._settle_doubt()
-                    in_doubt = False
+                    in_doubt, doubt_again_at = False, loop.time() + DOUBT_SECONDS
                 self._slot_freed.clear()
                 more, alive = await self._claim(slots)
                 self._pause.reset()
