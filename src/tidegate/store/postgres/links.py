@@ -13,9 +13,13 @@ import asyncpg
 
 from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.pooled import PooledConnection
+from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import late
 
+_SETTLE = load("connect")["settle"]
+
 CONNECT_SECONDS = 10.0
+_SILENCE = "15s"
 _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Prepared statements kept on a direct connection."""
@@ -113,7 +117,14 @@ class Links:
                 self._pooler = await is_pooled(probe)
             finally:
                 await _part(probe)
-        return await connect(self._address.dsn, pooler=self._pooler)
+        link = await connect(self._address.dsn, pooler=self._pooler)
+        if not self._pooler:
+            try:
+                await link.execute(_SETTLE, _SILENCE, timeout=CONNECT_SECONDS)
+            except BaseException:
+                link.terminate()
+                raise
+        return link
 
 
 async def connect(dsn: str, *, pooler: bool) -> Link:

@@ -33,6 +33,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE :"schema"_migrator IN SCHEMA :"schema"
 ALTER ROLE :"schema"_worker SET statement_timeout = '15min';
 ALTER ROLE :"schema"_worker SET lock_timeout = '30s';
 ALTER ROLE :"schema"_worker SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE :"schema"_worker SET default_transaction_isolation = 'read committed';
 ALTER ROLE :"schema"_worker SET jit = off;
 ALTER ROLE :"schema"_reader SET default_transaction_read_only = on;
 ALTER ROLE :"schema"_reader SET statement_timeout = '60s';
