@@ -8,11 +8,11 @@ import subprocess
 import asyncpg
 import psycopg
 import pytest
-from store_build import Build
+from store_build import Build, SettableClock
 
 from pgserver import Server
-from postgres_support import SCHEMA, prepared
-from tidegate.errors import SchemaError, StoreUnavailableError
+from postgres_support import SCHEMA, fresh_database, migrated, prepared
+from tidegate.errors import ConfigError, SchemaError, StoreUnavailableError
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.roles import role, roles_sql
 from tidegate.store.postgres.store import PostgresStore
@@ -67,6 +67,20 @@ async def test_an_empty_database_is_refused_with_what_to_do(fresh_url: str) -> N
     await store.close()
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Server, encoding: str) -> None:
+    with postgres.connect() as admin:
+        admin.execute(f"CREATE DATABASE narrow ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+        store = PostgresStore(postgres.url("narrow"))
+        try:
+            for refused in (store.migrate, store.upgrade_script, store.open):
+                with pytest.raises(ConfigError, match=encoding):
+                    await refused()
+        finally:
+            await store.close()
+            admin.execute("DROP DATABASE narrow WITH (FORCE)")
+
+
 @pytest.mark.parametrize(("change", "says"), [("DELETE FROM tidegate.migration WHERE number > 1", "older"),
     ("INSERT INTO tidegate.migration VALUES (999, '999_later', 0)", "newer")])  # fmt: skip
 async def test_a_schema_of_another_version_is_refused(fresh_url: str, change: str, says: str) -> None:
@@ -107,6 +121,27 @@ async def test_the_reader_reads_and_writes_nothing(postgres: Server, build: Buil
     with pytest.raises(StoreUnavailableError, match="read-only"):
         await reader.cancel([task_id])
     await reader.close()
+
+
+@pytest.mark.parametrize("name", ["order", "public"])
+async def test_the_roles_suffice_for_any_schema_on_a_server_that_gives_nothing_away(
+    postgres: Server, name: str
+) -> None:
+    with fresh_database(postgres) as database:
+        with postgres.connect(database) as admin:
+            admin.execute(roles_sql(name))
+            mine = f"ALTER DEFAULT PRIVILEGES FOR ROLE {name}_migrator"
+            admin.execute(f"{mine} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+        urls = [f"{postgres.url(database, role(name, kind))}?schema={name}" for kind in ("migrator", "worker")]
+        assert await migrated(urls[0]) == NAMES
+        store = PostgresStore(urls[1])
+        await store.open()
+        build = Build(store, SettableClock())
+        task_id = await build.one(key="k")
+        assert [task.fence.task_id for task in await build.claim(await build.worker())] == [task_id]
+        await store.close()
+    with postgres.connect() as admin:
+        admin.execute(f"DROP ROLE {name}_migrator, {name}_worker, {name}_reader")
 
 
 async def test_giving_rights_again_is_harmless(postgres: Server) -> None:

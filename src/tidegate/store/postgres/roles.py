@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.store.postgres.statements import load
 
 _ROLES = load("roles")["roles"]
-_MARK = ':"schema"'
+_MARK = ":schema"
 
 
 def roles_sql(schema: str) -> str:

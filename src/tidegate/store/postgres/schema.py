@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tidegate.errors import SchemaError
+from tidegate.errors import ConfigError, SchemaError
 from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
@@ -31,7 +31,9 @@ async def check(db: Session) -> None:
 
     Raises:
         SchemaError: It is older, newer, or not there.
+        ConfigError: The database cannot hold every text.
     """
+    await _demand_utf8(db)
     applied = await _applied(db)
     if not applied:
         raise SchemaError(
@@ -47,7 +49,9 @@ async def upgrade(database: Database) -> list[str]:
 
     Raises:
         SchemaError: The schema is newer.
+        ConfigError: The database cannot hold every text.
     """
+    await database.once(_demand_utf8)
     names: list[str] = []
     while (name := await database.transact(_apply_next)) is not None:
         names.append(name)
@@ -59,10 +63,21 @@ async def script(db: Session) -> str:
 
     Raises:
         SchemaError: The schema is newer.
+        ConfigError: The database cannot hold every text.
     """
+    await _demand_utf8(db)
     todo = missing(known(), await _applied(db))
     make = await _make_schema(db)
     return "\n".join([*make, *(_transaction(migration, db.schema) for migration in todo)])
+
+
+async def _demand_utf8(db: Session) -> None:
+    encoding = await db.value(_SQL["encoding"])
+    if encoding != "UTF8":
+        raise ConfigError(
+            f"the database's encoding is {encoding}, which has not every text that a task may hold",
+            fix="make a database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )
 
 
 async def _apply_next(db: Session) -> str | None:

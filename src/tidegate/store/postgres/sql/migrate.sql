@@ -5,6 +5,9 @@
 -- 1 schema
 SELECT pg_advisory_xact_lock(7283114, hashtext($1))
 
+-- name: encoding
+SELECT current_setting('server_encoding')
+
 -- name: is_there
 -- NULL if nothing was ever applied.
 -- 1 schema

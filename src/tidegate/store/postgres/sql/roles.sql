@@ -1,5 +1,5 @@
 -- roles: the three roles that work on a schema, and their rights; for an administrator to run, once, before the
--- first upgrade. Safe to repeat. Names between colon and quotes are marks, as psql writes them.
+-- first upgrade. Safe to repeat. `:schema` is a mark: the schema's name is put in there.
 --
 -- The migrator owns the tables and is used by `tidegate db upgrade` alone. The worker is what workers and the
 -- processes that enqueue log in as: it reads and writes rows, and can change no table. The reader only reads. A
@@ -10,7 +10,7 @@ DO $$
 DECLARE
     role_name text;
 BEGIN
-    FOREACH role_name IN ARRAY ARRAY[':"schema"_migrator', ':"schema"_worker', ':"schema"_reader'] LOOP
+    FOREACH role_name IN ARRAY ARRAY[':schema_migrator', ':schema_worker', ':schema_reader'] LOOP
         IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = role_name) THEN
             EXECUTE format('CREATE ROLE %I LOGIN', role_name);
         END IF;
@@ -18,22 +18,27 @@ BEGIN
 END
 $$;
 
-CREATE SCHEMA IF NOT EXISTS :"schema" AUTHORIZATION :"schema"_migrator;
+CREATE SCHEMA IF NOT EXISTS ":schema" AUTHORIZATION ":schema_migrator";
 
-GRANT USAGE ON SCHEMA :"schema" TO :"schema"_worker, :"schema"_reader;
-GRANT SELECT ON ALL TABLES IN SCHEMA :"schema" TO :"schema"_worker, :"schema"_reader;
-GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA :"schema" TO :"schema"_worker;
-ALTER DEFAULT PRIVILEGES FOR ROLE :"schema"_migrator IN SCHEMA :"schema"
-    GRANT SELECT ON TABLES TO :"schema"_worker, :"schema"_reader;
-ALTER DEFAULT PRIVILEGES FOR ROLE :"schema"_migrator IN SCHEMA :"schema"
-    GRANT INSERT, UPDATE, DELETE ON TABLES TO :"schema"_worker;
+-- Also where the schema was there before, as `public` is, or functions are not everybody's by default.
+GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":schema_migrator";
+GRANT USAGE ON SCHEMA ":schema" TO ":schema_worker", ":schema_reader";
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ":schema" TO ":schema_migrator", ":schema_worker", ":schema_reader";
+GRANT SELECT ON ALL TABLES IN SCHEMA ":schema" TO ":schema_worker", ":schema_reader";
+GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ":schema" TO ":schema_worker";
+ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
+    GRANT SELECT ON TABLES TO ":schema_worker", ":schema_reader";
+ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
+    GRANT INSERT, UPDATE, DELETE ON TABLES TO ":schema_worker";
+ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
+    GRANT EXECUTE ON FUNCTIONS TO ":schema_worker", ":schema_reader";
 
 -- The second net under the limits that Tidegate keeps itself. As settings of the role they hold behind a pooler
 -- too, where a session's own are lost.
-ALTER ROLE :"schema"_worker SET statement_timeout = '15min';
-ALTER ROLE :"schema"_worker SET lock_timeout = '30s';
-ALTER ROLE :"schema"_worker SET idle_in_transaction_session_timeout = '60s';
-ALTER ROLE :"schema"_worker SET default_transaction_isolation = 'read committed';
-ALTER ROLE :"schema"_worker SET jit = off;
-ALTER ROLE :"schema"_reader SET default_transaction_read_only = on;
-ALTER ROLE :"schema"_reader SET statement_timeout = '60s';
+ALTER ROLE ":schema_worker" SET statement_timeout = '15min';
+ALTER ROLE ":schema_worker" SET lock_timeout = '30s';
+ALTER ROLE ":schema_worker" SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE ":schema_worker" SET default_transaction_isolation = 'read committed';
+ALTER ROLE ":schema_worker" SET jit = off;
+ALTER ROLE ":schema_reader" SET default_transaction_read_only = on;
+ALTER ROLE ":schema_reader" SET statement_timeout = '60s';
