@@ -30,7 +30,8 @@ _LEAST_SECONDS = 0.005
 """Between two looks where limits let tasks through one by one."""
 DOUBT_SECONDS = 60.0
 """Between two looks for runs that the store says are ours and we never heard of. A claim may reach the store
-long after it was given up: the kernel sends on what a closed connection had still to say once a network is back."""
+long after it was given up: the kernel sends on what a closed connection had still to say, once a network is
+back."""
 
 
 class Share(NamedTuple):

@@ -132,7 +132,9 @@ async def test_the_roles_suffice_for_any_schema_on_a_server_that_gives_nothing_a
             admin.execute(roles_sql(name))
             mine = f"ALTER DEFAULT PRIVILEGES FOR ROLE {name}_migrator"
             admin.execute(f"{mine} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
-        urls = [f"{postgres.url(database, role(name, kind))}?schema={name}" for kind in ("migrator", "worker")]
+        urls = [
+            f"{postgres.url(database, role(name, kind))}?schema={name}" for kind in ("migrator", "worker")
+        ]
         assert await migrated(urls[0]) == NAMES
         store = PostgresStore(urls[1])
         await store.open()

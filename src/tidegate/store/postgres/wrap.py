@@ -27,9 +27,9 @@ class Trouble(Enum):
 _AGAIN = ("40001", "40P01", "55P03")
 """Serialization failure, deadlock, lock time-out. Source: PostgreSQL manual, 13.5."""
 _LOST = ("08", "57P", "25006", "25P03", "25P04", "26000", "42P05")
-"""Connection errors; the server stops or has stopped; it has become a read-only standby; it has ended a transaction
-in which we were silent, or which took too long; a prepared statement is not there or there twice, since a pooler
-came in between."""
+"""Connection errors; the server stops or has stopped; it has become a read-only standby; it has ended a
+transaction in which we were silent, or which took too long; a prepared statement is not there or there twice,
+since a pooler came in between."""
 _CONTENT = ("22", "23", "54")
 """Data exceptions, violated constraints, program limits."""
 
