@@ -46,7 +46,7 @@ def test_a_whole_file_is_read(load, tmp_path):
         lease = "1m"
         beat = 5
         promote_batch = 50
-        dead_retention = "30d"
+        retention_dead = "30d"
         [pools.realtime]
         queues = ["realtime", "urgent"]
         concurrency = 3
@@ -66,7 +66,7 @@ def test_a_whole_file_is_read(load, tmp_path):
 
     assert config.app == "shop.app:queue"
     assert config.database_url == "sqlite:///shop.db"
-    assert config.timings == Timings(lease=60, beat=5, promote_batch=50, dead_retention=30 * 86_400)
+    assert config.timings == Timings(lease=60, beat=5, promote_batch=50, retention_dead=30 * 86_400)
     assert config.pools == (
         Pool(
             "realtime",
@@ -99,12 +99,27 @@ def test_the_environment_wins_over_the_file(load):
         TIDEGATE_BEAT="2.5",
         TIDEGATE_DRAIN_GRACE="2m",
         TIDEGATE_PROMOTE_BATCH="7",
+        TIDEGATE_RETENTION_FINISHED="2d",
+        TIDEGATE_RETENTION_DEAD="1w",
     )
 
     assert (config.app, config.database_url) == ("env:app", "sqlite:///env.db")
-    assert config.timings == Timings(lease=90, beat=2.5, drain_grace=120, promote_batch=7)
+    assert config.timings == Timings(
+        lease=90,
+        beat=2.5,
+        drain_grace=120,
+        promote_batch=7,
+        retention_finished=2 * 86_400,
+        retention_dead=7 * 86_400,
+    )
     assert config.origins["database_url"] == "TIDEGATE_DATABASE_URL"
     assert config.origins["timings.lease"] == "TIDEGATE_LEASE"
+
+
+@pytest.mark.parametrize("kind", ["FINISHED", "DEAD"])
+def test_a_retention_below_nothing_would_delete_what_is_not_over_and_is_refused(load, kind):
+    with pytest.raises(ConfigError, match=f"retention_{kind.lower()} is -7"):
+        load(**{f"TIDEGATE_RETENTION_{kind}": "-7"})
 
 
 def test_tidegate_toml_is_read_instead_of_pyproject_toml(load, tmp_path):

@@ -109,13 +109,18 @@ class Timings:
     """A pool process that does not answer for so long is killed."""
     cancel_poll: float = 0.5
     """Between looks for cancel requests of running tasks."""
-    finished_retention: float = 7 * 86_400.0
-    dead_retention: float = 90 * 86_400.0
+    retention_finished: float = 7 * 86_400.0
+    """For succeeded and cancelled tasks; infinity keeps them."""
+    retention_dead: float = 90 * 86_400.0
+    """For dead letters; infinity keeps them."""
 
     def __post_init__(self) -> None:
         for name in ("lease", "beat", "reap", "promote", "stop_grace", "stall_limit", "cancel_poll"):
             value = getattr(self, name)
             _require(value > 0 and math.isfinite(value), name, value, "use a number of seconds above 0")
+        for name in ("retention_finished", "retention_dead"):
+            value = getattr(self, name)
+            _require(value >= 0, name, value, "use the time to keep them")
         _require(self.promote_batch >= 1, "promote_batch", self.promote_batch, "use 1 or more")
         _require(
             self.beat * 2 <= self.lease,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
+from typing import Any
 
 import pytest
 from store_back_ends import Clients, opened
@@ -13,6 +16,8 @@ from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressNote, TaskFilter
+from tidegate.worker.settings import Timings
+from tidegate.worker.steward.steward import Steward
 
 HOUR = 3_600.0
 KEEP_ALL = {"finished_seconds": float("inf"), "dead_seconds": float("inf")}
@@ -99,6 +104,39 @@ async def test_dead_letters_have_a_time_of_their_own(build: Build, clock: Settab
     clock.advance(2 * HOUR)
     assert await build.store.sweep(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
     assert await build.store.list_tasks(TaskFilter()) == []
+
+
+async def test_a_steward_keeps_finished_tasks_for_seven_days_and_dead_ones_for_ninety(
+    build: Build, clock: SettableClock
+) -> None:
+    done, gone, buried = [
+        await build.in_state(state) for state in (State.SUCCEEDED, State.CANCELLED, State.DEAD)
+    ]
+    for days, left in ((6.9, {done, gone, buried}), (0.2, {buried}), (82.8, {buried}), (0.2, set())):
+        clock.advance(days * 24 * HOUR)
+        await swept_by_a_steward(build.store)
+        assert set(await build.states([done, gone, buried])) == left
+    await build.sound()
+
+
+async def swept_by_a_steward(store: Store) -> None:
+    """Let a steward with the default times work until it has swept."""
+    swept = asyncio.Event()
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        async def checkpoint(self) -> None:
+            await store.checkpoint()
+            swept.set()
+
+    watched: Any = Watched()
+    steward = Steward(watched, Timings(), rng=random.Random(1), clock=time.monotonic)
+    steward.start()
+    async with asyncio.timeout(20):
+        await swept.wait()
+    await steward.stop()
 
 
 async def test_live_tasks_are_never_swept(build: Build, clock: SettableClock) -> None:

@@ -82,8 +82,8 @@ class Steward:
 
     async def _sweep(self) -> bool:
         gone = await self._store.sweep(
-            finished_seconds=self._timings.finished_retention,
-            dead_seconds=self._timings.dead_retention,
+            finished_seconds=self._timings.retention_finished,
+            dead_seconds=self._timings.retention_dead,
             limit=SWEEP_LIMIT,
         )
         await self._store.forget_workers(FORGET_WORKERS_SECONDS)
