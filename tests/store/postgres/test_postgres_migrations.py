@@ -12,7 +12,8 @@ from store_build import Build, SettableClock
 
 from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated, prepared
-from tidegate.errors import ConfigError, SchemaError, StoreUnavailableError
+from tidegate.errors import ConfigError, SchemaError, StoreBusyError, StoreUnavailableError
+from tidegate.store.migrate import Migration
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.roles import role, roles_sql
 from tidegate.store.postgres.store import PostgresStore
@@ -97,6 +98,25 @@ async def test_an_upgrade_waits_for_no_table_for_long(fresh_url: str) -> None:
     store = PostgresStore(fresh_url)
     statements = await store.upgrade_script()
     assert statements.count("SET LOCAL lock_timeout") == len(NAMES)
+    await store.close()
+
+
+async def test_an_upgrade_that_has_no_turn_at_a_table_names_who_is_in_the_way_and_can_be_run_again(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(fresh_url)
+    await store.migrate()
+    later = Migration(len(NAMES) + 1, "later", "ALTER TABLE /*schema*/ready ADD COLUMN later integer;")
+    migrations = (*schema.known(), later)
+    monkeypatch.setattr(schema, "known", lambda: migrations)
+    monkeypatch.setattr("tidegate.store.postgres.database._TRIES", 1)
+    with psycopg.connect(fresh_url, application_name="report") as reader:
+        reader.execute("SELECT 1 FROM tidegate.ready")
+        with pytest.raises(
+            StoreBusyError, match=rf"process {reader.info.backend_pid} \(report, role postgres"
+        ):
+            await store.migrate()
+    assert await store.migrate() == ["later"]
     await store.close()
 
 

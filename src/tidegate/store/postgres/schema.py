@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tidegate.errors import ConfigError, SchemaError
+from tidegate.errors import ConfigError, SchemaError, StoreBusyError
 from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
@@ -18,6 +18,9 @@ from tidegate.store.postgres.statements import in_schema, load
 
 FOLDER = Path(__file__).parent / "migrations"
 _SQL = load("migrate")
+
+_MIGRATION_SECONDS = 3_600.0
+"""An index of a large table takes its time; waiting for others' locks is limited in each migration."""
 
 
 @cache
@@ -50,11 +53,15 @@ async def upgrade(database: Database) -> list[str]:
     Raises:
         SchemaError: The schema is newer.
         ConfigError: The database cannot hold every text.
+        StoreBusyError: Others are at work on a table for too long; those migrations are missing still.
     """
     await database.once(_demand_utf8)
     names: list[str] = []
-    while (name := await database.transact(_apply_next)) is not None:
-        names.append(name)
+    try:
+        while (name := await database.transact(_apply_next, seconds=_MIGRATION_SECONDS)) is not None:
+            names.append(name)
+    except StoreBusyError as error:
+        raise await _held_up(database, error) from error
     return names
 
 
@@ -69,6 +76,18 @@ async def script(db: Session) -> str:
     todo = missing(known(), await _applied(db))
     make = await _make_schema(db)
     return "\n".join([*make, *(_transaction(migration, db.schema) for migration in todo)])
+
+
+async def _held_up(database: Database, error: StoreBusyError) -> StoreBusyError:
+    """Return the error of a migration that had no turn at a table, with those who had it."""
+    holders = await database.once(lambda db: db.value(_SQL["holders"], database.address.schema))
+    if holders is None:
+        return error
+    return StoreBusyError(
+        f"a table at {database.place} is in use by transactions that do not end: {holders};"
+        " of this migration nothing was written",
+        fix="end them, with pg_terminate_backend if need be, and run `tidegate db upgrade` again",
+    )
 
 
 async def _demand_utf8(db: Session) -> None:

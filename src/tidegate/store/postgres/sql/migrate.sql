@@ -25,7 +25,30 @@ ORDER BY number
 -- name: patience
 -- A table that old workers use is waited for this long; then the whole is tried again, so that what queues up
 -- behind us is never held for longer.
-SET LOCAL lock_timeout = '3s'
+SET LOCAL lock_timeout = '1s'
+
+-- name: holders
+-- Transactions open for over a second that have locks on our tables, the oldest first, in words. Of other roles' the
+-- migrator may see no more than these.
+-- 1 schema
+SELECT string_agg(format('process %s (%s, role %s)', pid, coalesce(nullif(program, ''), 'unnamed'), role), ', ')
+FROM (
+    SELECT a.pid, a.application_name AS program, a.usename AS role
+    FROM pg_stat_activity AS a
+    WHERE a.pid <> pg_backend_pid()
+        AND coalesce(a.xact_start < clock_timestamp() - interval '1 second', true)
+        AND EXISTS (
+            SELECT 1
+            FROM pg_locks AS l
+            INNER JOIN pg_class AS c ON c.oid = l.relation
+            INNER JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE l.pid = a.pid
+                AND l.granted
+                AND n.nspname = $1
+        )
+    ORDER BY a.xact_start
+    LIMIT 5
+) AS oldest
 
 -- name: begin
 CREATE TABLE /*schema*/migration (
