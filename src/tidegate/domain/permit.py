@@ -9,6 +9,9 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.usage import Usage
 
+LONGEST_HOLD_SECONDS = 3600.0
+"""A call without a time limit is counted as in flight for so long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -29,6 +32,20 @@ class Ask:
     """The task function it is made for; empty outside a task."""
     is_charged: bool = False
     """The limits were charged for it when its task was claimed: the first call of each run."""
+    is_of_run: bool = False
+    """It is a call of its run's own upstream: of those the claim counted one at a time as in flight."""
+    seconds: float = LONGEST_HOLD_SECONDS
+    """The longest it may last once it has its slot; of a stream, until it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A permit to be in flight, as the store keeps it for a call that no run stands for."""
+
+    permit_id: str
+    """Made by the caller, so that one whose answer was lost can be given back."""
+    seconds: float
+    """From when the call may start until the store forgets it, should nobody give it back."""
 
 
 @dataclass(frozen=True, slots=True)

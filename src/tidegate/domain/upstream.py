@@ -108,7 +108,7 @@ class Limits:
 
     windows: tuple[Window, ...] = ()
     max_in_flight: int | None = None
-    """Runs at once that count as calls of this upstream."""
+    """Calls at once. A run counts as one from its claim on, whatever it does meanwhile."""
     retries_per_minute: float | None = None
     """Re-runs it may spend; None: a fifth of its requests per minute, or no budget of its own."""
     retry_window_seconds: float = 60.0
@@ -148,6 +148,10 @@ class Slot:
     """Until the call may start; where it is not granted, until it is worth asking again (None: unknown)."""
     reason: str = ""
     """Why it is not granted: the reason of a gate that does not flow, else `rate_limit`."""
+    is_full: bool = False
+    """Not granted for as many calls as may be are in flight: one of them must end first."""
+    is_held: bool = False
+    """A permit was recorded for it, to be given back."""
 
 
 _KEY_MARK = "#"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot, is_key_gate
 from tidegate.domain.usage import LearnedLimit
 from tidegate.policy import gate as gates
 from tidegate.policy import learned, pacing
@@ -37,7 +37,7 @@ class Door:
 
     Args:
         row: The gate as stored.
-        in_flight: Runs of it under way.
+        in_flight: Runs and calls of it under way.
         now: By the store's clock.
     """
 
@@ -109,7 +109,8 @@ class Doors:
 
     Args:
         rows: Every gate the store keeps.
-        in_flight: Runs under way by upstream; one without any may be left out.
+        in_flight: Runs and calls under way by upstream; one without any may be left out, and so may those
+            that `counted` does not name.
         now: By the store's clock.
     """
 
@@ -146,14 +147,36 @@ def admit(doors: Iterable[Door]) -> Admitted:
     )
 
 
-def slot_for_call(row: GateRow, *, patience_seconds: float, now: float) -> tuple[Slot, GateRow]:
+def counted(rows: Iterable[GateRow], now: float) -> list[str]:
+    """Return the upstreams of which a claim must know how much is in flight."""
+    return [
+        row.name
+        for row in rows
+        if row.kind is GateKind.UPSTREAM
+        and not is_key_gate(row.name)
+        and gates.minds_flight(gates.as_of(row.gate, row.limits, now), row.limits)
+    ]
+
+
+def slot_for_call(
+    row: GateRow, *, patience_seconds: float, now: float, in_flight: int = 0
+) -> tuple[Slot, GateRow]:
     """Return the slot of one call that no claim has charged, and the gate after it.
 
-    Nothing is charged where it is not granted: the gate does not flow, or the slot is further away than the
-    caller can wait.
+    Nothing is charged where it is not granted: the gate does not flow, the slot is further away than the
+    caller can wait, or as many calls as may be are in flight.
+
+    Args:
+        row: The gate.
+        patience_seconds: How long the caller can wait.
+        now: By the store's clock.
+        in_flight: Runs and calls under way; 0 where the call's own run stands for it.
     """
+    most = row.limits.max_in_flight
     door = Door(row, 0, now)
     wait, flows = door.wait(), not gates.is_held(gates.as_of(row.gate, row.limits, now))
+    if flows and most is not None and in_flight >= most:
+        return Slot(False, row.gate.typical_seconds, str(Reason.RATE_LIMIT), is_full=True), row
     if flows and wait is not None and wait <= patience_seconds:
         return Slot(True, door.admit().wait_seconds), door.row
     return Slot(False, wait, str(Reason.RATE_LIMIT) if flows else row.gate.reason), row

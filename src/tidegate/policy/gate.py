@@ -172,9 +172,18 @@ def room(gate: Gate, limits: Limits, in_flight: int) -> int | None:
     rooms = []
     if limits.max_in_flight is not None:
         rooms.append(limits.max_in_flight - in_flight)
-    if gate.opened_at is not None and not any(not window.fixed for window in limits.windows):
+    if _starts_by_goods(gate, limits):
         rooms.append(1 + 2 * gate.goods - in_flight)
     return max(0, min(rooms)) if rooms else None
+
+
+def minds_flight(gate: Gate, limits: Limits) -> bool:
+    """Whether there is any need to count what is in flight."""
+    return limits.max_in_flight is not None or _starts_by_goods(gate, limits)
+
+
+def _starts_by_goods(gate: Gate, limits: Limits) -> bool:
+    return gate.opened_at is not None and not any(not window.fixed for window in limits.windows)
 
 
 def _slower(gate: Gate, limits: Limits, now: float) -> Gate:

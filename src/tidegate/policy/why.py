@@ -28,7 +28,7 @@ class Waiting:
     """Of the last failure, or why it waits."""
     gates: Sequence[GateRow]
     in_flight: int
-    """Runs of its upstream."""
+    """Runs and calls of its upstream."""
     is_served: bool
     """Whether a live worker serves its queue."""
     is_declared: bool
@@ -81,7 +81,7 @@ def _of_a_gate(row: GateRow, in_flight: int, now: float) -> list[str]:
         return [f"gate: {gate_in_words(gate, limits, now)}"]
     found = []
     if row.kind is GateKind.UPSTREAM and gates.room(gate, limits, in_flight) == 0:
-        found.append(f"limit: {in_flight} runs are in flight, no more may be now")
+        found.append(f"limit: {in_flight} are in flight, no more may be now")
     waits = {
         window.name: pacing.slot_at(window, row.meters.get(window.name, Meter()), now) - now
         for window in learned.with_learned(limits, gate.learned, now).windows

@@ -130,7 +130,7 @@ def upstream_rows(
     Args:
         rows: All gates, by name.
         now: The present moment.
-        in_flight: Runs under way by upstream.
+        in_flight: Runs and calls under way by upstream.
         waiting: Tasks by upstream and `ready` or `retrying`.
     """
     return [

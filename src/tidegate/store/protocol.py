@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
@@ -311,12 +312,24 @@ class Upstreams(Protocol):
     async def probe(self, upstream: str) -> bool:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
         """Charge one call that no claim charged: a run's second one, or one outside any task.
 
         Granted, the call may start after the slot's wait; else nothing is charged. An upstream that is not
         known has no limits. Not safe to repeat: an answer that is lost costs its slot.
+
+        Args:
+            upstream: Its name, or that of a key's gate.
+            patience_seconds: How long the call may wait.
+            hold: The permit to record where the upstream limits what is in flight, in the same
+                transaction; None: the call's run stands for it.
         """
+
+    async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
+        """Count these calls as in flight no longer. Safe to repeat; unknown ids do no harm."""
+
+    async def extend_permits(self, permit_ids: Sequence[str], *, seconds: float) -> None:
+        """Let these permits expire no earlier than so long from now. One that is gone stays gone."""
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""

@@ -389,7 +389,7 @@ class UpstreamRow:
     block: Block | None
     """Why its tasks are blocked; None if they flow."""
     in_flight: int
-    """Runs under way."""
+    """Runs under way, and calls that no run stands for."""
     ready: int
     """Tasks in the main queue: blocked ones if `block` is set."""
     retrying: int

@@ -350,7 +350,7 @@ async def test_a_move_is_undone_only_while_no_task_is_at_the_target(
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
-    "running", "worker", "rollup", "tally", "stage", "staged", "migration", "audit", "key", "moving", "moved",
+    "running", "worker", "permit", "rollup", "tally", "stage", "staged", "migration", "audit", "key", "moving", "moved",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tidegate.store.sqlite.statements import FOLDER, load
 
 FILES = sorted(FOLDER.glob("*.sql"))
 NAMES = [file.stem for file in FILES]
-SHARED = {"act", "keys"}
+SHARED = {"act", "keys", "permits"}
 """Statements that several methods use."""
 STAGED = {"commit_stage": "enqueue"}
 """Makes enqueued tasks visible, so its moves are those of enqueue."""

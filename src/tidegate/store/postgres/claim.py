@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.policy.admission import Admitted, Doors, admit
+from tidegate.policy.admission import Admitted, Doors, admit, counted
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.postgres import gates
@@ -82,7 +82,8 @@ async def _take_charged(
 ) -> tuple[list[tuple[Any, Admitted]], Doors]:
     """Lock the gates, take as much of each lane as they let through, and charge exactly what was taken."""
     now = await moment(db)
-    rows, in_flight = await gates.locked_rows(db), await gates.in_flight(db)
+    rows = await gates.locked_rows(db)
+    in_flight = await gates.in_flight(db, now, counted(rows, now))
     trial, doors = Doors(rows, in_flight, now), Doors(rows, in_flight, now)
     numbers = []
     for lane, wanted in sorted(shares, key=lambda share: (share[0].priority, share[0].first_rank or 0.0)):
@@ -127,7 +128,8 @@ async def _look(
     is_alive, has_gates, lanes = await _peek(db, known, ask, functions)
     if not lanes or not has_gates:
         return is_alive, lanes, None
-    return is_alive, lanes, Doors(await gates.rows(db), await gates.in_flight(db), await moment(db))
+    rows, now = await gates.rows(db), await moment(db)
+    return is_alive, lanes, Doors(rows, await gates.in_flight(db, now, counted(rows, now)), now)
 
 
 async def _open_lanes(db: Session, ask: ClaimAsk, functions: list[str], doors: Doors) -> list[Lane]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import slot_for_call
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
     GoodRuns,
@@ -57,21 +56,9 @@ async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
         await db.run(_SQL["save"], *map(list, zip(*columns, strict=True)), now)
 
 
-async def in_flight(db: Session) -> dict[str, int]:
-    """Return the runs under way by upstream."""
-    return dict(await db.rows(_SQL["in_flight"]))
-
-
-async def take_slot(db: Session, upstream: str, patience_seconds: float) -> Slot:
-    """Charge one call that no claim charged; nothing where it is not granted."""
-    found = await locked_row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return Slot(True, 0.0)
-    now = await moment(db)
-    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
-    if after != found:
-        await save(db, now, [after])
-    return slot
+async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[str, int]:
+    """Return the runs and calls under way of these upstreams; nothing is asked where none is named."""
+    return dict(await db.rows(_SQL["in_flight"], upstreams, now)) if upstreams else {}
 
 
 # --- what runs tell --------------------------------------------------------------------------------------
@@ -145,7 +132,9 @@ async def probe(db: Session, name: str) -> bool:
 async def upstreams(db: Session) -> list[UpstreamRow]:
     """Return every upstream with what stands before it, by name."""
     waiting = {(upstream, state): tasks for upstream, state, tasks in await db.rows(_SQL["waiting"])}
-    return upstream_rows(await rows(db), await moment(db), in_flight=await in_flight(db), waiting=waiting)
+    every, now = await rows(db), await moment(db)
+    flying = await in_flight(db, now, [each.name for each in every])
+    return upstream_rows(every, now, in_flight=flying, waiting=waiting)
 
 
 async def budgets(db: Session) -> list[BudgetRow]:

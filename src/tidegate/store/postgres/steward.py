@@ -35,6 +35,9 @@ async def sweep(database: Database, *, finished_seconds: float, dead_seconds: fl
     async def keys(db: Session) -> int:
         return await db.run(_SWEEP["expired_keys"], db.at, limit)
 
+    async def permits(db: Session) -> int:
+        return await db.run(_SWEEP["expired_permits"], db.at, limit)
+
     async def rollups(db: Session) -> int:
         return await db.run(_SWEEP["old_rollups"], db.at, ROLLUP_KEPT_SECONDS, limit)
 
@@ -51,7 +54,7 @@ async def sweep(database: Database, *, finished_seconds: float, dead_seconds: fl
         return await _sweep_stages(db, limit)
 
     gone = 0
-    for kind in (keys, rollups, audit, finished, dead, stages):
+    for kind in (keys, permits, rollups, audit, finished, dead, stages):
         gone += await database.transact(kind)
     return gone
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tidegate._bridge import begin
 from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
@@ -22,6 +23,7 @@ from tidegate.store.postgres import (
     finish,
     gates,
     listing,
+    permits,
     promote,
     reads,
     runs,
@@ -419,11 +421,19 @@ class PostgresStore:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
         return await self._told(self._database.transact(lambda db: gates.probe(db, upstream)))
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
         """Charge one call that no claim charged: a run's second one, or one outside any task."""
         return await self._database.transact(
-            lambda db: gates.take_slot(db, upstream, patience_seconds), repeatable=False
+            lambda db: permits.take_slot(db, upstream, patience_seconds, hold), repeatable=False
         )
+
+    async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
+        """Count these calls as in flight no longer."""
+        await self._told(self._database.once(lambda db: permits.give_back(db, permit_ids)))
+
+    async def extend_permits(self, permit_ids: Sequence[str], *, seconds: float) -> None:
+        """Let these permits expire no earlier than so long from now."""
+        await self._database.once(lambda db: permits.extend(db, permit_ids, seconds))
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import apsw
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, Slot, is_key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import Doors, slot_for_call
+from tidegate.policy.admission import Doors, counted
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
     GoodRuns,
@@ -51,23 +51,13 @@ def doors(db: apsw.Connection, now: float) -> Doors | None:
     """Return the doors of all gates; None if there is no gate at all."""
     if not query.value(db, _SQL["any"]):
         return None
-    return Doors(rows(db), in_flight(db), now)
+    every = rows(db)
+    return Doors(every, in_flight(db, now, counted(every, now)), now)
 
 
-def in_flight(db: apsw.Connection) -> dict[str, int]:
-    """Return the runs under way by upstream."""
-    return dict(query.rows(db, _SQL["in_flight"]))
-
-
-def take_slot(db: apsw.Connection, now: float, upstream: str, patience_seconds: float) -> Slot:
-    """Charge one call that no claim charged; nothing where it is not granted."""
-    found = row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return Slot(True, 0.0)
-    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now)
-    if after != found:
-        save(db, now, [after])
-    return slot
+def in_flight(db: apsw.Connection, now: float, upstreams: Iterable[str]) -> dict[str, int]:
+    """Return the runs and calls under way of these upstreams."""
+    return {name: query.value(db, _SQL["in_flight"], (name, now)) for name in upstreams}
 
 
 # --- what runs tell --------------------------------------------------------------------------------------
@@ -144,7 +134,9 @@ def probe(db: apsw.Connection, now: float, name: str) -> bool:
 def upstreams(db: apsw.Connection, now: float) -> list[UpstreamRow]:
     """Return every upstream with what stands before it, by name."""
     waiting = {(upstream, state): tasks for upstream, state, tasks in query.rows(db, _SQL["waiting"])}
-    return upstream_rows(rows(db), now, in_flight=in_flight(db), waiting=waiting)
+    every = rows(db)
+    flying = in_flight(db, now, [each.name for each in every])
+    return upstream_rows(every, now, in_flight=flying, waiting=waiting)
 
 
 def _moved(db: apsw.Connection, now: float, name: str, move: Callable[[GateRow], Gate]) -> bool:

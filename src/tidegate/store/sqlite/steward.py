@@ -20,6 +20,7 @@ def look_sweep(
     """Return 0 if nothing has served its time."""
     something = (
         query.value(db, _SWEEP["has_expired_keys"], (now,))
+        or query.value(db, _SWEEP["has_expired_permits"], (now,))
         or query.value(db, _SWEEP["finished"], (now - finished_seconds, 1))
         or query.value(db, _SWEEP["dead"], (now - dead_seconds, 1))
         or query.value(db, _SWEEP["stale_stages"], (now - STAGE_KEPT_SECONDS,))
@@ -34,6 +35,7 @@ def sweep(
 ) -> int:
     """Delete what has served its time; return how many rows went, `limit` a kind at most."""
     gone = _deleted(db, "expired_keys", now, limit)
+    gone += _deleted(db, "expired_permits", now, limit)
     gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
     gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
     gone += _sweep_tasks(db, _SWEEP["finished"], now - finished_seconds, limit)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
@@ -44,6 +45,7 @@ from tidegate.store.sqlite import (
     finish,
     gates,
     listing,
+    permits,
     promote,
     reads,
     runs,
@@ -386,9 +388,19 @@ class SqliteStore:
         """Let the next task of an upstream try whether it works; tell whether it is known."""
         return await self._write(lambda db: gates.probe(db, self._now(), upstream))
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float) -> Slot:
+    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
         """Charge one call that no claim charged."""
-        return await self._write(lambda db: gates.take_slot(db, self._now(), upstream, patience_seconds))
+        return await self._write(
+            lambda db: permits.take_slot(db, self._now(), upstream, patience_seconds, hold)
+        )
+
+    async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
+        """Count these calls as in flight no longer."""
+        await self._write(lambda db: permits.give_back(db, permit_ids))
+
+    async def extend_permits(self, permit_ids: Sequence[str], *, seconds: float) -> None:
+        """Let these permits expire no earlier than so long from now."""
+        await self._write(lambda db: permits.extend(db, self._now(), permit_ids, seconds))
 
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure move an upstream's gate; return the gate."""

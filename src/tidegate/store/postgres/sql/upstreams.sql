@@ -21,11 +21,13 @@ WHERE kind = $1
 FOR UPDATE
 
 -- name: in_flight
--- Runs under way by upstream.
-SELECT upstream, count(*)
-FROM /*schema*/running
-WHERE upstream <> ''
-GROUP BY upstream
+-- Runs under way of these upstreams, and calls that no run stands for.
+-- 1 upstreams, 2 now
+SELECT
+    given.upstream,
+    (SELECT count(*) FROM /*schema*/running AS r WHERE r.upstream = given.upstream AND r.upstream <> '')
+    + (SELECT count(*) FROM /*schema*/permit AS p WHERE p.upstream = given.upstream AND p.expires_at > $2)
+FROM unnest($1::text[]) AS given (upstream)
 
 -- name: make
 -- Make a gate that is not there, so that its row can be locked.

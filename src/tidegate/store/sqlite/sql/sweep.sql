@@ -46,6 +46,24 @@ FROM key
 WHERE expires_at <= ?1
 LIMIT 1
 
+-- name: expired_permits
+-- Of calls whose process died.
+-- 1 now, 2 how many at most
+DELETE FROM permit
+WHERE id IN (
+    SELECT id
+    FROM permit
+    WHERE expires_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_permits
+-- 1 now
+SELECT 1
+FROM permit
+WHERE expires_at <= ?1
+LIMIT 1
+
 -- name: old_rollups
 -- 1 minute before which they count, 2 how many at most
 DELETE FROM rollup

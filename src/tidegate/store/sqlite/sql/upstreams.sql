@@ -17,11 +17,11 @@ WHERE kind = ?1
     AND name = ?2
 
 -- name: in_flight
--- Runs under way by upstream.
-SELECT upstream, count(*)
-FROM running
-WHERE upstream <> ''
-GROUP BY upstream
+-- Runs under way of one upstream, and calls that no run stands for.
+-- 1 upstream, 2 now
+SELECT
+    (SELECT count(*) FROM running WHERE upstream = ?1 AND upstream <> '')
+    + (SELECT count(*) FROM permit WHERE upstream = ?1 AND expires_at > ?2)
 
 -- name: save
 -- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 meters as JSON, 6 now

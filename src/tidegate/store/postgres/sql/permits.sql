@@ -1,0 +1,17 @@
+-- permits: calls in flight beside those that runs stand for. One is made while the row of its gate is locked.
+
+-- name: hold
+-- 1 id, 2 upstream, 3 moment it expires
+INSERT INTO /*schema*/permit (id, upstream, expires_at)
+VALUES ($1, $2, $3)
+
+-- name: give_back
+-- 1 ids
+DELETE FROM /*schema*/permit
+WHERE id = ANY ($1::text[])
+
+-- name: extend
+-- 1 ids, 2 at: see moment, 3 seconds from then until they expire
+UPDATE /*schema*/permit
+SET expires_at = greatest(expires_at, /*schema*/moment($2) + $3::float8)
+WHERE id = ANY ($1::text[])

@@ -1,0 +1,45 @@
+"""Calls that no claim has charged: their slots, and what they add to what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import apsw
+
+from tidegate.domain.permit import Hold
+from tidegate.domain.upstream import GateKind, Slot
+from tidegate.policy.admission import slot_for_call
+from tidegate.store.sqlite import gates
+from tidegate.store.sqlite.statements import load
+
+_SQL = load("permits")
+
+
+def take_slot(
+    db: apsw.Connection, now: float, upstream: str, patience_seconds: float, hold: Hold | None
+) -> Slot:
+    """Charge one call that no claim charged, and hold its permit; nothing where it is not granted."""
+    found = gates.row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return Slot(True, 0.0)
+    if found.limits.max_in_flight is None:
+        hold = None
+    beside = 0 if hold is None else gates.in_flight(db, now, [found.name])[found.name]
+    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now, in_flight=beside)
+    if after != found:
+        gates.save(db, now, [after])
+    if not slot.is_granted or hold is None:
+        return slot
+    db.execute(_SQL["hold"], (hold.permit_id, found.name, now + (slot.wait_seconds or 0.0) + hold.seconds))
+    return replace(slot, is_held=True)
+
+
+def give_back(db: apsw.Connection, permit_ids: Sequence[str]) -> None:
+    """Forget these permits."""
+    db.executemany(_SQL["give_back"], [(permit_id,) for permit_id in permit_ids])
+
+
+def extend(db: apsw.Connection, now: float, permit_ids: Sequence[str], seconds: float) -> None:
+    """Keep these permits for so long from now."""
+    db.executemany(_SQL["extend"], [(permit_id, now + seconds) for permit_id in permit_ids])

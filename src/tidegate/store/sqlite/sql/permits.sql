@@ -1,0 +1,17 @@
+-- permits: calls in flight beside those that runs stand for.
+
+-- name: hold
+-- 1 id, 2 upstream, 3 moment it expires
+INSERT INTO permit (id, upstream, expires_at)
+VALUES (?1, ?2, ?3)
+
+-- name: give_back
+-- 1 id
+DELETE FROM permit
+WHERE id = ?1
+
+-- name: extend
+-- 1 id, 2 moment it expires
+UPDATE permit
+SET expires_at = max(expires_at, ?2)
+WHERE id = ?1
