@@ -17,6 +17,7 @@ class GrantedPermit:
         self.steps: list[str] = ["acquire"]
         self.seen: tuple[SeenLimit, ...] = ()
         self.end: CallEnd | None = None
+        self.kept_seconds: float | None = None
         self.over = asyncio.Event()
 
     @property
@@ -29,6 +30,9 @@ class GrantedPermit:
     def learn(self, seen: Sequence[SeenLimit]) -> None:
         self.steps.append("learn")
         self.seen = tuple(seen)
+
+    def keep(self, seconds: float) -> None:
+        self.kept_seconds = seconds
 
     async def settle(self, end: CallEnd) -> None:
         await asyncio.sleep(0)

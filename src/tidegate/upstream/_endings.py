@@ -71,12 +71,17 @@ async def see_through(work: Coroutine[Any, Any, None]) -> None:
     """Await the end of a permit, also while the caller is being cancelled.
 
     If the store cannot be reached it is only told of in the log: the answer is there and must not be lost,
-    and the permit comes back with the worker's lease.
+    and the permit comes back by its lease.
     """
+    await asyncio.shield(begin(work))
+
+
+def begin(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+    """Do this of a permit beside the call, and only tell in the log if the store cannot be reached."""
     settling = asyncio.ensure_future(_tolerant(work))
     _settling.add(settling)
     settling.add_done_callback(_settling.discard)
-    await asyncio.shield(settling)
+    return settling
 
 
 async def _tolerant(work: Coroutine[Any, Any, None]) -> None:

@@ -27,11 +27,12 @@ _have_called: WeakSet[Context] = WeakSet()
 """Runs that have made a call of their upstream."""
 
 
-def ask_for(sizes: Sizes, upstream: str) -> Ask:
+def ask_for(sizes: Sizes, settings: CallSettings) -> Ask:
     """Return what to ask a permit for, on behalf of the present run."""
     run = present()
+    seconds = times_now(settings.times).seconds
     if run is None:
-        return Ask(sizes.model, sizes.input_tokens, sizes.output_tokens)
+        return Ask(sizes.model, sizes.input_tokens, sizes.output_tokens, seconds=seconds)
     return Ask(
         sizes.model,
         sizes.input_tokens,
@@ -41,7 +42,9 @@ def ask_for(sizes: Sizes, upstream: str) -> Ask:
         priority=run.priority,
         tenant=run.tenant,
         function=run.function,
-        is_charged=_is_charged(run, upstream),
+        is_charged=_is_charged(run, settings.upstream),
+        is_of_run=run.upstream == settings.upstream,
+        seconds=seconds,
     )
 
 

@@ -58,6 +58,7 @@ class Passing:
         """Yield the pieces as they come."""
         source = self._source.__aiter__()
         while True:
+            self._permit.keep(self._idle_seconds)
             try:
                 async with at_most(self._library, self._idle_seconds, self._request):
                     piece = await anext(source)

@@ -63,7 +63,7 @@ async def by_hand(permits: Permits, settings: CallSettings, sizes: Sizes) -> Asy
         CallTooLargeError: It can never be let through; the block was not entered.
         TimeoutError: The block took longer than one call may.
     """
-    permit = await permits.acquire(ask_for(sizes, settings.upstream))
+    permit = await permits.acquire(ask_for(sizes, settings))
     call = Call(permit, settings)
     started_at = time.monotonic()
     try:

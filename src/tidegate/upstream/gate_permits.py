@@ -1,8 +1,9 @@
 """Permits that heed the upstream's gate, as far as this process knows of it.
 
 The store charges an upstream's limits when it hands out a task; that pays for the run's first call. Each
-further one, and each outside a task, takes a slot of its own from the store and waits for it. What a call
-learns of the upstream's capacity or account moves the gate at once, for all processes; in this one no
+further one, and each outside a task, takes a slot of its own from the store and waits for it. A run stands
+for one call in flight at a time; any other is held in the store, as a permit that expires by itself. What a
+call learns of the upstream's capacity or account moves the gate at once, for all processes; in this one no
 further call is let out until the gate may be open again. What headers show of limits goes the same way.
 """
 
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.permit import Ask, CallEnd
@@ -23,6 +24,9 @@ from tidegate.policy.gate import ACCOUNT, CAPACITY
 from tidegate.policy.retry import signal_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
+from tidegate.upstream._endings import see_through
+from tidegate.upstream._line import Line
+from tidegate.upstream.granted import GatePermit
 from tidegate.upstream.keys import Key, KeyRing
 from tidegate.upstream.learning import Learner
 
@@ -32,6 +36,8 @@ LONGEST_PATIENCE_SECONDS = 30.0
 """A call whose slot is further away is not made: its task waits outside, where it holds up nobody."""
 LOOK_SECONDS = 0.25
 """Between two looks at a gate that may open any moment."""
+LONGEST_LOOK_SECONDS = 2.0
+"""Between two looks at a full upstream, in the end: calls of other processes end unheard."""
 UNNAMED_WAIT_SECONDS = 0.5
 """How long this process holds calls back where the server named no wait; then the gate alone does. Less than
 between two probes: none of them is for it to refuse."""
@@ -70,6 +76,7 @@ class GatePermits:
         """By `clock`."""
         self._reason = ""
         self._learner = Learner(self._declare, clock=self._clock, rng=self._rng)
+        self._line = Line(clock)
 
     async def acquire(self, ask: Ask) -> GatePermit:
         """Return a permit, after the wait for a slot if the call needs one of its own.
@@ -78,41 +85,71 @@ class GatePermits:
         for a while, since a run that begins again makes its earlier calls again too.
 
         Raises:
-            UpstreamParkedError: The gate does not flow, or the slot is further away than the call may wait.
+            UpstreamParkedError: The gate does not flow, the slot is further away than the call may wait, or
+                too many calls were in flight all the while.
         """
-        patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
-        await self._unspent(min(patience, SHORT_WAIT_SECONDS) if ask.is_charged else patience)
-        if not ask.is_charged:
-            await self._slot(patience)
-        elif (left := self._parked_until - self._clock()) > 0:
-            raise self._parked(self._reason, left)
-        return GatePermit(self, ask, None if self._keys is None else await self._key(self._keys, ask))
+        permit = GatePermit(self, ask)
+        try:
+            await self._let_in(permit, ask)
+        except BaseException:
+            await see_through(permit.release())
+            raise
+        return permit
 
-    async def _key(self, ring: KeyRing, ask: Ask) -> Key:
-        """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
-        store = await self._declare()
+    async def _let_in(self, permit: GatePermit, ask: Ask) -> None:
         patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
-        refused: list[tuple[float, Key, Slot]] = []
-        for key in ring.candidates(ask.function):
-            soon = min(patience, LOOK_SECONDS)
-            slot = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=soon)
-            if slot.is_granted:
-                await asyncio.sleep(slot.wait_seconds or 0.0)
-                return key
-            refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, key, slot))
-        if not refused:
+        if ask.is_charged:
+            self._line.take_place(permit.fence, permit)  # at once: a second call of the run may wait as well
+            await self._unspent(min(patience, SHORT_WAIT_SECONDS))
+            if (left := self._parked_until - self._clock()) > 0:
+                raise self._parked(self._reason, left)
+        else:
+            await self._unspent(patience)
+            await self._slot(permit, patience)
+        if self._keys is not None:
+            permit.key = await self._key(self._keys, permit, ask)
+            permit.keep(ask.seconds)  # the wait for the key was none of its call's time
+
+    async def _key(self, ring: KeyRing, permit: GatePermit, ask: Ask) -> Key:
+        """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
+        candidates = ring.candidates(ask.function)
+        if not candidates:
             raise ConfigError(
                 f"upstream {self._upstream} has no key for {ask.function or 'calls outside tasks'}",
                 fix="name it in functions= of one of its keys, or give one key none",
             )
-        _, key, _ = min(refused, key=lambda found: found[0])
-        nearest = await store.take_slot(key_gate(ring.upstream, key.name), patience_seconds=patience)
-        if nearest.is_granted:
-            await asyncio.sleep(nearest.wait_seconds or 0.0)
+        await self._declare()
+        patience = min(ask.patience_seconds, LONGEST_PATIENCE_SECONDS)
+        with self._line.waiting(None, patience) as waiter:
+            for pause in self._pauses():
+                waiter.looks()
+                left = max(0.0, waiter.left_seconds)
+                key, slot = await self._free_key(ring, candidates, permit, left)
+                if slot.is_granted or not slot.is_full or left == 0.0:
+                    break
+                await waiter.pause(min(left, pause))
+        if slot.is_granted:
+            await asyncio.sleep(slot.wait_seconds or 0.0)
             return key
-        if len(refused) == len(ring.keys):
-            await self._tell_of_ring(store, nearest)
-        raise self._parked(nearest.reason, nearest.wait_seconds)
+        if len(candidates) == len(ring.keys) and not slot.is_full:
+            await self._tell_of_ring(await self._declare(), slot)
+        raise self._refused(slot)
+
+    async def _free_key(
+        self, ring: KeyRing, candidates: Sequence[Key], permit: GatePermit, patience_seconds: float
+    ) -> tuple[Key, Slot]:
+        """Return the key with the slot to take, or that may be free next with what is said of it."""
+        refused: list[tuple[float, Key, Slot]] = []
+        for key in candidates:
+            soon = min(patience_seconds, LOOK_SECONDS)
+            slot = await self._take(permit, key_gate(ring.upstream, key.name), soon)
+            if slot.is_granted:
+                return key, slot
+            refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, key, slot))
+        _, key, slot = min(refused, key=lambda found: found[0])
+        if slot.is_full:
+            return key, slot
+        return key, await self._take(permit, key_gate(ring.upstream, key.name), patience_seconds)
 
     async def _tell_of_ring(self, store: Store, nearest: Slot) -> None:
         """Park the upstream until its first key is free, or each of its tasks would start to find that out.
@@ -138,18 +175,61 @@ class GatePermits:
         if left > 0:
             await asyncio.sleep(left)
 
-    async def _slot(self, patience_seconds: float) -> None:
-        """Wait for a slot of the store's."""
-        store = await self._declare()
-        ends_at = self._clock() + patience_seconds
+    async def _slot(self, permit: GatePermit, patience_seconds: float) -> None:
+        """Wait for a slot of the store's, and for a place in flight: the run's, else one of the store's."""
+        await self._declare()
+        with self._line.waiting(permit.fence, patience_seconds) as waiter:
+            for pause in self._pauses():
+                waiter.looks()
+                has_place = self._line.take_place(permit.fence, permit)
+                left = waiter.left_seconds
+                slot = await self._take(permit, self._upstream, left, has_place=has_place)
+                if slot.is_granted:
+                    break
+                if slot.is_full and left > 0.0:
+                    await waiter.pause(min(left, pause))
+                elif slot.wait_seconds is None or slot.wait_seconds > left:
+                    raise self._refused(slot)
+                else:
+                    await asyncio.sleep(max(slot.wait_seconds, LOOK_SECONDS))
+        await asyncio.sleep(slot.wait_seconds or 0.0)
+
+    async def _take(
+        self, permit: GatePermit, gate: str, patience_seconds: float, *, has_place: bool = False
+    ) -> Slot:
+        """Ask the store for a slot, and to count the call as in flight where no run stands for it."""
+        store = await self._opened_store()
+        if has_place:
+            return await store.take_slot(gate, patience_seconds=patience_seconds)
+        asked_at, hold = self._clock(), permit.new_hold()
+        slot = await store.take_slot(gate, patience_seconds=patience_seconds, hold=hold)
+        if slot.is_held:
+            permit.good_until = min(permit.good_until, asked_at + hold.seconds)
+        else:
+            permit.holds.remove(hold.permit_id)
+        return slot
+
+    def _pauses(self) -> Iterator[float]:
+        """Yield the pauses between looks at a full upstream: growing, each with jitter."""
+        pause = LOOK_SECONDS
         while True:
-            left = ends_at - self._clock()
-            slot = await store.take_slot(self._upstream, patience_seconds=left)
-            if slot.is_granted:
-                return await asyncio.sleep(slot.wait_seconds or 0.0)
-            if slot.wait_seconds is None or slot.wait_seconds > left:
-                raise self._parked(slot.reason, slot.wait_seconds)
-            await asyncio.sleep(max(slot.wait_seconds, LOOK_SECONDS))
+            yield pause * (0.5 + 0.5 * self._rng.random())
+            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+
+    async def end(self, permit: GatePermit) -> None:
+        """Let others have what a call had of what may be in flight."""
+        holds, permit.holds = permit.holds, []
+        try:
+            if holds:
+                await (await self._opened_store()).give_back_permits(holds)
+        finally:
+            self._line.leave_place(permit.fence, permit)
+        if holds:
+            self._line.permit_is_back()
+
+    async def extend(self, permit_ids: Sequence[str], seconds: float) -> None:
+        """Let these permits expire no earlier than so long from now."""
+        await (await self._opened_store()).extend_permits(permit_ids, seconds=seconds)
 
     async def _declare(self) -> Store:
         """Return the store, told of the upstream and its keys where no worker has done so yet."""
@@ -158,6 +238,17 @@ class GatePermits:
             await store.declare([self._declared, *(self._keys.declared() if self._keys is not None else ())])
             self._is_declared = True
         return store
+
+    def _refused(self, slot: Slot) -> UpstreamParkedError:
+        if not slot.is_full:
+            return self._parked(slot.reason, slot.wait_seconds)
+        return UpstreamParkedError(
+            f"as many calls of upstream {self._upstream} as may be are in flight",
+            fix="let it pass: the task waits, uncharged; or raise max_in_flight",
+            upstream=self._upstream,
+            reason=slot.reason,
+            wait_seconds=slot.wait_seconds,
+        )
 
     def _parked(self, reason: str, wait_seconds: float | None) -> UpstreamParkedError:
         how_long = "until it is opened" if wait_seconds is None else f"for another {duration(wait_seconds)}"
@@ -214,38 +305,3 @@ def _tell_person(what: str, gate: str, signal: Signal) -> None:
         signal.message[:200],
         gate,
     )
-
-
-class GatePermit:
-    """The right to make one call."""
-
-    def __init__(self, permits: GatePermits, ask: Ask, key: Key | None) -> None:
-        self._permits = permits
-        self._ask = ask
-        self._key = key
-        self._sent_at: float | None = None
-        self._ended = False
-
-    @property
-    def api_key(self) -> str | None:
-        """The secret of the key that was chosen; None: the client's own is used."""
-        return None if self._key is None else self._key.secret()
-
-    async def sending(self) -> None:
-        """Remember when: what the answer shows of limits is placed by it."""
-        self._sent_at = self._permits.now()
-
-    def learn(self, seen: Sequence[SeenLimit]) -> None:
-        """Hand on what the headers show."""
-        if seen:
-            self._permits.learn(seen, ask=self._ask, key=self._key, sent_at=self._sent_at)
-
-    async def settle(self, end: CallEnd) -> None:
-        """Tell the gate how the call ended, once."""
-        if not self._ended:
-            self._ended = True
-            await self._permits.tell(end, self._key)
-
-    async def release(self) -> None:
-        """Forget the permit: nothing was sent."""
-        self._ended = True

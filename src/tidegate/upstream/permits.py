@@ -15,7 +15,7 @@ from tidegate.domain.usage import SeenLimit
 
 
 class Permit(Protocol):
-    """The right to make one call. Given back by the end of the worker's lease if nobody does."""
+    """The right to make one call. Given back by the end of its own lease if nobody does."""
 
     @property
     def api_key(self) -> str | None:
@@ -26,6 +26,9 @@ class Permit(Protocol):
 
     def learn(self, seen: Sequence[SeenLimit]) -> None:
         """Take note of what the answer's headers say about limits. Returns at once, never raises."""
+
+    def keep(self, seconds: float) -> None:
+        """Hold on to the permit for so long from now, at least. Returns at once, never raises."""
 
     async def settle(self, end: CallEnd) -> None:
         """Give the permit back after a call that was sent, with what it really used and how it ended.

@@ -74,7 +74,7 @@ class PoliteTransport:
 
     async def exchange(self, request: Any) -> Any:
         """Do the same, and take no notice of an SDK's own retries."""
-        permit = await self._permits.acquire(ask_for(sizes_of_request(request), self._settings.upstream))
+        permit = await self._permits.acquire(ask_for(sizes_of_request(request), self._settings))
         return await self._called(request, permit)
 
     async def aclose(self) -> None:

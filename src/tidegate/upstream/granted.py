@@ -1,0 +1,82 @@
+"""The right to make one call, as an upstream's `GatePermits` grants it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.domain.outcome import Fence
+from tidegate.domain.permit import LONGEST_HOLD_SECONDS, Ask, CallEnd, Hold
+from tidegate.domain.usage import SeenLimit
+from tidegate.upstream._endings import begin
+from tidegate.upstream.keys import Key
+
+if TYPE_CHECKING:
+    from tidegate.upstream.gate_permits import GatePermits
+
+HOLD_MARGIN_SECONDS = 10.0
+"""What the store holds outlasts the call's time limit by this, so that no call outlasts it."""
+
+
+class GatePermit:
+    """The right to make one call."""
+
+    def __init__(self, permits: GatePermits, ask: Ask) -> None:
+        self._permits = permits
+        self._ask = ask
+        self._seconds = min(ask.seconds, LONGEST_HOLD_SECONDS) + HOLD_MARGIN_SECONDS
+        self._sent_at: float | None = None
+        self._ended = False
+        self.fence: Fence | None = ask.fence if ask.is_of_run else None
+        """The run that may stand for it."""
+        self.key: Key | None = None
+        """The one that was chosen; None: the client's own is used."""
+        self.holds: list[str] = []
+        """What the store counts of it as in flight, or may: its answer can have been lost."""
+        self.good_until = float("inf")
+        """By the clock: before then none of them expires."""
+
+    @property
+    def api_key(self) -> str | None:
+        """The secret of the key that was chosen; None: the client's own is used."""
+        return None if self.key is None else self.key.secret()
+
+    def new_hold(self) -> Hold:
+        """Return what to ask the store for, so that it counts the call until its time limit is over."""
+        hold = Hold(uuid.uuid4().hex, self._seconds)
+        self.holds.append(hold.permit_id)
+        return hold
+
+    async def sending(self) -> None:
+        """Remember when: what the answer shows of limits is placed by it."""
+        self._sent_at = self._permits.now()
+
+    def learn(self, seen: Sequence[SeenLimit]) -> None:
+        """Hand on what the headers show."""
+        if seen:
+            self._permits.learn(seen, ask=self._ask, key=self.key, sent_at=self._sent_at)
+
+    def keep(self, seconds: float) -> None:
+        """Hold on to the permit for so long; the store is asked at most once in so many seconds."""
+        seconds, now = min(seconds, LONGEST_HOLD_SECONDS), self._permits.now()
+        if self.holds and now + seconds + HOLD_MARGIN_SECONDS / 2 > self.good_until:
+            lease_seconds = 2 * seconds + HOLD_MARGIN_SECONDS
+            self.good_until = now + lease_seconds
+            begin(self._permits.extend(tuple(self.holds), lease_seconds))
+
+    async def settle(self, end: CallEnd) -> None:
+        """Tell the gate how the call ended, once; only then may another take its place."""
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            await self._permits.tell(end, self.key)
+        finally:
+            await self._permits.end(self)
+
+    async def release(self) -> None:
+        """Give the permit back: nothing was sent."""
+        if not self._ended:
+            self._ended = True
+            await self._permits.end(self)
