@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 
 import psycopg
 import pytest
+from cli_support import Place
 from click.testing import CliRunner
 
 from pgserver import Server
+from postgres_support import fresh_database
 from tidegate.cli import program
 from tidegate.cli.doctor import Finding, Level
 from tidegate.cli.doctor_postgres import check_server, connections_needed
@@ -71,6 +75,32 @@ def test_an_upgrade_can_be_printed_and_then_run(postgres: Server) -> None:
     assert run("db", "upgrade", "--database", url) == ""
     with postgres.connect() as admin:
         admin.execute("DROP DATABASE printed")
+
+
+@pytest.mark.parametrize("command", ["worker", "enqueue"])
+@pytest.mark.parametrize(("change", "says"), [
+    (None, "holds no tables of Tidegate"),
+    ("DELETE FROM tidegate.migration WHERE number > 1", "schema (001) is older than this version"),
+    ("INSERT INTO tidegate.migration VALUES (999, 'later', 0)", "schema is newer (999) than this version"),
+])  # fmt: skip
+def test_who_starts_on_a_schema_of_another_version_ends_at_once_and_says_so(
+    postgres: Server, place: Place, command: str, change: str | None, says: str
+) -> None:
+    words = {"worker": [place.app], "enqueue": [place.greet, "Ada", "--app", place.app]}[command]
+    with fresh_database(postgres) as name:
+        url = postgres.url(name)
+        if change is not None:
+            run("db", "upgrade", "--database", url)
+            with psycopg.connect(url) as connection:
+                connection.execute(change)
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate.cli", command, *words, "--database", url],
+            cwd=place.directory, capture_output=True, text=True, timeout=50,
+        )  # fmt: skip
+    assert done.returncode == WRONG_CONFIG, done.stderr
+    assert says in done.stderr
+    assert "TG201" in done.stderr
+    assert "upgrade" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("roles",), ("upgrade", "--sql")])

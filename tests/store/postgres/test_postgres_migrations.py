@@ -8,17 +8,20 @@ import subprocess
 import asyncpg
 import psycopg
 import pytest
-from store_build import Build, SettableClock
+from store_build import Build, SettableClock, ids_of, succeeded
 
 from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated, prepared
+from tidegate.domain.states import State
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError, StoreUnavailableError
 from tidegate.store.migrate import Migration
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.roles import role, roles_sql
 from tidegate.store.postgres.store import PostgresStore
 
-NAMES = [migration.name for migration in schema.known()]
+SOON = 20.0
+KNOWN = schema.known()
+NAMES = [migration.name for migration in KNOWN]
 
 CATALOGUE = """
 SELECT c.relname, c.relkind::text, c.reloptions, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull
@@ -91,6 +94,145 @@ async def test_a_schema_of_another_version_is_refused(fresh_url: str, change: st
         connection.execute(change)
     with pytest.raises(SchemaError, match=says):
         await store.open()
+    await store.close()
+
+
+def only(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Be the version that knew so many migrations."""
+    monkeypatch.setattr(schema, "known", lambda: KNOWN[:number])
+
+
+OLD_ENQUEUE = """
+SELECT answer
+FROM tidegate.enqueue_1(
+    NULL, NULL, $1, 'app:work', 'main', 1::smallint, '', '', 'json/1', '{"n":1}', 'same', $2, 3600, NULL, NULL,
+    $3, NULL, NULL, NULL, NULL, NULL
+)"""
+
+
+@pytest.mark.parametrize("number", range(1, len(KNOWN)))
+async def test_an_upgrade_keeps_the_tasks_and_old_processes_go_on(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = PostgresStore(fresh_url)
+    build = Build(store, SettableClock())
+    ready, later, old_ready, again = (build.id() for _ in range(4))
+    only(monkeypatch, number)
+    await store.migrate()
+    old = await asyncpg.connect(fresh_url)
+    assert await old.fetchval(OLD_ENQUEUE, ready, None, 0.0) == "stored"
+    assert await old.fetchval(OLD_ENQUEUE, later, "k", 600.0) == "stored"
+
+    monkeypatch.undo()
+    assert await store.migrate() == NAMES[number:]
+
+    assert await old.fetchval(OLD_ENQUEUE, old_ready, None, 0.0) == "stored"
+    assert await old.fetchval(OLD_ENQUEUE, again, "k", 0.0) == "held"
+    await store.open()
+    assert await build.states([ready, later, old_ready]) == {
+        ready: State.READY, later: State.SCHEDULED, old_ready: State.READY
+    }  # fmt: skip
+    tasks = await build.claim(await build.worker(lease=600.0))
+    assert sorted(ids_of(tasks)) == sorted([ready, old_ready])
+    await build.done(*(succeeded(task.fence) for task in tasks))
+    await build.sound()
+    await old.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("number", range(1, len(KNOWN)))
+async def test_migrations_only_add_and_old_inserts_still_fit(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = PostgresStore(fresh_url)
+    only(monkeypatch, number)
+    await store.migrate()
+    before = columns(fresh_url)
+    monkeypatch.undo()
+    await store.migrate()
+    after = columns(fresh_url)
+    await store.close()
+    assert before.keys() <= after.keys()
+    tables = {table for table, _ in before}
+    needed = {
+        place for place, needs_value in after.items() if needs_value and place[0] in tables
+    } - before.keys()
+    assert not needed, "an old worker's INSERT names no such column"
+
+
+COLUMNS = """
+SELECT c.relname, a.attname, a.attnotnull AND NOT a.atthasdef
+FROM pg_class AS c
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'tidegate'::regnamespace AND c.relkind = 'r'
+UNION ALL
+SELECT 'function', oid::regprocedure::text, false
+FROM pg_proc
+WHERE pronamespace = 'tidegate'::regnamespace
+"""
+
+
+def columns(url: str) -> dict[tuple[str, str], bool]:
+    """Return each column, and each function, with whether an INSERT must name it."""
+    with psycopg.connect(url) as connection:
+        return {(table, name): needed for table, name, needed in connection.execute(COLUMNS)}
+
+
+async def test_what_is_printed_for_an_older_schema_is_what_it_lacks(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(fresh_url)
+    only(monkeypatch, 1)
+    await store.migrate()
+    monkeypatch.undo()
+    script = await store.upgrade_script()
+    assert [name for name in NAMES if f"'{name}'" in script] == NAMES[1:]
+    with psycopg.connect(fresh_url, autocommit=True) as connection:
+        connection.execute(script)
+        with pytest.raises(psycopg.Error):  # by mistake once more: refused, and nothing is changed
+            connection.execute(script)
+        connection.execute("ROLLBACK")
+    await store.open()
+    assert await store.migrate() == []
+    await store.close()
+
+
+async def test_a_table_in_use_is_not_waited_for_with_others_behind(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(fresh_url)
+    only(monkeypatch, 1)
+    await store.migrate()
+    monkeypatch.undo()
+    monkeypatch.setattr(schema, "_SQL", {**schema._SQL, "patience": "SET LOCAL lock_timeout = '100ms'"})
+    at_work, behind = await asyncpg.connect(fresh_url), await asyncpg.connect(fresh_url)
+    working = at_work.transaction()
+    await working.start()
+    await at_work.execute("UPDATE tidegate.running SET worker_id = worker_id")
+    upgrading = asyncio.create_task(store.migrate())
+    async with asyncio.timeout(SOON):
+        while not await behind.fetchval(WAITS):
+            await asyncio.sleep(0.01)
+        await behind.execute("UPDATE tidegate.running SET worker_id = worker_id")
+        assert not upgrading.done()
+        await working.commit()
+        assert await upgrading == NAMES[1:]
+    await store.open()
+    for connection in (at_work, behind):
+        await connection.close()
+    await store.close()
+
+
+WAITS = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'tidegate.running'::regclass AND NOT granted)"
+
+
+async def test_a_migration_may_take_longer_than_other_calls(
+    fresh_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Migration(len(KNOWN) + 1, "999_slow", "SELECT pg_sleep(1);")
+    monkeypatch.setattr(schema, "known", lambda: (*KNOWN, slow))
+    store = PostgresStore(fresh_url, busy_seconds=0.8)
+    assert await store.migrate() == [*NAMES, "999_slow"]
     await store.close()
 
 
