@@ -16,7 +16,7 @@ from tidegate.domain.spec import Priority
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
-from tidegate.worker.claimer import Claimer
+from tidegate.worker.claimer import CLAIM_LIMIT, Claimer
 
 pytestmark = pytest.mark.anyio
 
@@ -200,3 +200,63 @@ async def test_a_backlog_elsewhere_is_not_held_up_by_asking_for_children_in_ever
     assert apart[1:12] == [False] * 11  # ten with tasks, one that finds no more
     assert apart[12:] == [True, False]  # then at once for children, before it waits
     claiming.cancel()
+
+
+class Endless:
+    """Fills every claim; the third one ends it."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def claim(self, ask: ClaimAsk) -> Claim:
+        self.asked.append(ask.slots)
+        if len(self.asked) == 3:
+            return Claim((), alive=False)
+        task = cast("ClaimedTask", SimpleNamespace(priority=Priority.NORMAL))
+        return Claim((task,) * ask.slots)
+
+
+@pytest.mark.parametrize(
+    ("slots", "asked"),
+    [
+        (2 * CLAIM_LIMIT, [CLAIM_LIMIT, CLAIM_LIMIT, CLAIM_LIMIT]),
+        (100, [100, 50, 50]),
+        (1, [1, 1, 1]),
+    ],
+)
+async def test_the_next_claim_is_made_while_the_other_half_of_the_slots_has_still_to_begin(
+    slots: int, asked: list[int]
+) -> None:
+    store, unbegun = Endless(), 0
+
+    def begin() -> None:
+        """As the executor does, a few in each turn of the loop; each body ends at once."""
+        nonlocal unbegun
+        unbegun -= min(unbegun, 10)
+        claimer.slot_freed()
+        if unbegun:
+            loop.call_soon(begin)
+
+    def take(task: ClaimedTask) -> None:
+        nonlocal unbegun
+        if not unbegun:
+            loop.call_soon(begin)
+        unbegun += 1
+
+    loop = asyncio.get_running_loop()
+    claimer = Claimer(
+        store=cast("Store", store),
+        pool=Pool(concurrency=slots),
+        worker_id="w",
+        functions={},
+        free=lambda: slots - unbegun,
+        unbegun=lambda: unbegun,
+        may_start=lambda: True,
+        take=take,
+        known=list,
+        give_back=lambda fence: None,
+        rng=random.Random(1),
+    )
+    async with asyncio.timeout(20):
+        assert not await claimer.run()
+    assert store.asked == asked

@@ -3,80 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from executor_scene import Scene
 
-from support import APPS, load_app, make_app, starts, until
-from tidegate import Context, Priority, Tidegate
+from support import APPS, load_app, starts, until
+from tidegate import Context, Tidegate
 from tidegate.context import Stop
-from tidegate.domain.outcome import Counters, Fence, Outcome, Released, Succeeded
-from tidegate.store.rows import ClaimedTask
-from tidegate.worker.attempt import Attempt
-from tidegate.worker.executor import Executor
-from tidegate.worker.judge import Judge
-from tidegate.worker.lease import Lease
-from tidegate.worker.slots.pool import SlotPool, SlotRules
-from tidegate.worker.slots.runner import SlotRunner
+from tidegate.domain.outcome import Released, Succeeded
 
 pytestmark = pytest.mark.anyio
 
 OVER, HOLDS = 0.0, float("inf")
-
-
-@dataclass
-class Scene:
-    """An executor whose lease is set by hand, and what became of its attempts."""
-
-    app: Tidegate
-    lease: Lease
-    executor: Executor
-    slots: SlotPool
-    outcomes: list[Outcome | None] = field(default_factory=list)
-
-    def start(self, name: str, *args: Any) -> Attempt:
-        function = self.app.function(name)
-        task = function.prepare(*args)
-        return self.executor.start(
-            ClaimedTask(
-                Fence(task.id, 1), function.spec.name, "default", Priority.NORMAL, "", "", task.args, task.codec_tag,
-                Counters(), 0.0, 0.0, 0.0, 0.0,
-            )
-        )  # fmt: skip
-
-    async def ended(self) -> Outcome | None:
-        async def one() -> bool:
-            return bool(self.outcomes)
-
-        await until(one, what="the attempt is settled")
-        return self.outcomes[0]
-
-
-@pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    app = make_app(tmp_path)
-    loop = asyncio.get_running_loop()
-    lease = Lease(loop.time)
-    judge = Judge(clock=loop.time, wall_clock=loop.time, rng=random.Random(1))
-    slots = SlotPool("bodies:app", SlotRules())
-    outcomes: list[Outcome | None] = []
-    executor = Executor(
-        functions=app.functions,
-        scratch_root=tmp_path,
-        stop_grace=0.2,
-        settled=lambda attempt, outcome: outcomes.append(outcome),
-        judge=judge,
-        lease=lease,
-        in_slots=SlotRunner(slots, judge, lease, ()),
-    )
-    yield Scene(app, lease, executor, slots, outcomes)
-    executor.close()
-    await slots.close()
-    await app.aclose()
 
 
 def declare(app: Tidegate, where: str, entered: list[str]) -> str:

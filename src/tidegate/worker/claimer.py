@@ -50,6 +50,7 @@ class Claimer:
         worker_id: Whose row holds the lease.
         functions: What this process can run.
         free: Returns the free slots now.
+        unbegun: Returns how many tasks were handed over whose bodies are still to begin.
         in_children: The functions whose bodies run in child processes.
         child_room: Returns how many bodies more can go to child processes soon.
         may_start: Returns whether the lease is good for starting work.
@@ -67,6 +68,7 @@ class Claimer:
         worker_id: str,
         functions: dict[str, CrashTerms],
         free: Callable[[], int],
+        unbegun: Callable[[], int] = lambda: 0,
         in_children: frozenset[str] = frozenset(),
         child_room: Callable[[], int] = lambda: CLAIM_LIMIT,
         may_start: Callable[[], bool],
@@ -82,6 +84,7 @@ class Claimer:
         self._in_children = {name: terms for name, terms in functions.items() if name in in_children}
         self._elsewhere = {name: terms for name, terms in functions.items() if name not in in_children}
         self._free = free
+        self._unbegun = unbegun
         self._child_room = child_room
         self._may_start = may_start
         self._take = take
@@ -114,6 +117,9 @@ class Claimer:
             if slots <= 0 or not self._may_start():
                 await self._wait_for_slot()
                 continue
+            if slots < self._unbegun():  # enough to do until more slots are free to be filled together
+                await asyncio.sleep(0)
+                continue
             try:
                 if in_doubt or loop.time() >= doubt_again_at:
                     await self._settle_doubt()
@@ -131,8 +137,6 @@ class Claimer:
                 pause = self._pause.next()
                 report.trouble("looking for work", error, pause)
                 await asyncio.sleep(pause)
-                continue
-            await asyncio.sleep(0)  # let what was taken start, so that freed slots are claimed together
 
     async def _claim(self, slots: int) -> tuple[bool, bool]:
         """Fill these slots; return whether there may be more to take at once, and whether we may claim."""

@@ -109,6 +109,7 @@ class Engine:
             worker_id=worker_id,
             functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
             free=self._free_slots,
+            unbegun=lambda: self.executor.unbegun,
             in_children=self._in_children(),
             child_room=lambda: self._slots.room if self._slots is not None else self._pool.concurrency,
             may_start=self._lease.holds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from tidegate.worker.limits import TimeLimits
 from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.spot import Spot, Tracked, name_of
 from tidegate.worker.threads import DaemonThreads, Raised
+
+BEGUN_AT_ONCE = 32
+"""Bodies that begin in one turn of the loop: between turns, what the store has answered is looked at."""
 
 Settled = Callable[[Attempt, Outcome | None], None]
 """Told once for each attempt; None: the lease was lost, there is nothing to write."""
@@ -71,6 +75,8 @@ class Executor:
         """Threads whose run was closed without them: each holds its slot until it returns."""
         self._strays: set[asyncio.Future[Any]] = set()
         """Coroutines left behind the same way; referenced so that they are not collected while running."""
+        self._unbegun: deque[Attempt] = deque()
+        """Taken up, without a job yet."""
         self.running: dict[Fence, Attempt] = {}
         self._limits = TimeLimits(self.running, self._time_up)
 
@@ -78,6 +84,11 @@ class Executor:
     def busy(self) -> int:
         """Slots in use."""
         return len(self.running) + len(self._stuck)
+
+    @property
+    def unbegun(self) -> int:
+        """Attempts whose turn to begin is still to come: `BEGUN_AT_ONCE` of them in each turn of the loop."""
+        return len(self._unbegun)
 
     def start(self, claimed: ClaimedTask) -> Attempt:
         """Take up one claimed task. Returns at once."""
@@ -95,11 +106,9 @@ class Executor:
         self.running[fence] = attempt
         if attempt.runs_in is not RunsIn.PROCESS:
             self._begin_limits(attempt)
-        run = self._run(attempt)
-        attempt.job = self._loop.create_task(
-            run if self._spot is None else Tracked(run, self._spot, name_of(fence)),
-            name=f"tidegate {claimed.function} {fence.task_id}",
-        )
+        if not self._unbegun:
+            self._loop.call_soon(self._begin_some)
+        self._unbegun.append(attempt)
         return attempt
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
@@ -110,9 +119,12 @@ class Executor:
         if attempt.settled or (control.stop is not None and why is not Stop.LOST):
             return
         control.stop = why
+        if attempt.job is None:  # its turn to begin is still to come, and there is nothing left to do in it
+            self._settle(attempt, self._judge.stopped(attempt))
+            return
         if attempt.slot is not None:
             attempt.slot.halt(why)
-        elif attempt.runs_in is not RunsIn.THREAD and attempt.is_entered and attempt.job is not None:
+        elif attempt.runs_in is not RunsIn.THREAD and attempt.is_entered:
             attempt.job.cancel()
         grace = self._stop_grace if why is not Stop.CANCEL else attempt.function.spec.cancel_grace
         if grace is not None:  # else the body may go on to its time limit
@@ -131,6 +143,22 @@ class Executor:
         self._limits.close()
 
     # --- the path of one attempt -------------------------------------------------------------------------
+
+    def _begin_some(self) -> None:
+        for _ in range(min(BEGUN_AT_ONCE, len(self._unbegun))):
+            attempt = self._unbegun.popleft()
+            if not attempt.settled:
+                self._begin(attempt)
+        if self._unbegun:
+            self._loop.call_soon(self._begin_some)
+
+    def _begin(self, attempt: Attempt) -> None:
+        fence = attempt.claimed.fence
+        run = self._run(attempt)
+        attempt.job = self._loop.create_task(
+            run if self._spot is None else Tracked(run, self._spot, name_of(fence)),
+            name=f"tidegate {attempt.claimed.function} {fence.task_id}",
+        )
 
     async def _run(self, attempt: Attempt) -> None:
         outcome: Outcome | None
