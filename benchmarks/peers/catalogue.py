@@ -68,8 +68,8 @@ class Contestant:
 
 
 OURS = (
-    Contestant("tidegate", "postgresql", "ours", "500 at once"),
-    Contestant("tidegate-sqlite", "sqlite", "ours", "500 at once, synchronous=FULL"),
+    Contestant("tidegate", "postgresql", "ours", "1,000 at once"),
+    Contestant("tidegate-sqlite", "sqlite", "ours", "1,000 at once, synchronous=FULL"),
 )
 _LOSES = "a crash of Redis loses up to a second"
 OTHERS = (

@@ -10,7 +10,7 @@ from benchmarks.peers.contract import Queue
 from benchmarks.peers.moments import began
 from tidegate import Pool, Tidegate
 
-CONCURRENCY = 500
+CONCURRENCY = 1000
 
 _place = os.environ["BENCH_URL"]
 _url = _place if "://" in _place else f"sqlite:///{_place}/queue.db"

@@ -37,17 +37,40 @@ Terms = Mapping[str, CrashTerms]
 async def claim(database: Database, known: KnownLanes, ask: ClaimAsk) -> Claim:
     """Move up to `ask.slots` ready tasks to this worker; nothing is locked while there is none."""
     terms = {storable(function): terms for function, terms in ask.functions.items()}
-    is_alive, lanes, doors = await database.once(lambda db: _look(db, known, ask, list(terms)))
+    lane = known.only(ask)
+    if lane is None:
+        return await _look_and_take(database, known, ask, terms)
+    tasks = await _take(database, ask, terms, [lane], minds_gates=False)
+    if len(tasks) < ask.slots:
+        rest = await _look_and_take(database, known, replace(ask, slots=ask.slots - len(tasks)), terms)
+        return replace(rest, tasks=(*tasks, *rest.tasks))
+    return Claim(tuple(tasks))
+
+
+async def _look_and_take(database: Database, known: KnownLanes, ask: ClaimAsk, terms: Terms) -> Claim:
+    is_alive, lanes, doors = await database.once(lambda db: _look(db, known, ask, list(terms)), steady=True)
     if not is_alive or not lanes:
         return Claim((), alive=is_alive)
-    if doors is None or not any(doors.of(lane.upstream, lane.function) for lane in lanes):
-        portions = _portions(ask, lanes)
-        wanted = _wanted(terms, _tasks_by_lane(lanes, portions))
-        rows = await database.once(
-            lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted), repeatable=False
-        )
-        return Claim(tuple([claimed(row[:-1], row[-1], str) for row in _dealt(rows, portions)]))
-    return await _through_doors(database, ask, terms, lanes, doors)
+    if doors is not None and any(doors.of(lane.upstream, lane.function) for lane in lanes):
+        return await _through_doors(database, ask, terms, lanes, doors)
+    tasks = await _take(database, ask, terms, lanes, minds_gates=True)
+    if doors is None and len(lanes) == 1 and len(tasks) == ask.slots:
+        known.found_only(ask, lanes[0])
+    return Claim(tuple(tasks))
+
+
+async def _take(
+    database: Database, ask: ClaimAsk, terms: Terms, lanes: Sequence[Lane], *, minds_gates: bool
+) -> list[ClaimedTask]:
+    """Take what the slots hold of lanes that no gate stands before."""
+    portions = _portions(ask, lanes)
+    wanted = _wanted(terms, _tasks_by_lane(lanes, portions))
+    rows = await database.once(
+        lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted, minds_gates),
+        repeatable=False,
+        steady=True,
+    )
+    return [claimed(row[:-1], row[-1], str) for row in _dealt(rows, portions)]
 
 
 async def _through_doors(
@@ -59,7 +82,10 @@ async def _through_doors(
     for _ in range(_ROUNDS):
         left = replace(ask, slots=ask.slots - len(tasks))
         if any(not _is_open(doors, lane) for lane in lanes):
-            lanes = await database.once(lambda db: _open_lanes(db, left, list(terms), doors))  # noqa: B023
+            lanes = await database.once(
+                lambda db: _open_lanes(db, left, list(terms), doors),  # noqa: B023
+                steady=True,
+            )
         if not lanes:
             break
         portions = _portions(left, lanes)
@@ -67,6 +93,7 @@ async def _through_doors(
         taken, doors = await database.transact(
             lambda db: _take_charged(db, left, terms, shares),  # noqa: B023
             repeatable=False,
+            steady=True,
         )
         by_row = {row["task_id"]: admitted for row, admitted in taken}
         rows = _dealt([row for row, _ in taken], portions)
@@ -95,7 +122,7 @@ async def _take_charged(
             numbers.append((lane, number))
     if not numbers:
         return [], doors
-    found = await db.rows(_SQL["take"], db.at, ask.worker_id, *_wanted(terms, numbers))
+    found = await db.rows(_SQL["take"], db.at, ask.worker_id, *_wanted(terms, numbers), True)
     taken = [(row, admit(doors.of(row["upstream"], row["function"]))) for row in found]
     await gates.save(db, now, doors.changed())
     if probes := [row["task_id"] for row, admitted in taken if admitted.is_probe]:

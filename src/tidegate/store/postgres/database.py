@@ -45,17 +45,18 @@ class Database:
         self._busy_seconds = busy_seconds
         self._links = LinksByLoop(address)
 
-    async def once(self, work: Work[T], *, repeatable: bool = True) -> T:
+    async def once(self, work: Work[T], *, repeatable: bool = True, steady: bool = False) -> T:
         """Do work that is one statement: its own transaction, without a word more on the wire.
 
         Args:
             work: Run again from its start where a failure is no fault of its own.
             repeatable: False: not run again once the connection was lost under it.
+            steady: Its plan need not depend on the values: the server makes it once. See `Links.take`.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_plainly(work), repeatable)
+        return await self._in_time(_plainly(work), repeatable, steady=steady)
 
     async def transact(
         self,
@@ -64,6 +65,7 @@ class Database:
         repeatable: bool = True,
         snapshot: bool = False,
         seconds: float | None = None,
+        steady: bool = False,
     ) -> T:
         """Do work of several statements in one transaction.
 
@@ -72,11 +74,14 @@ class Database:
             repeatable: As for `once`.
             snapshot: Read only, and every statement sees the same moment.
             seconds: How long it may take in all; None: as long as any unit.
+            steady: As for `once`.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_in_transaction(work, snapshot=snapshot), repeatable, seconds)
+        return await self._in_time(
+            _in_transaction(work, snapshot=snapshot), repeatable, seconds, steady=steady
+        )
 
     @asynccontextmanager
     async def settling(self) -> AsyncIterator[None]:
@@ -110,21 +115,28 @@ class Database:
         await self._links.close()
 
     async def _in_time(
-        self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, seconds: float | None = None
+        self,
+        unit: Callable[[Link, Session], Awaitable[T]],
+        repeatable: bool,
+        seconds: float | None = None,
+        *,
+        steady: bool,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
         try:
             async with asyncio.timeout(most_seconds) as limit:
-                return await self._tried(unit, repeatable)
+                return await self._tried(unit, repeatable, steady)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise late(self.place, most_seconds) from error
 
-    async def _tried(self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool) -> T:
+    async def _tried(
+        self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, steady: bool
+    ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
-                return await self._done(unit)
+                return await self._done(unit, steady)
             except Exception as error:
                 trouble = trouble_of(error)
                 again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
@@ -136,9 +148,9 @@ class Database:
             await asyncio.sleep(_pause(tries))
         raise AssertionError("the last try returns or raises")
 
-    async def _done(self, unit: Callable[[Link, Session], Awaitable[T]]) -> T:
+    async def _done(self, unit: Callable[[Link, Session], Awaitable[T]], steady: bool) -> T:
         links = self._links.mine()
-        link = await links.take()
+        link = await links.take(steady=steady)
         try:
             now = None if self._clock is None else self._clock()
             answer = await unit(link, Session(link, self.address.schema, now))

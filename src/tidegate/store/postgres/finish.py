@@ -84,7 +84,7 @@ async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
     answers = dict.fromkeys(done, Answer.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
-        answers |= await database.once(lambda db: _refused(db, rest))
+        answers |= await database.once(lambda db: _refused(db, rest), steady=True)
         # Neither ended nor refused: its row was being changed, by a cancel say. Once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in answers}
         answers |= await _write(database, again) if again else {}
@@ -96,7 +96,7 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
     endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
     good: list[Good] = []
     if not endings:
-        done = await database.once(lambda db: _succeed(db, successes, good))
+        done = await database.once(lambda db: _succeed(db, successes, good), steady=True)
     else:
 
         async def both(db: Session) -> set[str]:
@@ -104,9 +104,9 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
             done = await _succeed(db, successes, good) if successes else set()
             return done | await end(db, endings)
 
-        done = await database.transact(both)
+        done = await database.transact(both, steady=True)
     if good:  # after the commit, so that no end waits for a gate; a lost word costs one more probe
-        await database.transact(lambda db: _tell_upstreams(db, good))
+        await database.transact(lambda db: _tell_upstreams(db, good), steady=True)
     return done
 
 

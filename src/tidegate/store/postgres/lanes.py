@@ -21,6 +21,13 @@ COSTLY_ENTRIES = 2_000
 LOOK_AGAIN_SECONDS = 1.0
 """Between two looks without bounds."""
 
+LOOK_SERVES_SECONDS = 0.02
+"""How long large claims go on with the one lane that a look found, where it fills all slots. What is more
+urgent and comes up in another lane waits so much longer at most."""
+
+LARGE_CLAIM = 200
+"""Slots from which on that is worth it; a smaller claim looks each time."""
+
 _MANY_ASKS = 100
 
 Name = tuple[str, int, str, str]
@@ -65,6 +72,20 @@ class KnownLanes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._by_ask: dict[Any, _Bounds] = {}
+        self._only: tuple[Any, Lane, float] | None = None
+        """An ask, the lane that has enough for it, and until when that is taken for true."""
+
+    def only(self, ask: ClaimAsk) -> Lane | None:
+        """Return the lane that was found alone, moments ago, with tasks for all slots; None to look."""
+        if self._only is None or ask.slots < LARGE_CLAIM:
+            return None
+        kind, lane, until = self._only
+        return lane if self._clock() < until and kind == _kind(ask) else None
+
+    def found_only(self, ask: ClaimAsk, lane: Lane) -> None:
+        """Remember that a look found tasks in this lane alone, enough for all slots, and no gates."""
+        if ask.slots >= LARGE_CLAIM:
+            self._only = (_kind(ask), lane, self._clock() + LOOK_SERVES_SECONDS)
 
     def columns(self, ask: ClaimAsk) -> tuple[list[Any] | None, ...]:
         """Return queues, priorities, upstreams, functions, places and bounds; None to look for all lanes."""

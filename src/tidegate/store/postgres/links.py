@@ -23,6 +23,8 @@ _SILENCE = "15s"
 _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Prepared statements kept on a direct connection."""
+_STEADY = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
+_USUAL = "RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
 
 Link: TypeAlias = Any
 """An `asyncpg.Connection`; asyncpg brings no types."""
@@ -44,6 +46,10 @@ class Links:
         of it there is, it leaves connections to all else."""
         self._free: list[Link] = []
         self._all: set[Link] = set()
+        self._making = 0
+        self._steady: set[Link] = set()
+        """Those whose server plans a statement once, whatever its values and however full the tables are just
+        then, and never to read a whole table."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._last_act: AsyncGenerator[None] | None = None
 
@@ -52,8 +58,13 @@ class Links:
         """Whether a pooler is in between; None: not known before the first connection."""
         return self._pooler
 
-    async def take(self) -> Link:
+    async def take(self, *, steady: bool = False) -> Link:
         """Return a connection that nobody uses; wait for one if all are in use.
+
+        Args:
+            steady: For statements that find their rows by an index whatever the values: planning them anew
+                each time costs the server more than running them. One for each purpose is made where there
+                is room, else one is changed over. Of no effect through a pooler, which keeps no plans.
 
         Raises:
             asyncpg.PostgresError, OSError, TimeoutError: None can be made.
@@ -63,17 +74,50 @@ class Links:
             await anext(self._last_act)
         await self._room.acquire()
         try:
-            while self._free:
-                link = self._free.pop()
-                if not link.is_closed():
-                    return link
-                self._all.discard(link)
-            link = await self._connect()
+            link = self._fitting(steady) or await self._new()
+            try:
+                await self._change_over(link, steady)
+            except BaseException:
+                self._forget(link)
+                link.terminate()
+                raise
         except BaseException:
             self._room.release()
             raise
+        return link
+
+    def _fitting(self, steady: bool) -> Link | None:
+        """Return a free connection: of this kind, or of the other if there is no room for a new one."""
+        for link in [link for link in self._free if link.is_closed()]:
+            self._free.remove(link)
+            self._forget(link)
+        of_kind = [link for link in self._free if self._pooler or (link in self._steady) == steady]
+        if not of_kind and len(self._all) + self._making >= self._address.connections:
+            of_kind = self._free
+        if not of_kind:
+            return None
+        link = of_kind[-1]
+        self._free.remove(link)
+        return link
+
+    async def _new(self) -> Link:
+        self._making += 1
+        try:
+            link = await self._connect()
+        finally:
+            self._making -= 1
         self._all.add(link)
         return link
+
+    async def _change_over(self, link: Link, steady: bool) -> None:
+        if self._pooler or (link in self._steady) == steady:
+            return
+        await link.execute(_STEADY if steady else _USUAL)
+        (self._steady.add if steady else self._steady.discard)(link)
+
+    def _forget(self, link: Link) -> None:
+        self._all.discard(link)
+        self._steady.discard(link)
 
     def give_back(self, link: Link) -> None:
         """Return a sound connection for others to take."""
@@ -82,7 +126,7 @@ class Links:
 
     def drop(self, link: Link) -> None:
         """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
-        self._all.discard(link)
+        self._forget(link)
         self._room.release()
         farewell = asyncio.create_task(_part(link), name="tidegate-postgres-farewell")
         self._leaving.add(farewell)
@@ -93,6 +137,7 @@ class Links:
         self._free.clear()
         parting = [_part(link) for link in self._all]
         self._all.clear()
+        self._steady.clear()
         await asyncio.gather(*parting, *self._leaving)
 
     def abandon(self) -> None:
@@ -101,6 +146,7 @@ class Links:
             with suppress(Exception):  # a closed loop refuses everything; its sockets go with it
                 link.terminate()
         self._all.clear()
+        self._steady.clear()
         self._free.clear()
 
     async def _close_with_the_loop(self) -> AsyncGenerator[None]:

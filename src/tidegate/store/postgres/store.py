@@ -186,15 +186,15 @@ class PostgresStore:
 
     async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
         """Return the rows of those ids that exist, from one snapshot."""
-        return await self._database.once(lambda db: reads.read(db, task_ids))
+        return await self._database.once(lambda db: reads.read(db, task_ids), steady=True)
 
     async def result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final."""
-        return await self._database.once(lambda db: reads.result(db, task_id))
+        return await self._database.once(lambda db: reads.result(db, task_id), steady=True)
 
     async def payload(self, task_id: str) -> tuple[bytes, str]:
         """Return a task's encoded arguments and their codec tag."""
-        return await self._database.once(lambda db: reads.payload(db, task_id))
+        return await self._database.once(lambda db: reads.payload(db, task_id), steady=True)
 
     async def history(self, task_id: str) -> list[HistoryEntry]:
         """Return every run and act of a task, oldest first."""
@@ -246,11 +246,11 @@ class PostgresStore:
         """Keep the last progress of these runs; return the fences that are no longer current."""
         if not notes:
             return []
-        return await self._told(self._database.once(lambda db: runs.progress(db, notes)))
+        return await self._told(self._database.once(lambda db: runs.progress(db, notes), steady=True))
 
     async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
-        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id))
+        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id), steady=True)
 
     # --- streams ---
 
@@ -258,15 +258,15 @@ class PostgresStore:
         """Keep what these runs emitted; return the fences that are no longer current."""
         if not new:
             return []
-        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new)))
+        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new), steady=True))
 
     async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
         """Return where those tasks that exist are and how far their streams go."""
-        return await self._database.once(lambda db: streams.stream_heads(db, task_ids))
+        return await self._database.once(lambda db: streams.stream_heads(db, task_ids), steady=True)
 
     async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks for each task, in order, that follow the given numbers."""
-        return await self._database.once(lambda db: streams.chunks(db, after, limit))
+        return await self._database.once(lambda db: streams.chunks(db, after, limit), steady=True)
 
     # --- workers ---
 
@@ -278,7 +278,7 @@ class PostgresStore:
         """Move these workers' leases; return the ids that are retired or unknown."""
         if not worker_ids:
             return set()
-        return await self._database.once(lambda db: workers.beat(db, worker_ids, lease_seconds))
+        return await self._database.once(lambda db: workers.beat(db, worker_ids, lease_seconds), steady=True)
 
     async def workers(self) -> list[WorkerRow]:
         """Return all workers that are not retired, and retired ones that still hold runs."""

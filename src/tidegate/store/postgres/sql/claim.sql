@@ -138,13 +138,15 @@ LEFT JOIN (
 -- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
 -- for a single row, and would compare each of 500 tasks with each.
 -- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
--- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits
+-- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
+-- 13 whether the gates are minded: if not, nothing is taken once there is one
 WITH holder AS MATERIALIZED (
     SELECT w.id, /*schema*/moment($1) AS now
     FROM /*schema*/worker AS w
     WHERE w.id = $2
         AND w.retired_at IS NULL
-    FOR KEY SHARE
+        AND ($13 OR NOT EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system'))
+    FOR KEY SHARE OF w
 ),
 head AS MATERIALIZED (
     SELECT

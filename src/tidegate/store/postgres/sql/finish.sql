@@ -4,7 +4,8 @@
 
 -- name: succeed
 -- End all of these runs that are current, in one statement. One whose row changes at this very moment (a cancel is
--- asked for) is locked but not seen in its new place, so it stays; ask again.
+-- asked for) is locked but not seen in its new place, so it stays; ask again. What was deleted is looked up in a
+-- hash, as in `take` of the claim.
 -- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
@@ -34,7 +35,7 @@ ended AS MATERIALIZED (
         h.task_id, h.run, h.worker_id, h.queue, h.upstream, h.function, h.tenant, h.ready_at, h.started_at,
         h.unique_name, h.probe
     FROM held AS h
-    INNER JOIN gone ON gone.task_id = h.task_id
+    WHERE (h.task_id IN (SELECT task_id FROM gone)) IS TRUE
 ),
 archived AS (
     INSERT INTO /*schema*/archive (task_id, state, run, worker_id, ready_at, started_at, finished_at)
@@ -46,7 +47,7 @@ kept AS (
     INSERT INTO /*schema*/result (task_id, codec_tag, data)
     SELECT given.task_id, given.codec_tag, given.data
     FROM unnest($4::uuid[], $5::text[], $6::bytea[]) AS given (task_id, codec_tag, data)
-    INNER JOIN ended AS e ON e.task_id = given.task_id
+    WHERE (given.task_id IN (SELECT task_id FROM ended)) IS TRUE
 ),
 counted AS (
     INSERT INTO /*schema*/tally (

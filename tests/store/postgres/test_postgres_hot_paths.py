@@ -1,0 +1,198 @@
+"""What makes claims and finishes cheap: plans that are kept, and looks that serve more than one large claim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from store_build import Build, ids_of
+
+from postgres_support import SCHEMA
+from tidegate.domain.spec import Priority
+from tidegate.domain.upstream import Declared, GateKind, Limits, Window
+from tidegate.store.postgres import claim
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.lanes import LARGE_CLAIM, LOOK_SERVES_SECONDS, KnownLanes
+from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.statements import in_schema, load
+from tidegate.store.postgres.store import PostgresStore
+from tidegate.store.rows import ClaimAsk, CrashTerms
+
+MODE = "SELECT current_setting('plan_cache_mode') || ' ' || pg_backend_pid()"
+
+# --- connections -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def database(url: str, connections: int) -> AsyncIterator[Database]:
+    store = PostgresStore(f"{url}?connections={connections}")
+    try:
+        yield store._database
+    finally:
+        await store.close()
+
+
+async def mode(database: Database, *, steady: bool) -> tuple[str, str]:
+    """Return how plans are chosen for such work, and by which server process."""
+    said: str = await database.once(lambda db: db.value(MODE), steady=steady)
+    how, _, pid = said.partition(" ")
+    return how, pid
+
+
+async def test_steady_statements_have_a_connection_that_plans_once(worker_url: str) -> None:
+    async with database(worker_url, connections=4) as db:
+        usual, usual_pid = await mode(db, steady=False)
+        steady, steady_pid = await mode(db, steady=True)
+        assert (usual, steady) == ("auto", "force_generic_plan")
+        assert await mode(db, steady=False) == ("auto", usual_pid)
+        assert await mode(db, steady=True) == ("force_generic_plan", steady_pid)
+
+
+async def test_a_single_connection_is_changed_over_as_often_as_needed(worker_url: str) -> None:
+    async with database(worker_url, connections=1) as db:
+        found = [await mode(db, steady=steady) for steady in (False, True, False, True, True)]
+    assert [how for how, _ in found] == [
+        "auto", "force_generic_plan", "auto", "force_generic_plan", "force_generic_plan",
+    ]  # fmt: skip
+    assert len({pid for _, pid in found}) == 1
+
+
+async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_of_them(
+    worker_url: str,
+) -> None:
+    async with database(worker_url, connections=3) as db:
+        asked = [mode(db, steady=bool(number % 2)) for number in range(40)]
+        found = await asyncio.gather(*asked)
+    assert [how for how, _ in found] == ["auto", "force_generic_plan"] * 20
+    assert len({pid for _, pid in found}) <= 3
+
+
+async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replaced(worker_url: str) -> None:
+    async with database(worker_url, connections=1) as db:
+        _, pid = await mode(db, steady=True)
+
+        async def cut(session: Session) -> None:
+            await session.value("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        with pytest.raises(Exception, match="connection"):
+            await db.once(cut, repeatable=False, steady=True)
+        how, another = await mode(db, steady=True)
+    assert how == "force_generic_plan"
+    assert another != pid
+
+
+@pytest.mark.parametrize(("operation", "name"), [("claim", "take"), ("finish", "succeed")])
+async def test_a_plan_that_is_kept_from_when_the_tables_were_empty_reads_none_of_them_whole(
+    worker_url: str, operation: str, name: str
+) -> None:
+    statement = in_schema(load(operation)[name], SCHEMA)
+    connection = await asyncpg.connect(worker_url)
+    try:
+        await connection.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+        kinds = (await connection.prepare(statement)).get_parameters()
+        nothing = ", ".join("NULL" for _ in kinds)
+        await connection.execute(f"PREPARE hot AS {statement}")
+        rows = await connection.fetch(f"EXPLAIN EXECUTE hot ({nothing})")
+    finally:
+        await connection.close()
+    plan = "\n".join(row[0] for row in rows)
+    for table in ("ready", "running", "task", "payload", "key"):
+        assert f"Seq Scan on {table}" not in plan
+    assert "Tid Scan" in plan
+
+
+# --- looks -----------------------------------------------------------------------------------------------
+
+
+class Looks:
+    """Claims in the store's database, with a clock for what looks are remembered, and counts the looks."""
+
+    def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.count = 0
+        self._database = store._database
+        self._known = KnownLanes(lambda: self.now)
+        look: Callable[..., object] = claim._look
+
+        def counted(*given: object) -> object:
+            self.count += 1
+            return look(*given)
+
+        monkeypatch.setattr(claim, "_look", counted)
+
+    async def claim(self, ask: ClaimAsk) -> list[str]:
+        found = await claim.claim(self._database, self._known, ask)
+        assert found.alive
+        return ids_of(found.tasks)
+
+    async def is_alive(self, ask: ClaimAsk) -> bool:
+        found = await claim.claim(self._database, self._known, ask)
+        assert not found.tasks
+        return found.alive
+
+
+@pytest.fixture
+def looks(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(store, monkeypatch)
+
+
+async def test_a_look_that_found_one_lane_serves_the_next_large_claim(build: Build, looks: Looks) -> None:
+    ids = await build.enqueue(3 * LARGE_CLAIM)
+    ask = build.ask(await build.worker(), LARGE_CLAIM)
+    assert await looks.claim(ask) == ids[:LARGE_CLAIM]
+    assert await looks.claim(ask) == ids[LARGE_CLAIM : 2 * LARGE_CLAIM]
+    assert looks.count == 1
+    looks.now += LOOK_SERVES_SECONDS
+    assert await looks.claim(ask) == ids[2 * LARGE_CLAIM :]
+    assert looks.count == 2
+
+
+async def test_a_small_claim_always_looks(build: Build, looks: Looks) -> None:
+    await build.enqueue(3 * LARGE_CLAIM)
+    worker = await build.worker()
+    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    urgent = await build.one(priority=Priority.INTERACTIVE)
+    assert await looks.claim(build.ask(worker, 1)) == [urgent]
+
+
+async def test_slots_that_the_one_lane_does_not_fill_go_to_the_others(build: Build, looks: Looks) -> None:
+    await build.enqueue(LARGE_CLAIM + 5)
+    worker = await build.worker()
+    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    elsewhere = await build.enqueue(7, queue="another")
+    assert len(await looks.claim(build.ask(worker, LARGE_CLAIM))) == 5 + len(elsewhere)
+    assert looks.count == 2
+
+
+async def test_limits_that_are_declared_after_the_look_hold_for_the_claim_it_would_serve(
+    store: PostgresStore, build: Build, looks: Looks
+) -> None:
+    await build.enqueue(3 * LARGE_CLAIM)
+    ask = build.ask(await build.worker(), LARGE_CLAIM)
+    await looks.claim(ask)
+    few = Limits((Window("rate_limit", 60, 60.0),))
+    await store.declare([Declared(GateKind.FUNCTION, "app:work", few)])
+    assert 0 < len(await looks.claim(ask)) <= 60
+    assert looks.count == 2
+
+
+async def test_a_worker_that_was_retired_after_the_look_gets_nothing(
+    store: PostgresStore, build: Build, looks: Looks
+) -> None:
+    await build.enqueue(3 * LARGE_CLAIM)
+    worker = await build.worker()
+    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    await store.retire_worker(worker, why="gone", loss=True, only_if_expired=False)
+    assert not await looks.is_alive(build.ask(worker, LARGE_CLAIM))
+
+
+async def test_what_one_pool_found_serves_no_other(build: Build, looks: Looks) -> None:
+    await build.enqueue(2 * LARGE_CLAIM)
+    other = await build.enqueue(LARGE_CLAIM, function="app:other")
+    worker = await build.worker()
+    terms = {"app:other": CrashTerms()}
+    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    assert await looks.claim(build.ask(worker, LARGE_CLAIM, functions=terms)) == other
