@@ -129,6 +129,7 @@ class Database:
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            self._links.mine().part_with_idle()
             raise late(self.place, most_seconds) from error
 
     async def _tried(

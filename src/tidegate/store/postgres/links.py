@@ -115,6 +115,12 @@ class Links:
         await link.execute(_STEADY if steady else _USUAL)
         (self._steady.add if steady else self._steady.discard)(link)
 
+    def _let_go(self, link: Link) -> None:
+        self._forget(link)
+        farewell = asyncio.create_task(_part(link), name="tidegate-postgres-farewell")
+        self._leaving.add(farewell)
+        farewell.add_done_callback(self._leaving.discard)
+
     def _forget(self, link: Link) -> None:
         self._all.discard(link)
         self._steady.discard(link)
@@ -126,11 +132,13 @@ class Links:
 
     def drop(self, link: Link) -> None:
         """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
-        self._forget(link)
+        self._let_go(link)
         self._room.release()
-        farewell = asyncio.create_task(_part(link), name="tidegate-postgres-farewell")
-        self._leaving.add(farewell)
-        farewell.add_done_callback(self._leaving.discard)
+
+    def part_with_idle(self) -> None:
+        """Part with the connections nobody uses: where one has fallen silent, each of them may have."""
+        while self._free:
+            self._let_go(self._free.pop())
 
     async def close(self) -> None:
         """Part with all connections; the next `take` makes new ones."""
