@@ -127,10 +127,14 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
     answers: dict[str, CancelAnswer] = {}
     ended: dict[str, list[str]] = {}
     ids = await worker_side.enqueue(400)
+    answered = asyncio.Event()
 
     async def work() -> None:
         while tasks := await worker_side.claim(worker, rng.randint(1, 9)):
             await _pause(rng)
+            if rng.random() < 0.5 and len(answers) < len(ids):  # some cancels come while these run
+                answered.clear()
+                await answered.wait()
             outcomes = [
                 succeeded(task.fence) if rng.random() < 0.5 else retrying(task.fence, delay=0.0)
                 for task in tasks
@@ -147,6 +151,7 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
         while order:
             some = [order.pop() for _ in range(min(len(order), rng.randint(1, 9)))]
             answers.update(await people.store.cancel(some))
+            answered.set()
             await _pause(rng)
 
     working = asyncio.create_task(work())
