@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from pgserver import Server
 from postgres_support import SCHEMA, migrated
-from tidegate import Tidegate
+from tidegate import Pool, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
 from tidegate.store.postgres.roles import role
@@ -136,6 +136,14 @@ def by_psycopg_autocommit_block(url: str, goods: Goods, commit: bool) -> list[st
     with connection, connection.transaction(force_rollback=not commit):
         connection.execute(ORDER)
         return goods.within_sync(connection)
+
+
+def by_psycopg_pipeline(url: str, goods: Goods, commit: bool) -> list[str]:
+    with psycopg.connect(url) as connection, connection.pipeline():
+        connection.execute(ORDER)
+        ids = goods.within_sync(connection)
+        (connection.commit if commit else connection.rollback)()
+    return ids
 
 
 def by_session(url: str, goods: Goods, commit: bool) -> list[str]:
@@ -278,6 +286,19 @@ async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, s
     await waiting
     assert asyncio.get_running_loop().time() - began < SOON / 2
     await other.aclose()
+
+
+async def test_what_is_committed_without_a_word_is_run_within_the_poll_interval(
+    user_url: str, worker_url: str, shop: Any
+) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    async with app.worker(Pool(poll_interval=0.3)):
+        async with connection.transaction():
+            ids = await app.enqueue_many([work.prepare(number) for number in range(20)], conn=connection)
+        async with asyncio.timeout(SOON / 2):
+            assert [await app.result(task_id) for task_id in ids] == list(range(20))
+    await connection.close()
 
 
 async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) -> None:

@@ -97,14 +97,14 @@ class Joined:
 
     async def _all_or_none(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Store tasks that may meet a conflict, after which the caller's transaction is as it was."""
-        await caller.fetch(_SQL["savepoint"])
+        await caller.run(_SQL["savepoint"])
         try:
             stored = await self._many(caller, tasks)
         except KeyConflictError:
-            await caller.fetch(_SQL["undo"])
-            await caller.fetch(_SQL["release"])
+            await caller.run(_SQL["undo"])
+            await caller.run(_SQL["release"])
             raise
-        await caller.fetch(_SQL["release"])
+        await caller.run(_SQL["release"])
         return stored
 
     async def _many(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:

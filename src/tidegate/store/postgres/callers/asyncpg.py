@@ -21,7 +21,11 @@ class AsyncpgCaller(Caller):
         if not self.conn.is_in_transaction():
             raise no_transaction("async with conn.transaction():")
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         rows: list[Sequence[Any]] = await self.conn.fetch(statement, *values)
         return rows
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        await self.conn.execute(statement)

@@ -19,7 +19,7 @@ class Caller(ABC):
     style: ClassVar[str]
     """How statements name their parameters: `numbered`, `format` or `named`."""
     blocks: ClassVar[bool]
-    """Whether it blocks; then `fetch` never suspends."""
+    """Whether it blocks; then `fetch` and `run` never suspend."""
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
@@ -33,8 +33,12 @@ class Caller(ABC):
         """
 
     @abstractmethod
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
-        """Run a statement in the open transaction; return its rows, none if it has none."""
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """Run a statement in the open transaction; return its rows."""
+
+    @abstractmethod
+    async def run(self, statement: str) -> None:
+        """Run a statement that has neither parameters nor rows in the open transaction."""
 
     def on_commit(self, tell: Callable[[], None]) -> None:  # noqa: B027 - most libraries have no hook
         """Have `tell` called after the commit, where the library can; else others poll."""

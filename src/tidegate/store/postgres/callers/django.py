@@ -24,11 +24,17 @@ class DjangoCaller(Caller):
         if not self.conn.in_atomic_block and self.conn.get_autocommit():
             raise no_transaction("with transaction.atomic():")
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         with self.conn.cursor() as cursor:
             cursor.execute(statement, values)
-            return cursor.fetchall() if cursor.description else ()
+            rows: Sequence[Sequence[Any]] = cursor.fetchall()
+            return rows
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        with self.conn.cursor() as cursor:
+            cursor.execute(statement)
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after the outermost atomic block has committed."""

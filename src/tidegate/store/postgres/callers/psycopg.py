@@ -27,11 +27,16 @@ class PsycopgCaller(_Psycopg):
 
     blocks = True
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         with self.conn.cursor(row_factory=_plain) as cursor:
             cursor.execute(statement, values)
-            return cursor.fetchall() if cursor.description else ()
+            rows: Sequence[Sequence[Any]] = cursor.fetchall()
+            return rows
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        self.conn.execute(statement)
 
 
 class AsyncPsycopgCaller(_Psycopg):
@@ -39,11 +44,16 @@ class AsyncPsycopgCaller(_Psycopg):
 
     blocks = False
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         async with self.conn.cursor(row_factory=_plain) as cursor:
             await cursor.execute(statement, values)
-            return await cursor.fetchall() if cursor.description else ()
+            rows: Sequence[Sequence[Any]] = await cursor.fetchall()
+            return rows
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        await self.conn.execute(statement)
 
 
 def _plain(_: Any) -> Any:

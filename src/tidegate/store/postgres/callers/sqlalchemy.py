@@ -21,9 +21,13 @@ class ConnectionCaller(Caller):
         """Return if the statement is part of a transaction, as it is unless the connection autocommits."""
         _demand_connection(self.conn)
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         return _rows(self.conn.execute(text(statement), _named(values)))
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        self.conn.execute(text(statement))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this connection from now on."""
@@ -45,9 +49,13 @@ class SessionCaller(Caller):
         """Return if the session's connection does not autocommit."""
         _demand_connection(self.plain.connection())
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         return _rows(self.conn.execute(text(statement), _named(values)))
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        self.conn.execute(text(statement))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this session from now on."""
@@ -64,9 +72,13 @@ class AsyncConnectionCaller(Caller):
         """Return if the statement is part of a transaction."""
         _demand_connection(self.conn.sync_connection)
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         return _rows(await self.conn.execute(text(statement), _named(values)))
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        await self.conn.execute(text(statement))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this connection from now on."""
@@ -85,12 +97,17 @@ class AsyncSessionCaller(Caller):
         return self.conn() if callable(self.conn) else self.conn
 
     def demand_transaction(self) -> None:
-        """Return: whether the session autocommits is seen when it has a connection, in `fetch`."""
+        """Return: whether the session autocommits is seen when it has a connection, in `fetch` and `run`."""
 
-    async def fetch(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+    async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
         _demand_connection((await self.conn.connection()).sync_connection)
         return _rows(await self.conn.execute(text(statement), _named(values)))
+
+    async def run(self, statement: str) -> None:
+        """Run a statement without rows."""
+        _demand_connection((await self.conn.connection()).sync_connection)
+        await self.conn.execute(text(statement))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
         """Have `tell` called after each commit of this session from now on."""
@@ -113,7 +130,7 @@ def _named(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _rows(result: Any) -> Sequence[Sequence[Any]]:
-    rows: Sequence[Sequence[Any]] = result.all() if result.returns_rows else ()
+    rows: Sequence[Sequence[Any]] = result.all()
     return rows
 
 
