@@ -144,16 +144,35 @@ def may_probe(gate: Gate, now: float) -> bool:
 
 def probing(gate: Gate, now: float) -> Gate:
     """Return the gate after a probe was sent: the next may follow when this one had time to answer."""
-    patience = max(probe_interval(gate, now), 2 * gate.typical_seconds)
+    probe_at = now + _probe_patience(gate, now)
     if gate.state is GateState.FLOWING:
-        return replace(gate, probe_at=now + patience)
-    return replace(gate, state=GateState.PROBING, probe_at=now + patience)
+        return replace(gate, probe_at=probe_at)
+    return replace(gate, state=GateState.PROBING, probe_at=probe_at)
+
+
+def after_silence(gate: Gate, now: float, *, began_at: float) -> Gate:
+    """Return the gate after a probe that ended without a word on the upstream: its worker died, say.
+
+    The next may follow at once, but no sooner than probes do. One that ended so late that another may be
+    under way by now changes nothing.
+    """
+    is_last = now - began_at < _probe_patience(gate, now)
+    if gate.probe_at is None or not is_held(gate) or not is_last:
+        return gate
+    state = GateState.PARKED if gate.state is GateState.PROBING else gate.state
+    probe_at = min(gate.probe_at, max(now, began_at + probe_interval(gate, now)))
+    return replace(gate, state=state, probe_at=probe_at)
 
 
 def probe_interval(gate: Gate, now: float) -> float:
     """Return the seconds between two probes: one at first, more the longer it has been parked."""
     parked_for = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
     return min(PROBE_LIMIT_SECONDS, max(PROBE_SECONDS, PROBE_SHARE * parked_for))
+
+
+def _probe_patience(gate: Gate, now: float) -> float:
+    """Return how long a probe has to answer before the next may start."""
+    return max(probe_interval(gate, now), 2 * gate.typical_seconds)
 
 
 def share(gate: Gate, limits: Limits, now: float) -> float:

@@ -106,6 +106,13 @@ def after_learning(row: GateRow, heard: Sequence[Heard], now: float) -> GateRow:
     return row if known == row.gate.learned else replace(row, gate=replace(row.gate, learned=known))
 
 
+def after_silence(row: GateRow, now: float, *, began_at: float) -> GateRow:
+    """Return the row after a probe that began then and told nothing; the same one if nothing changes."""
+    before = gates.as_of(row.gate, row.limits, now)
+    after = gates.after_silence(before, now, began_at=began_at)
+    return row if after is before else replace(row, gate=after)
+
+
 def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
     """Return the row that counts after a declaration; the same one if nothing changes.
 

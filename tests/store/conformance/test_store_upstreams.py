@@ -140,6 +140,42 @@ async def test_a_task_that_fails_by_itself_shows_that_its_upstream_answers(
     assert (await gate(store)).state is GateState.FLOWING
 
 
+async def test_a_probe_whose_worker_died_leaves_the_gate_to_the_next_when_its_run_is_taken_up(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await declared(store)
+    slow, *tasks = await build.running(6, upstream="u")
+    await build.enqueue(2, upstream="u")
+    clock.advance(100.0)
+    await build.done(succeeded(slow.fence))
+    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    clock.advance(1.0)
+    lost = await build.worker()
+    (probe,) = await build.claim(lost)
+    clock.advance(5.0)
+    worker = await build.worker()
+    assert await build.claim(worker) == [], "it may still answer: good runs take twenty seconds"
+    await store.retire_worker(lost, why="lease ran out", loss=True, only_if_expired=False)
+    await build.done(Released(probe.fence, "lost"))
+    assert (await gate(store)).state is GateState.PARKED
+    assert [task.is_probe for task in await build.claim(worker)] == [True]
+
+
+async def test_a_probe_that_is_given_back_at_once_makes_probes_no_more_frequent(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    tasks = await build.running(5, upstream="u")
+    await build.enqueue(2, upstream="u")
+    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    clock.advance(1.0)
+    worker = await build.worker()
+    (probe,) = await build.claim(worker)
+    await build.done(Released(probe.fence, "drained"))
+    assert await build.claim(worker) == []
+    clock.advance(1.0)
+    assert [task.is_probe for task in await build.claim(worker)] == [True]
+
+
 async def test_an_account_matter_waits_until_a_person_opens(
     store: Store, build: Build, clock: SettableClock
 ) -> None:

@@ -96,7 +96,7 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
 async def _tell_upstreams(
     db: Session, now: float, endings: Mapping[str, Ending], runs: Mapping[str, Run]
 ) -> set[str]:
-    """Let failures move the gates of their upstreams, in the order in which gates are locked.
+    """Let these endings move the gates of their upstreams, in the order in which gates are locked.
 
     Returns:
         The ids of the tasks that another key of their upstream serves.
@@ -104,14 +104,16 @@ async def _tell_upstreams(
     elsewhere = set()
     for task_id, run in sorted(runs.items(), key=lambda item: item[1].upstream):
         upstream, ending = run.upstream, endings[task_id]
-        if not upstream or not isinstance(ending, Retrying | Dead):
+        if not upstream:
             continue
-        if ending.signal is not None:
+        if isinstance(ending, Retrying | Dead) and ending.signal is not None:
             told = await gates.told(db, upstream, ending.signal, began_at=run.started_at)
             if told.is_of_one_key:
                 elsewhere.add(task_id)
         elif shows_that_it_answers(ending):
             await gates.went_well(db, now, upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
+        elif run.probe:
+            await gates.told_nothing(db, now, upstream, run.started_at)
     return elsewhere
 
 

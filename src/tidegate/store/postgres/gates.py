@@ -17,6 +17,7 @@ from tidegate.store.gating import (
     Told,
     after_failure,
     after_learning,
+    after_silence,
     after_success,
     as_declared,
     budget_rows,
@@ -91,6 +92,13 @@ async def went_well(db: Session, now: float, upstream: str, good: GoodRuns) -> N
     found = await locked_row(db, GateKind.UPSTREAM, upstream)
     if found is not None:
         await save(db, now, [after_success(found, now, good)])
+
+
+async def told_nothing(db: Session, now: float, upstream: str, began_at: float) -> None:
+    """Let the gate be tried again after a probe that began then and told nothing."""
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
+    if found is not None and (after := after_silence(found, now, began_at=began_at)) is not found:
+        await save(db, now, [after])
 
 
 # --- what people and applications say --------------------------------------------------------------------

@@ -61,13 +61,15 @@ def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -
 
 
 def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> bool:
-    """Let a failure move the gate of the run's upstream; tell whether another of its keys serves the task."""
-    if not run.upstream or not isinstance(ending, Retrying | Dead):
+    """Let an ending move the gate of the run's upstream; tell whether another of its keys serves the task."""
+    if not run.upstream:
         return False
-    if ending.signal is not None:
+    if isinstance(ending, Retrying | Dead) and ending.signal is not None:
         return gates.told(db, now, run.upstream, ending.signal, began_at=run.started_at).is_of_one_key
     if shows_that_it_answers(ending):
         gates.went_well(db, now, run.upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
+    elif run.probe:
+        gates.told_nothing(db, now, run.upstream, run.started_at)
     return False
 
 

@@ -17,6 +17,7 @@ from tidegate.store.gating import (
     Told,
     after_failure,
     after_learning,
+    after_silence,
     after_success,
     as_declared,
     is_of_one_key,
@@ -90,6 +91,13 @@ def went_well(db: apsw.Connection, now: float, upstream: str, good: GoodRuns) ->
     found = row(db, GateKind.UPSTREAM, upstream)
     if found is not None:
         save(db, now, [after_success(found, now, good)])
+
+
+def told_nothing(db: apsw.Connection, now: float, upstream: str, began_at: float) -> None:
+    """Let the gate be tried again after a probe that began then and told nothing."""
+    found = row(db, GateKind.UPSTREAM, upstream)
+    if found is not None and (after := after_silence(found, now, began_at=began_at)) is not found:
+        save(db, now, [after])
 
 
 # --- what people and applications say --------------------------------------------------------------------
