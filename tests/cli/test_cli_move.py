@@ -133,6 +133,8 @@ def test_what_a_sealed_file_shows_is_told_to_be_from_before(mover: Mover) -> Non
     assert "have moved to " in shown.stderr
     assert mover.database in shown.stderr
     assert "from before" in mover.place.run("tasks", "ls").stderr
+    doctor = mover.place.run("doctor", "--app", mover.place.app, code=FAILED)
+    assert "have moved to " in doctor.stdout
     assert mover.database in mover.place.json("status")["moved_to"]
 
     mover.run("--undo", code=CONFLICT)

@@ -41,6 +41,12 @@ def catalogue(url: str, name: str) -> list[tuple[object, ...]]:
         return [*connection.execute(CATALOGUE, [name]), *sorted(connection.execute(FUNCTIONS, [name]))]
 
 
+def test_migrations_are_numbered_without_gaps_and_say_what_they_lock() -> None:
+    assert [migration.number for migration in KNOWN] == list(range(1, len(KNOWN) + 1))
+    assert all(migration.sql.startswith(f"-- {migration.number:03d}: ") for migration in KNOWN)
+    assert all("\n-- Locks: " in migration.sql for migration in KNOWN)
+
+
 async def test_two_may_upgrade_an_empty_database_at_once(fresh_url: str) -> None:
     one, other = PostgresStore(fresh_url), PostgresStore(fresh_url)
     applied = await asyncio.gather(one.migrate(), other.migrate())
