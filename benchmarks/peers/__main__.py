@@ -13,7 +13,7 @@ from benchmarks.harness import Contestant as Run
 from benchmarks.harness import Rounds as Measured
 from benchmarks.harness import Settings, say, take_turns
 from benchmarks.peers import catalogue, goals, servers, table
-from benchmarks.peers.catalogue import FIGURES, Contestant
+from benchmarks.peers.catalogue import FIGURES, USUAL_FIGURES, Contestant
 from benchmarks.peers.results import Results
 from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.servers import Store
@@ -51,7 +51,10 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         "--peers", type=_names(catalogue.NAMES), default=(), help=f"some of: {','.join(catalogue.NAMES)}"
     )
     parser.add_argument(
-        "--figures", type=_names(FIGURES), default=FIGURES, help=f"some of: {','.join(FIGURES)}"
+        "--figures",
+        type=_names(FIGURES),
+        default=USUAL_FIGURES,
+        help=f"some of: {','.join(FIGURES)} (default: all but held, which takes minutes)",
     )
     parser.add_argument("--json", metavar="FILE", help="write machine, versions and every round there")
     parser.add_argument("--n", type=int, default=20_000, help="tasks drained in a round (default: 20,000)")

@@ -17,7 +17,8 @@ HERE = Path(__file__).resolve().parent
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 NODE_MODULES = HERE / "node_modules"
 
-FIGURES = ("bulk", "single", "drain", "two", "pickup", "polled", "grown")
+USUAL_FIGURES = ("bulk", "single", "drain", "two", "pickup", "polled", "grown")
+FIGURES = (*USUAL_FIGURES, "held")
 StoreName = Literal["postgresql", "redis", "sqlite"]
 Kind = Literal["ours", "limit", "python", "node"]
 

@@ -47,6 +47,8 @@ def _rates(results: Results) -> Iterator[Verdict]:
     yield _least("drain ahead of pg-boss", _against(results, "drain.rate", BOSS), 1)
     yield _least("drain level with graphile-worker", _against(results, "drain.rate", NODE), 1)
     yield _least("drain ≥ 0.4 of the raw loop", _against(results, "drain.rate", LIMIT), 0.4)
+    held = results.ratio(OURS, "held.p99", OURS, "held.without_p99")
+    yield _most("claim p99 with a snapshot held open for 3 minutes ≤ 3× that without", held, 3)
     grown = results.ratio(OURS, "grown.rate", OURS, "drain.rate")
     yield _least("drain beside old rows ≥ 0.9 of fresh", grown, 0.9)
     yield _least(

@@ -8,10 +8,14 @@
 - pickup: an idle worker in another process; enqueue call → first line of the body.
 - polled: the same by Tidegate without hints, so that only its polling finds the tasks.
 - grown: drain again beside finished and scheduled tasks.
+- held: what a claim of Tidegate takes while somebody holds a snapshot open, against before; four minutes a
+  round, so only where it is asked for.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,6 +31,7 @@ from benchmarks.processes import CHILD_SECONDS, answer, environment, fresh_direc
 from benchmarks.usage import tree_cpu_seconds, tree_mib
 
 PICKUPS, PAUSE_SECONDS = 500, 0.02
+HELD_RATE, HELD_BEFORE_SECONDS, HELD_SECONDS = 300, 60.0, 180.0
 START_SECONDS = 60.0
 """The longest that a worker may take to its first task."""
 FINISHED, SCHEDULED = 1_000_000, 200_000
@@ -83,6 +88,7 @@ class Rounds:
             "pickup": self._pickup,
             "polled": self._polled,
             "grown": self._grown,
+            "held": self._held,
         }
         found: Values = {}
         for figure in self.figures:
@@ -139,6 +145,16 @@ class Rounds:
                 self._until(lambda: sum(moments.begun()) > n, [pid], every=0.05)
             begun = moments.all()[1:]
         return percentiles([(at - since) * 1000 for at, since in zip(begun, asked, strict=True)])
+
+    def _held(self) -> Values:
+        if self.contestant.kind != "ours" or self.contestant.store != "postgresql":
+            return {}
+        options = {"rate": HELD_RATE, "before": HELD_BEFORE_SECONDS, "during": HELD_SECONDS}
+        command = [sys.executable, "-m", "benchmarks.peers.held", json.dumps(options)]
+        with fresh_directory() as directory, self._place() as url:
+            moments = Moments(directory, count=1)
+            found: Values = answer(command, directory, self._environment(directory, url, moments.paths[0]))
+        return found
 
     @contextmanager
     def _place(self, kept: str = "fresh") -> Iterator[str]:

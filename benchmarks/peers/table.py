@@ -32,6 +32,7 @@ _LEGEND = (
     "drain: one worker process on a full queue; two: two of them; grown: one beside old rows. The rate is",
     "from the first body's beginning to the last one's; CPU and peak memory are of the worker's processes.",
     "pickup: enqueue call → first line of the body, an idle worker in another process.",
+    "held: a claim's time while a snapshot is held open, at 300 tasks/s; only among the goals.",
     "noise: mean cores kept busy by others. Above 0.3, rates are lower bounds: trust ratios and CPU.",
 )
 
