@@ -13,6 +13,8 @@ LIMIT, SAME_ROWS, NODE, BOSS = "limit", "same-rows", "graphile-worker", "pg-boss
 POLL_SECONDS = 0.5
 """A pool's default."""
 MANY = 1_000_000
+LOCK_WAITS = 0.02
+"""Connections that wait for a lock at a moment, on average: one look in fifty finds one."""
 WORKER_CPU_SECONDS = 0.1
 """Of 1,000 tasks: 100 µs each."""
 
@@ -71,6 +73,13 @@ def _pickups(results: Results) -> Iterator[Verdict]:
 def _costs(results: Results) -> Iterator[Verdict]:
     two = results.ratio(OURS, "two.worker_cpu", OURS, "drain.worker_cpu")
     yield _most("two processes: worker CPU a task ≤ 1.15× of one", two, 1.15)
+    full = results.median(OURS, "two.claims_full")
+    yield _least("two processes: claims ≥ 0.9 full", full, 0.9)
+    waits = results.median(OURS, "two.lock_waits")
+    met = None if waits is None else waits <= LOCK_WAITS
+    yield Verdict(
+        "two processes: next to no lock waits", "" if waits is None else f"{waits:.3f} at a time", met
+    )
     worker = results.median(OURS, "drain.worker_cpu")
     met = None if worker is None else worker <= WORKER_CPU_SECONDS
     reached = "" if worker is None else f"{worker * 1000:.0f} µs"

@@ -4,7 +4,8 @@
 - drain: a worker is started on a full queue. The rate runs from the first body's beginning to the last one's,
   so start-up is left out; CPU of the worker's processes and of the server over the same time; peak memory of
   the worker's processes, and its ratio to what they held after a tenth of the tasks.
-- two: the same with two worker processes, from when both have begun.
+- two: the same with two worker processes, from when both have begun; of Tidegate, also the share of the slots
+  its claims filled, and how many connections waited for a lock.
 - pickup: an idle worker in another process; enqueue call → first line of the body.
 - polled: the same by Tidegate without hints, so that only its polling finds the tasks.
 - grown: drain again beside finished and scheduled tasks.
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,7 +26,9 @@ from typing import Any
 
 from benchmarks.harness import say
 from benchmarks.limit import percentiles
+from benchmarks.peers import crowd
 from benchmarks.peers.catalogue import FIGURES, Contestant
+from benchmarks.peers.crowd import LockLooks
 from benchmarks.peers.moments import VARIABLE, Moments
 from benchmarks.peers.servers import PostgreSQL, Store
 from benchmarks.processes import CHILD_SECONDS, answer, environment, fresh_directory, running, wait_until
@@ -38,6 +42,10 @@ FINISHED, SCHEDULED = 1_000_000, 200_000
 """Old rows beside 20,000 ready tasks or more; fewer in proportion."""
 
 Values = dict[str, float]
+
+
+def _nothing() -> None:
+    """Look at nothing meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class Rounds:
             "bulk": self._bulk,
             "single": self._single,
             "drain": lambda: self._drain("fresh", workers=1),
-            "two": lambda: self._drain("fresh", workers=2),
+            "two": self._two,
             "pickup": self._pickup,
             "polled": self._polled,
             "grown": self._grown,
@@ -109,7 +117,20 @@ class Rounds:
         has_old_rows = isinstance(self.store, PostgreSQL) and self.contestant.growth
         return self._drain("grown", workers=1) if has_old_rows else {}
 
-    def _drain(self, kept: str, *, workers: int) -> Values:
+    def _two(self) -> Values:
+        """Drain with two workers; of ours, look how they get along as well."""
+        if self.contestant.kind != "ours" or not isinstance(self.store, PostgreSQL):
+            return self._drain("fresh", workers=2)
+        with fresh_directory() as directory, LockLooks.at(self.store.url("postgres")) as looks:
+            claims = directory / "claims"
+            os.environ[crowd.VARIABLE] = str(claims)
+            try:
+                found = self._drain("fresh", workers=2, meanwhile=looks.look)
+            finally:
+                del os.environ[crowd.VARIABLE]
+            return found | {"claims_full": crowd.fullness(claims), "lock_waits": looks.mean()}
+
+    def _drain(self, kept: str, *, workers: int, meanwhile: Callable[[], None] = _nothing) -> Values:
         n = self._tasks
         with fresh_directory() as directory, self._place(kept) as url:
             self._call("fill", url, n=n)
@@ -124,7 +145,12 @@ class Rounds:
                 every = 0.005 + n * 5e-7  # looking costs us something, too
                 self._until(lambda: sum(moments.begun()) >= n / 10, pids, every=every)
                 early = sum(tree_mib(pid, "VmRSS") for pid in pids)
-                self._until(lambda: sum(moments.begun()) >= n, pids, every=every)
+
+                def all_begun() -> bool:
+                    meanwhile()
+                    return sum(moments.begun()) >= n
+
+                self._until(all_begun, pids, every=every)
                 after = Usage.of(pids, self.store.pid, 0)
                 memory = sum(tree_mib(pid) for pid in pids)
             rate = moments.rate()
