@@ -23,7 +23,7 @@ _SILENCE = "15s"
 _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Prepared statements kept on a direct connection."""
-_STEADY = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
+STEADY = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 _USUAL = "RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
 
 Link: TypeAlias = Any
@@ -112,7 +112,7 @@ class Links:
     async def _change_over(self, link: Link, steady: bool) -> None:
         if self._pooler or (link in self._steady) == steady:
             return
-        await link.execute(_STEADY if steady else _USUAL)
+        await link.execute(STEADY if steady else _USUAL)
         (self._steady.add if steady else self._steady.discard)(link)
 
     def _let_go(self, link: Link) -> None:
