@@ -1,4 +1,4 @@
-"""C30, C31 and C51: workers of several machines, killed outright, their clocks hours apart."""
+"""C21, C27 and C51: workers of several machines, killed outright, their clocks hours apart."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -28,17 +29,27 @@ class Bouncer:
 
 
 @contextmanager
-def pgbouncer(server: Server, *, users: Sequence[str] = ("postgres",)) -> Iterator[Bouncer]:
+def pgbouncer(
+    server: Server, *, users: Sequence[str] = ("postgres",), connections: int = 20
+) -> Iterator[Bouncer]:
     """A pooler in transaction mode that knows these users; gone after the block, or with the server.
+
+    Args:
+        server: Behind it.
+        users: By name; none has a password.
+        connections: To the server, for each user and database.
 
     Raises:
         NotHereError: pgbouncer is neither installed nor can be fetched.
     """
-    folder = server.directory
-    programs = pooler_programs().within_reach(folder)
+    programs = pooler_programs().within_reach(server.directory)
     port = free_port()
+    folder = server.directory / f"pgbouncer-{port}"
+    folder.mkdir()
+    if owner := as_whom():
+        os.chown(folder, owner["user"], owner["group"])
     conf = folder / "pgbouncer.ini"
-    conf.write_text(_conf(server, port, folder))
+    conf.write_text(_conf(server, port, folder, connections))
     (folder / "pgbouncer.users").write_text("".join(f'"{user}" ""\n' for user in users))
     process = subprocess.Popen(
         [programs.path("pgbouncer"), "-q", conf],
@@ -58,7 +69,7 @@ def pgbouncer(server: Server, *, users: Sequence[str] = ("postgres",)) -> Iterat
         process.wait(10)
 
 
-def _conf(server: Server, port: int, folder: Path) -> str:
+def _conf(server: Server, port: int, folder: Path, connections: int) -> str:
     return f"""
 [databases]
 * = host={server.host} port={server.port}
@@ -70,7 +81,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/pgbouncer.users
 pool_mode = transaction
-default_pool_size = 20
+default_pool_size = {connections}
 max_client_conn = 200
 server_check_delay = 0
 logfile = {folder}/pgbouncer.log

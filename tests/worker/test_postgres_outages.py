@@ -1,4 +1,4 @@
-"""C30 on PostgreSQL: the server restarts, connections are cut or fall silent; nothing is lost, nothing is wedged."""
+"""C25, C26 on PostgreSQL: the server restarts, connections are cut or fall silent; nothing is lost, nothing is wedged."""
 
 from __future__ import annotations
 
