@@ -38,6 +38,8 @@ class Proxy:
         """Reset every connection; return how many there were. New ones can be made."""
         writers = list(self._writers)
         for writer in writers:
+            if writer.transport.is_closing():
+                continue
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             writer.transport.abort()
@@ -65,16 +67,20 @@ class Proxy:
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        pipe = asyncio.create_task(self._connect(reader, writer))
+        self._pipes.add(pipe)
+        pipe.add_done_callback(self._pipes.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, back = await asyncio.open_connection(self._server.host, self._server.port)
         except OSError:
+            self._writers.discard(writer)
             writer.close()
             return
-        for source, target in ((reader, back), (there, writer)):
-            self._writers.add(target)
-            pipe = asyncio.create_task(self._pass_on(source, target))
-            self._pipes.add(pipe)
-            pipe.add_done_callback(self._pipes.discard)
+        self._writers.add(back)
+        await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
 
     async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):

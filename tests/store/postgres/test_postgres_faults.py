@@ -11,12 +11,13 @@ import asyncpg
 import pytest
 from store_build import Build, SettableClock
 
-from pgserver import Server, postgres_server
-from postgres_support import migrated
+from pgserver import Server, postgres_server, proxied
+from postgres_support import SCHEMA, migrated
 from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import COPY_TASKS
+from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import TaskFilter
@@ -142,6 +143,43 @@ async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: 
     assert await hasty.now() > 0
     await holder.close()
     await hasty.close()
+
+
+async def test_a_transaction_whose_connection_falls_silent_ends_in_time(
+    postgres: Server, worker_url: str
+) -> None:
+    async with proxied(postgres) as proxy:
+        store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")), busy_seconds=0.5)
+
+        async def work(db: Session) -> None:
+            await db.value(ONE)
+            proxy.swallow()
+            await db.value(ONE)
+
+        async with asyncio.timeout(SOON):
+            with pytest.raises(StoreUnavailableError, match="did not answer"):
+                await database_of(store).transact(work)
+        proxy.forget()
+        proxy.cut()
+        await store.close()
+
+
+async def test_a_call_whose_connection_is_lost_can_be_cancelled(
+    store: PostgresStore, postgres: Server
+) -> None:
+    is_lost = asyncio.Event()
+
+    async def work(db: Session) -> None:
+        await cut(postgres)
+        is_lost.set()
+        await asyncio.Event().wait()
+
+    calling = asyncio.create_task(database_of(store).transact(work))
+    async with asyncio.timeout(SOON):
+        await is_lost.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
 
 
 async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: PostgresStore) -> None:

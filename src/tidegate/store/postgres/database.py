@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.links import Link, LinksByLoop
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import Session, whole_or_undone
 from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
 
 T = TypeVar("T")
@@ -156,7 +156,8 @@ class Database:
             now = None if self._clock is None else self._clock()
             answer = await unit(link, Session(link, self.address.schema, now))
         except BaseException as error:
-            if isinstance(error, Exception) and trouble_of(error) is not Trouble.LOST:
+            is_sound = isinstance(error, Exception) and trouble_of(error) is not Trouble.LOST
+            if is_sound and not link.is_in_transaction():
                 links.give_back(link)
             else:
                 links.drop(link)
@@ -178,7 +179,8 @@ def _plainly(work: Work[T]) -> Callable[[Link, Session], Awaitable[T]]:
 
 def _in_transaction(work: Work[T], *, snapshot: bool) -> Callable[[Link, Session], Awaitable[T]]:
     async def unit(link: Link, session: Session) -> T:
-        async with link.transaction(isolation="repeatable_read" if snapshot else None, readonly=snapshot):
+        isolation = "repeatable_read" if snapshot else None
+        async with whole_or_undone(link.transaction(isolation=isolation, readonly=snapshot)):
             return await work(session)
 
     return unit

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
 
 from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.statements import in_schema
+
+
+@asynccontextmanager
+async def whole_or_undone(transaction: Any) -> AsyncIterator[None]:
+    """Commit what the block does, or undo it if it raises an error.
+
+    One that is cancelled is left as it is, for its connection is parted with. A ROLLBACK on a connection that
+    fell silent would be waited for without end; on one that is lost, its error would hide the cancellation.
+    """
+    await transaction.start()
+    try:
+        yield
+    except Exception:
+        with suppress(Exception):  # a connection that is lost has undone it by itself
+            await transaction.rollback()
+        raise
+    await transaction.commit()
 
 
 class Session:
@@ -65,10 +82,9 @@ class Session:
         """Append rows to a table by COPY."""
         await self._link.copy_records_to_table(table, schema_name=self.schema, columns=columns, records=rows)
 
-    def savepoint(self) -> AbstractAsyncContextManager[Any]:
-        """Return a block inside the transaction under way, undone alone if it raises."""
-        nested: AbstractAsyncContextManager[Any] = self._link.transaction()
-        return nested
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Return a block inside the transaction under way, undone alone if it raises an error."""
+        return whole_or_undone(self._link.transaction())
 
     async def script(self, text: str) -> None:
         """Run statements without values, as one message."""
