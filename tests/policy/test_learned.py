@@ -25,8 +25,8 @@ from tidegate.policy.learned import (
     learn,
     matters,
     opens_at,
+    paced,
     spent,
-    with_learned,
 )
 from tidegate.policy.why import Waiting, why
 from tidegate.providers.limits import seen_limits
@@ -203,29 +203,31 @@ def test_what_is_learned_outlives_a_park():
 
 def test_half_used_calls_are_paced_until_nearly_all_is_there_again():
     known: tuple[LearnedLimit, ...] = ()
-    paced = []
+    slow = []
     for left in (599, 301, 300, 400, 539, 541, 400):
         known = learn(known, [Heard(requests(600, left, (600 - left) / 10))], NOW)
-        paced.append(bool(with_learned(NO_LIMITS, known, NOW).windows))
-    assert paced == [False, False, True, True, True, False, False]
+        slow.append(bool(paced(NO_LIMITS, Gate(learned=known), NOW).windows))
+    assert slow == [False, False, True, True, True, False, False]
 
 
 def test_a_pace_is_forgotten_after_a_minute_without_answers():
     known = after(requests(600, 100, 50.0))
-    assert with_learned(NO_LIMITS, known, NOW + 59).windows == (Window("requests_per_minute", 600, 60.0),)
-    assert with_learned(NO_LIMITS, known, NOW + 61) is NO_LIMITS
+    assert paced(NO_LIMITS, Gate(learned=known), NOW + 59).windows == (
+        Window("requests_per_minute", 600, 60.0),
+    )
+    assert paced(NO_LIMITS, Gate(learned=known), NOW + 61) is NO_LIMITS
 
 
 def test_a_given_limit_is_a_persons_word_and_nothing_is_added_to_it():
     given = Limits(windows=(Window("requests_per_minute", 900, 60.0),))
-    assert with_learned(given, after(requests(600, 100, 50.0)), NOW) is given
+    assert paced(given, Gate(learned=after(requests(600, 100, 50.0))), NOW) is given
 
 
 def test_scarce_tokens_are_a_pace_of_calls_like_those_seen():
     known = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=300)
-    assert with_learned(NO_LIMITS, known, NOW).windows == (Window("tokens_per_minute", 300, 60.0),)
+    assert paced(NO_LIMITS, Gate(learned=known), NOW).windows == (Window("tokens_per_minute", 300, 60.0),)
     unsized = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=0)
-    assert with_learned(NO_LIMITS, unsized, NOW) is NO_LIMITS
+    assert paced(NO_LIMITS, Gate(learned=unsized), NOW) is NO_LIMITS
 
 
 def test_a_given_window_above_the_shown_limit_is_found_out():

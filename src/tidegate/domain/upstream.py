@@ -47,6 +47,20 @@ class ParkedBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast runs of an upstream go well, and how fast they may start since its last 429."""
+
+    goods_per_second: float = 0.0
+    """Lately, as of `counted_at`: too few while the count is young."""
+    counted_at: float = 0.0
+    counting_at: float = 0.0
+    """When the count began."""
+    per_second: float | None = None
+    """May start, as of `slowed_at`; None: it was never slowed."""
+    slowed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one upstream, shared by all processes through the store."""
 
@@ -74,6 +88,7 @@ class Gate:
     """How long a good run takes, learned."""
     learned: tuple[LearnedLimit, ...] = ()
     """What answers show of its limits, one a dimension."""
+    pace: Pace = Pace()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Door:
         self._before = row
         self._now = now
         self._gate = gates.as_of(row.gate, row.limits, now)
-        self._limits = learned.with_learned(row.limits, self._gate.learned, now)
+        self._limits = learned.paced(row.limits, self._gate, now)
         self._opens_at = learned.opens_at(self._gate.learned, now)
         self._meters: dict[str, Meter] = dict(row.meters)
         if self._gate.reopened_at is not None:

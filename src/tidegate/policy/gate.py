@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy, Signal
+from tidegate.policy import slowing
 
 LONGEST_PARK_SECONDS = 86_400.0
 """The longest wait that is believed."""
@@ -42,6 +43,8 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
     if gate.by in (ParkedBy.ACCOUNT, ParkedBy.PERSON):
         return gate
     is_failure = signal.reason is not Reason.RATE_LIMIT
+    if not is_failure:
+        gate = slowing.slowed(gate, now)
     if signal.wait_seconds is not None and signal.reason in CAPACITY | ACCOUNT:
         gate = replace(gate, failures=gate.failures + is_failure)
         return _parked(gate, ParkedBy.SERVER, signal, now, until_at=_until(gate, signal, now))
@@ -69,7 +72,11 @@ def after_success(
         goods: How many there were.
         is_probe: Whether one of them was sent to try.
     """
-    gate = replace(gate, typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds)
+    gate = replace(
+        gate,
+        typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds,
+        pace=slowing.counted(gate.pace, goods, now),
+    )
     if gate.state is not GateState.FLOWING:
         may_open = is_probe and gate.by is ParkedBy.FAILURES
         return opened(gate, limits, now) if may_open else gate
@@ -90,6 +97,7 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
         reason=gate.reason,
         message=gate.message,
         learned=gate.learned,
+        pace=gate.pace,
     )
 
 
@@ -110,6 +118,7 @@ def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) ->
         failures=gate.failures,
         typical_seconds=gate.typical_seconds,
         learned=gate.learned,
+        pace=gate.pace,
     )
 
 

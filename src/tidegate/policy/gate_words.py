@@ -7,6 +7,7 @@ from typing import assert_never
 from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy
 from tidegate.domain.usage import Dimension, LearnedLimit
 from tidegate.policy import gate as gates
+from tidegate.policy import slowing
 from tidegate.policy.admission import Block
 from tidegate.policy.words import duration
 
@@ -52,7 +53,10 @@ def _flowing(gate: Gate, limits: Limits, now: float) -> str:
     if gate.failures:
         return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
     share = gates.share(gate, limits, now)
-    return "flowing" if share >= 1 else f"flowing, slow start at {share:.0%} of its pace"
+    if share < 1:
+        return f"flowing, slow start at {share:.0%} of its pace"
+    pace = slowing.per_second(gate.pace, now)
+    return "flowing" if pace is None else f"flowing, slowed to {pace * 60:.3g} a minute since its last 429"
 
 
 def _parked(gate: Gate, by: ParkedBy, now: float) -> str:

@@ -8,11 +8,12 @@ own clock, and in the store, by the store's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from tidegate.domain.upstream import Limits, Window
+from tidegate.domain.upstream import Gate, Limits, Window
 from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
+from tidegate.policy import slowing
 from tidegate.policy.gate import LONGEST_PARK_SECONDS, SPREAD, SPREAD_LIMIT_SECONDS
 
 LONGEST_RESET_SECONDS = 32 * 86_400.0
@@ -62,14 +63,15 @@ def opens_at(learned: Iterable[LearnedLimit], now: float) -> float:
     return now if shut is None else _opens_at(shut)
 
 
-def with_learned(limits: Limits, learned: Sequence[LearnedLimit], now: float) -> Limits:
-    """Return the limits with a pace for what headers show to be scarce and nobody gave a limit.
+def paced(limits: Limits, gate: Gate, now: float) -> Limits:
+    """Return the limits with what was learned of the pace, by headers or by 429s, where nobody gave one.
 
     A given limit of requests is a person's word on the pace, and nothing is added to it.
     """
     if any(window.seconds <= MINUTE for window in limits.windows):
         return limits
-    found = [window for limit in learned if (window := _pace(limit, now)) is not None]
+    paces = [*(_pace(limit, now) for limit in gate.learned), slowing.window(gate.pace, now)]
+    found = [window for window in paces if window is not None]
     return replace(limits, windows=(*limits.windows, *found)) if found else limits
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.upstream import GateKind, GateRow, Limits, Meter
 from tidegate.policy import gate as gates
-from tidegate.policy import learned, pacing
+from tidegate.policy import pacing
 from tidegate.policy.admission import blocked
 from tidegate.policy.budget import Budget, per_minute, used
 from tidegate.policy.gate_words import block_in_words, gate_in_words
+from tidegate.policy.learned import paced
 from tidegate.policy.words import duration
 
 
@@ -84,7 +85,7 @@ def _of_a_gate(row: GateRow, in_flight: int, now: float) -> list[str]:
         found.append(f"limit: {in_flight} are in flight, no more may be now")
     waits = {
         window.name: pacing.slot_at(window, row.meters.get(window.name, Meter()), now) - now
-        for window in learned.with_learned(limits, gate.learned, now).windows
+        for window in paced(limits, gate, now).windows
     }
     found += [f"limit: {name}, next slot in {duration(wait)}" for name, wait in waits.items() if wait > 0]
     return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from store_back_ends import Clients, opened
-from store_build import Build, SettableClock, ids_of
+from store_build import Build, SettableClock, ids_of, succeeded
 
-from tidegate.domain.upstream import Declared, GateKind, GateState, Limits
+from tidegate.domain.failure import Reason
+from tidegate.domain.upstream import Declared, GateKind, GateState, Limits, Signal
 from tidegate.domain.usage import Dimension, Heard, SeenLimit
 from tidegate.store.protocol import Store
 
@@ -84,3 +85,21 @@ async def test_a_person_opens_what_headers_shut(store: Store, build: Build) -> N
 async def test_what_headers_show_of_an_upstream_that_nobody_declared_is_not_kept(store: Store) -> None:
     assert await store.learn("nobody's", [heard(0, 50.0)]) is None
     assert await store.upstreams() == []
+
+
+async def test_after_a_429_where_nobody_knows_the_limit_claims_go_on_at_half_of_what_went_well(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    worker = await build.worker()
+    await build.enqueue(10, upstream="u")
+    clock.advance(1.0)
+    await build.done(*[succeeded(task.fence) for task in await build.claim(worker, 2)])
+    await store.tell("u", Signal(Reason.RATE_LIMIT, wait_seconds=2.0))
+    clock.advance(3.0)
+    assert len(await build.claim(worker)) == 1
+    assert await build.claim(worker) == []
+    (row,) = await store.upstreams()
+    assert row.gate.pace.per_second == pytest.approx(1.0, rel=0.1)
+    clock.advance(1.1)
+    assert len(await build.claim(worker)) == 1
