@@ -191,3 +191,12 @@ def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> in
     finally:
         db.set_progress_handler(None)
     return counted
+
+
+async def test_what_is_in_flight_is_counted_in_the_indexes_of_its_upstream_alone(full: SqliteStore) -> None:
+    steps = await plan(full, load("upstreams")["in_flight"], ("u1", START))
+    searches = [step for step in steps if "SEARCH" in step or "SCAN running" in step or "SCAN permit" in step]
+    assert searches == [
+        "SEARCH running USING COVERING INDEX running_upstream (upstream=?)",
+        "SEARCH permit USING COVERING INDEX permit_upstream (upstream=? AND expires_at>?)",
+    ]
