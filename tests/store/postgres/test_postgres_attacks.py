@@ -1,4 +1,4 @@
-"""What callers' own transactions must not be able to do to the worker."""
+"""What callers' own transactions and bodies' large results must not be able to do to the worker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
+from store_build import Build, succeeded
 
+from postgres_support import SCHEMA
 from support import FAST
 from tidegate import Pool, Tidegate
+from tidegate.domain.outcome import Answer
+from tidegate.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +66,21 @@ async def test_enqueues_that_wait_for_a_callers_key_leave_connections_to_all_oth
     finally:
         await connection.close()
         await app.aclose()
+
+
+async def test_results_too_large_for_one_write_go_in_several_and_answers_keep_their_order(
+    store: PostgresStore, build: Build, worker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.store.postgres.finish.MOST_BYTES", 10)
+    results = [b'"1234"', b'"1"', b'"larger than a write"', b'"1"', b'"12345"']
+    tasks = await build.running(len(results))
+    outcomes = [succeeded(task.fence, result) for task, result in zip(tasks, results, strict=True)]
+    answers = await store.finish([*outcomes, outcomes[0]])
+    assert answers == [Answer.DONE] * len(results) + [Answer.ALREADY]
+    for task, result in zip(tasks, results, strict=True):
+        stored = await store.result(task.fence.task_id)
+        assert stored is not None
+        assert stored.data == result
+    with psycopg.connect(worker_url) as connection:
+        writes = connection.execute(f"SELECT count(DISTINCT xmin::text) FROM {SCHEMA}.archive").fetchone()
+    assert writes == (3,)

@@ -28,6 +28,10 @@ _SQL = load("finish")
 _NULL = (b"null", CODEC)
 """A result kept by having no row."""
 
+MOST_BYTES = 8_388_608
+"""Of results in one write, or a single larger one: what also a slow network carries in a call's time. A batch
+that it does not would be given up, and sent again, without end."""
+
 Batch = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
 
@@ -46,7 +50,7 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
     """Yield the outcomes' places by task id, in the order of the ids, no task twice in a round.
 
     Of several words on one task the later must see what the earlier wrote. An id that no task can have is
-    left out.
+    left out. What is too large for one round goes in several.
     """
     places = {
         place: task_id
@@ -55,11 +59,22 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
     }
     while places:
         firsts: dict[str, int] = {}
+        room = MOST_BYTES
         for place, task_id in places.items():
-            firsts.setdefault(task_id, place)
+            if task_id in firsts:
+                continue
+            room -= _bytes_of(outcomes[place])
+            if room < 0 and firsts:
+                break
+            firsts[task_id] = place
         yield dict(sorted(firsts.items()))
         for place in firsts.values():
             del places[place]
+
+
+def _bytes_of(outcome: Outcome) -> int:
+    result: object = outcome.result if isinstance(outcome, Succeeded) else None
+    return len(result) if isinstance(result, bytes) else 0  # what is none is refused by the write
 
 
 async def _finish(database: Database, batch: Batch) -> dict[str, Answer]:
