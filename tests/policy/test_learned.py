@@ -213,7 +213,7 @@ def test_half_used_calls_are_paced_until_nearly_all_is_there_again():
 def test_a_pace_is_forgotten_after_a_minute_without_answers():
     known = after(requests(600, 100, 50.0))
     assert paced(NO_LIMITS, Gate(learned=known), NOW + 59).windows == (
-        Window("requests_per_minute", 600, 60.0),
+        Window("requests_per_minute", 700, 60.0),
     )
     assert paced(NO_LIMITS, Gate(learned=known), NOW + 61) is NO_LIMITS
 
@@ -225,7 +225,7 @@ def test_a_given_limit_is_a_persons_word_and_nothing_is_added_to_it():
 
 def test_scarce_tokens_are_a_pace_of_calls_like_those_seen():
     known = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=300)
-    assert paced(NO_LIMITS, Gate(learned=known), NOW).windows == (Window("tokens_per_minute", 300, 60.0),)
+    assert paced(NO_LIMITS, Gate(learned=known), NOW).windows == (Window("tokens_per_minute", 400, 60.0),)
     unsized = after(SeenLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=0)
     assert paced(NO_LIMITS, Gate(learned=unsized), NOW) is NO_LIMITS
 

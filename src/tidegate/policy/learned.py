@@ -155,13 +155,15 @@ def _is_scarce(old: LearnedLimit, limit: float | None, remaining: float) -> bool
 
 
 def _pace(limit: LearnedLimit, now: float) -> Window | None:
+    """Return the pace at which what is left lasts a minute, beside what refills meanwhile."""
     if limit.limit is None or limit.window_seconds != MINUTE or not limit.is_scarce:
         return None
     if now - limit.seen_at > MEMORY_SECONDS:
         return None
     if limit.dimension is not Dimension.REQUESTS and limit.needs <= 1:
         return None  # what a call takes is not known
-    return Window(f"{limit.dimension}_per_minute", max(1, int(limit.limit / limit.needs)), MINUTE)
+    calls = int((limit.limit + (limit.remaining or 0.0)) / limit.needs)
+    return Window(f"{limit.dimension}_per_minute", max(1, calls), MINUTE)
 
 
 def _lasting(limit: LearnedLimit) -> tuple[float | None, float | None, bool, bool]:

@@ -67,7 +67,7 @@ async def test_a_scarce_limit_that_nobody_gave_paces_claims_and_single_calls(
     await build.enqueue(5, upstream="u")
     worker = await build.worker()
     assert len(await build.claim(worker)) == 1
-    assert (await store.take_slot("u", patience_seconds=60)).wait_seconds == pytest.approx(1.0)
+    assert (await store.take_slot("u", patience_seconds=60)).wait_seconds == pytest.approx(0.75)
     assert await build.claim(worker) == []
     clock.advance(2.0)
     assert len(await build.claim(worker)) == 1
