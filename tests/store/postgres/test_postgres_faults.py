@@ -164,6 +164,23 @@ async def test_a_transaction_whose_connection_falls_silent_ends_in_time(
         await store.close()
 
 
+async def test_a_beat_on_a_silent_connection_is_given_up_in_time_for_the_next(
+    postgres: Server, worker_url: str
+) -> None:
+    async with proxied(postgres) as proxy:
+        store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")))
+        worker = await Build(store, SettableClock()).worker(lease=3.0)
+        await asyncio.gather(*(store.now() for _ in range(4)))  # every connection is open
+        proxy.swallow()
+        async with asyncio.timeout(3.0):
+            with pytest.raises(StoreUnavailableError, match="did not answer within 1 s"):
+                await store.beat([worker], 3.0)
+            proxy.forget()
+            assert await store.beat([worker], 3.0) == set()
+        proxy.cut()
+        await store.close()
+
+
 async def test_a_call_whose_connection_is_lost_can_be_cancelled(
     store: PostgresStore, postgres: Server
 ) -> None:

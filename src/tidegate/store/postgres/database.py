@@ -45,18 +45,26 @@ class Database:
         self._busy_seconds = busy_seconds
         self._links = LinksByLoop(address)
 
-    async def once(self, work: Work[T], *, repeatable: bool = True, steady: bool = False) -> T:
+    async def once(
+        self,
+        work: Work[T],
+        *,
+        repeatable: bool = True,
+        seconds: float | None = None,
+        steady: bool = False,
+    ) -> T:
         """Do work that is one statement: its own transaction, without a word more on the wire.
 
         Args:
             work: Run again from its start where a failure is no fault of its own.
             repeatable: False: not run again once the connection was lost under it.
+            seconds: How long it may take in all; None: as long as any unit.
             steady: Its plan need not depend on the values: the server makes it once. See `Links.take`.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_plainly(work), repeatable, steady=steady)
+        return await self._in_time(_plainly(work), repeatable, seconds, steady=steady)
 
     async def transact(
         self,
@@ -73,7 +81,7 @@ class Database:
             work: As for `once`.
             repeatable: As for `once`.
             snapshot: Read only, and every statement sees the same moment.
-            seconds: How long it may take in all; None: as long as any unit.
+            seconds: As for `once`.
             steady: As for `once`.
 
         Raises:

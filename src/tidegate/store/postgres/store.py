@@ -278,7 +278,7 @@ class PostgresStore:
         """Move these workers' leases; return the ids that are retired or unknown."""
         if not worker_ids:
             return set()
-        return await self._database.once(lambda db: workers.beat(db, worker_ids, lease_seconds), steady=True)
+        return await workers.beat(self._database, worker_ids, lease_seconds)
 
     async def workers(self) -> list[WorkerRow]:
         """Return all workers that are not retired, and retired ones that still hold runs."""

@@ -9,6 +9,7 @@ import msgspec
 from tidegate.domain.outcome import Fence
 from tidegate.store import ids
 from tidegate.store.columns import orphan, worker_row
+from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import NewWorker, Orphan, WorkerRow
@@ -20,6 +21,9 @@ _LIST = load("workers")["list"]
 _RETIRE = load("retire_worker")
 _ORPHANS = load("orphans")["orphans"]
 _FORGET = load("forget_workers")["forget"]
+
+_LEAST_BEAT_SECONDS = 1.0
+"""However short the lease: a busy machine may need so long."""
 
 
 async def add_worker(db: Session, worker: NewWorker) -> None:
@@ -38,9 +42,17 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
     )
 
 
-async def beat(db: Session, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
-    """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
-    alive = await db.column(_BEAT, db.at, sorted(map(storable, worker_ids)), lease_seconds)
+async def beat(database: Database, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown.
+
+    A connection that has fallen silent is given up after a third of the lease, so that another beat comes in
+    time.
+    """
+    seconds = max(_LEAST_BEAT_SECONDS, lease_seconds / 3) if lease_seconds else None
+    ids = sorted(map(storable, worker_ids))
+    alive = await database.once(
+        lambda db: db.column(_BEAT, db.at, ids, lease_seconds), seconds=seconds, steady=True
+    )
     return set(worker_ids) - set(alive)
 
 
