@@ -38,6 +38,11 @@ def test_anthropics_headers_show_each_dimension_and_its_moment_of_reset():
     )
 
 
+def test_an_exhausted_item_of_the_ietf_draft_is_a_spent_limit():
+    headers = {"RateLimit": '"permin";r=0;t=12, "perday";r=950;t=40000'}
+    assert seen_limits(headers, now=NOW) == (SeenLimit(Dimension.REQUESTS, None, 0.0, 12.0),)
+
+
 def test_a_window_comes_from_the_header_or_from_the_pack():
     mistral = {"x-ratelimit-limit-req-minute": "60", "x-ratelimit-remaining-tokens-minute": "7"}
     assert seen_limits(mistral, now=NOW) == (
@@ -58,6 +63,8 @@ def test_a_window_comes_from_the_header_or_from_the_pack():
         ({"x-ratelimit-remaining": "3"}, (SeenLimit(Dimension.REQUESTS, remaining=3.0),)),
         ({"RateLimit-Reset": "30"}, (SeenLimit(Dimension.REQUESTS, reset_seconds=30.0),)),
         ({"x-ratelimit-limit-requests": "many"}, ()),
+        ({"RateLimit": '"permin";r=7;t=12, "perday";r=950;t=40000'}, ()),
+        ({"RateLimit": "default r=0 t=30"}, ()),
         (None, ()),
     ],
     ids=str,

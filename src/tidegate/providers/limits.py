@@ -2,7 +2,7 @@
 
 Sources: OpenAI, Groq and Azure `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`; Anthropic
 `anthropic-ratelimit-{dimension}-{part}`; Mistral `x-ratelimit-{part}-{req,tokens}-minute`; bare
-`x-ratelimit-{part}` of Cohere, OpenRouter and others.
+`x-ratelimit-{part}` of Cohere, OpenRouter and others; exhausted items of the IETF draft's `RateLimit`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tidegate.domain.usage import Dimension, SeenLimit
 from tidegate.providers._moments import read_moment, read_number, read_reset
 from tidegate.providers.pack import Pack
-from tidegate.providers.waits import Headers, header_pairs
+from tidegate.providers.waits import Headers, exhausted_items, header_pairs
 
 _PART = r"(?P<part>limit|remaining|reset)"
 _FORMS = (
@@ -43,6 +43,8 @@ def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tu
     date = read_moment(dict(pairs).get("date", ""), now=now)
     found: dict[Dimension, dict[str, float]] = {}
     for name, value in pairs:
+        if name == "ratelimit" and (waits := list(exhausted_items(value))):
+            found.setdefault(Dimension.REQUESTS, {}).update(remaining=0.0, reset=max(waits))
         match = next((match for form in _FORMS if (match := form.fullmatch(name))), None)
         if match is None or match["what"] not in _DIMENSIONS:
             continue

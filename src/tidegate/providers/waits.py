@@ -141,10 +141,10 @@ def _hints(part: Document, now: float) -> Iterator[float | None]:
 
 
 def _ratelimit_field(answer: _Answer) -> float | None:
-    return _largest(_exhausted_items(",".join(answer.headers.get("ratelimit", ()))))
+    return _largest(exhausted_items(",".join(answer.headers.get("ratelimit", ()))))
 
 
-def _exhausted_items(field: str) -> Iterator[float]:
+def exhausted_items(field: str) -> Iterator[float]:
     """Yield `t` of the items with `r=0`; nothing when any part is malformed, as the draft demands."""
     position, waits = 0, []
     while position < len(field):

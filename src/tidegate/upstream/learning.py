@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidegate.domain.permit import Ask
 from tidegate.domain.upstream import GateRow
 from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
-from tidegate.errors import StoreError
+from tidegate.errors import TidegateError
 from tidegate.policy.learned import below, learn, matters, opens_at
 from tidegate.store.protocol import Store
 
@@ -83,14 +83,13 @@ class Learner:
         """Take note of what an answer showed of a gate's limits. Returns at once."""
         now, needs, spread = self._clock(), _needs(ask), self._rng.random()
         news = {each.dimension: _News(each, sent_at, now, needs[each.dimension], spread) for each in seen}
-        self._known[gate] = learn(self.known(gate), [each.by(now) for each in news.values()], now)
+        before = self.known(gate)
+        self._known[gate] = learn(before, [each.by(now) for each in news.values()], now)
         for limit in self._known[gate]:
             key = gate, limit.dimension
-            told = news.get(limit.dimension)
-            if told is None or limit.sent_at != sent_at:
-                continue
-            if key in self._news or matters(self._written.get(key), limit):
-                self._news[key] = told
+            is_new = not any(limit is old for old in before)
+            if is_new and (key in self._news or matters(self._written.get(key), limit)):
+                self._news[key] = news[limit.dimension]
                 self._written[key] = limit
         if self._news:
             self._begin()
@@ -111,7 +110,7 @@ class Learner:
                     now = self._clock()
                     heard = [each.by(now) for (of, _), each in news.items() if of == gate]
                     self._warn(await store.learn(gate, heard))
-        except StoreError as error:
+        except TidegateError as error:
             self._written.clear()  # the next answer is told again
             _log.debug("what headers showed of limits was not kept: %s", error)
 
