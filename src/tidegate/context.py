@@ -113,6 +113,7 @@ class Context:
         queue: str = "",
         priority: Priority = Priority.NORMAL,
         upstream: str = "",
+        is_probe: bool = False,
         function: str = "",
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
@@ -128,6 +129,8 @@ class Context:
         self.priority = priority
         self.upstream = upstream
         """The outside service whose limits were charged for this run; empty for none."""
+        self.is_probe = is_probe
+        """Whether this run was sent to try if that service, held after failures, works again."""
         self.function = function
         """The name of the task function."""
         self.tenant = tenant

@@ -34,6 +34,8 @@ class Ask:
     """The limits were charged for it when its task was claimed: the first call of each run."""
     is_of_run: bool = False
     """It is a call of its run's own upstream: of those the claim counted one at a time as in flight."""
+    is_probe: bool = False
+    """Its run was sent to try whether its held upstream works again."""
     seconds: float = LONGEST_HOLD_SECONDS
     """The longest it may last once it has its slot; of a stream, until it begins."""
 

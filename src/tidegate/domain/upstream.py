@@ -167,6 +167,10 @@ class Slot:
     """Not granted for as many calls as may be are in flight: one of them must end first."""
     is_held: bool = False
     """A permit was recorded for it, to be given back."""
+    is_probe: bool = False
+    """Granted to try whether the held gate may open: how it ended is to be told."""
+    opens_by_probe: bool = False
+    """Not granted, and no time opens the gate: after `wait_seconds` one call may try."""
 
 
 _KEY_MARK = "#"

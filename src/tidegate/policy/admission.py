@@ -163,8 +163,8 @@ def slot_for_call(
 ) -> tuple[Slot, GateRow]:
     """Return the slot of one call that no claim has charged, and the gate after it.
 
-    Nothing is charged where it is not granted: the gate does not flow, the slot is further away than the
-    caller can wait, or as many calls as may be are in flight.
+    Nothing is charged where it is not granted: the gate does not flow and another tries it, the slot is
+    further away than the caller can wait, or as many calls as may be are in flight.
 
     Args:
         row: The gate.
@@ -173,13 +173,17 @@ def slot_for_call(
         in_flight: Runs and calls under way; 0 where the call's own run stands for it.
     """
     most = row.limits.max_in_flight
+    gate = gates.as_of(row.gate, row.limits, now)
     door = Door(row, 0, now)
-    wait, flows = door.wait(), not gates.is_held(gates.as_of(row.gate, row.limits, now))
-    if flows and most is not None and in_flight >= most:
-        return Slot(False, row.gate.typical_seconds, str(Reason.RATE_LIMIT), is_full=True), row
-    if flows and wait is not None and wait <= patience_seconds:
-        return Slot(True, door.admit().wait_seconds), door.row
-    return Slot(False, wait, str(Reason.RATE_LIMIT) if flows else row.gate.reason), row
+    wait, flows = door.wait(), not gates.is_held(gate)
+    may_go = flows or gates.may_probe(gate, now)
+    if may_go and most is not None and in_flight >= most:
+        return Slot(False, gate.typical_seconds, str(Reason.RATE_LIMIT), is_full=True), row
+    if may_go and wait is not None and wait <= patience_seconds:
+        admitted = door.admit()
+        return Slot(True, admitted.wait_seconds, is_probe=admitted.is_probe), door.row
+    reason = str(Reason.RATE_LIMIT) if flows else gate.reason
+    return Slot(False, wait, reason, opens_by_probe=not flows and gate.probe_at is not None), row
 
 
 @dataclass(frozen=True, slots=True)

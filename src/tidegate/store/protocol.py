@@ -334,6 +334,15 @@ class Upstreams(Protocol):
     async def tell(self, upstream: str, signal: Signal) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""
 
+    async def tell_of_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
+        """Let a call that tried a held upstream, and did not fail by it, move the gate. Safe to repeat.
+
+        Args:
+            upstream: Its name, or that of a key's gate.
+            is_good: It was answered: the gate opens. Else it told nothing, and the next may try.
+            seconds: How long ago it began.
+        """
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate, None if it is not known.
 

@@ -44,6 +44,7 @@ def ask_for(sizes: Sizes, settings: CallSettings) -> Ask:
         function=run.function,
         is_charged=_is_charged(run, settings.upstream),
         is_of_run=run.upstream == settings.upstream,
+        is_probe=run.is_probe and run.upstream == settings.upstream,
         seconds=seconds,
     )
 

@@ -159,7 +159,7 @@ class GatePermits:
         reason = next((one for one in CAPACITY | ACCOUNT if one == nearest.reason), Reason.OVERLOADED)
         signal = Signal(
             reason,
-            wait_seconds=nearest.wait_seconds,
+            wait_seconds=None if nearest.opens_by_probe else nearest.wait_seconds,
             needs_person=nearest.wait_seconds is None,
             message="no key lets a call through",
             spread=self._rng.random(),
@@ -199,13 +199,13 @@ class GatePermits:
     ) -> Slot:
         """Ask the store for a slot, and to count the call as in flight where no run stands for it."""
         store = await self._opened_store()
-        if has_place:
-            return await store.take_slot(gate, patience_seconds=patience_seconds)
-        asked_at, hold = self._clock(), permit.new_hold()
+        asked_at, hold = self._clock(), None if has_place else permit.new_hold()
         slot = await store.take_slot(gate, patience_seconds=patience_seconds, hold=hold)
-        if slot.is_held:
+        if slot.is_probe:
+            permit.will_try(gate)
+        if hold is not None and slot.is_held:
             permit.good_until = min(permit.good_until, asked_at + hold.seconds)
-        else:
+        elif hold is not None:
             permit.holds.remove(hold.permit_id)
         return slot
 
@@ -269,14 +269,16 @@ class GatePermits:
         """Return the present moment by the clock that calls are placed by."""
         return self._clock()
 
-    async def tell(self, end: CallEnd, key: Key | None) -> None:
+    async def tell(self, end: CallEnd, permit: GatePermit) -> None:
         """Let the end of a call move its gates. Faults of the network are left to the end of the run.
 
         What one key lacks parks that key; the upstream only when none of its keys flows any more.
         """
         signal = None if end.failure is None else signal_of(end.failure, self._rng)
         if signal is None or signal.reason not in CAPACITY | ACCOUNT:
+            await self._tell_of_probes(end, signal, permit)
             return
+        key = permit.key
         store = await self._opened_store()
         if key is not None:
             gate = key_gate(self._upstream, key.name)
@@ -287,6 +289,30 @@ class GatePermits:
         if key is not None and found.by is ParkedBy.ACCOUNT:
             _tell_person(f"upstream {self._upstream}, of which no key is left,", self._upstream, signal)
         self._heed(found, signal)
+
+    async def _tell_of_probes(self, end: CallEnd, signal: Signal | None, permit: GatePermit) -> None:
+        """Let a call that tried held gates open them, keep them shut, or leave them to the next.
+
+        The first answer opens: a body whose further calls wait for the gate would never come to its end.
+        """
+        is_good = signal is None and (end.failure is None or end.failure.status is not None)
+        gates = dict.fromkeys(permit.tries)
+        if is_good and permit.is_first_of_probe:
+            gates[self._upstream] = None
+        for gate in gates:
+            store = await self._opened_store()
+            if signal is not None and gate == self._upstream and permit.fence is not None:
+                continue  # the end of the run tells
+            if signal is not None:
+                await store.tell(gate, signal)
+            else:
+                await store.tell_of_probe(gate, is_good=is_good, seconds=permit.seconds)
+
+    async def leave(self, permit: GatePermit) -> None:
+        """Leave the held gates that a call was to try, and did not, to the next."""
+        for gate in dict.fromkeys(permit.tries):
+            store = await self._opened_store()
+            await store.tell_of_probe(gate, is_good=False, seconds=permit.seconds)
 
     def _heed(self, gate: Gate, signal: Signal) -> None:
         if gate.state is GateState.PARKED:

@@ -36,6 +36,9 @@ class GatePermit:
         """What the store counts of it as in flight, or may: its answer can have been lost."""
         self.good_until = float("inf")
         """By the clock: before then none of them expires."""
+        self.tries: list[str] = []
+        """The held gates it was let through to try, whose probes nobody else tells of."""
+        self._began_at = permits.now()
 
     @property
     def api_key(self) -> str | None:
@@ -65,18 +68,37 @@ class GatePermit:
             self.good_until = now + lease_seconds
             begin(self._permits.extend(tuple(self.holds), lease_seconds))
 
+    @property
+    def is_first_of_probe(self) -> bool:
+        """Whether its run tries the upstream, and this call is the first to tell."""
+        return self._ask.is_probe and self._ask.is_charged
+
+    def will_try(self, gate: str) -> None:
+        """Note that it was let through a held gate, just now, to try it."""
+        self.tries.append(gate)
+        self._began_at = self._permits.now()
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was asked for, or let through a held gate."""
+        return self._permits.now() - self._began_at
+
     async def settle(self, end: CallEnd) -> None:
-        """Tell the gate how the call ended, once; only then may another take its place."""
+        """Tell the gates how the call ended, once; only then may another take its place."""
         if self._ended:
             return
         self._ended = True
         try:
-            await self._permits.tell(end, self.key)
+            await self._permits.tell(end, self)
         finally:
             await self._permits.end(self)
 
     async def release(self) -> None:
         """Give the permit back: nothing was sent."""
-        if not self._ended:
-            self._ended = True
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            await self._permits.leave(self)
+        finally:
             await self._permits.end(self)

@@ -81,6 +81,7 @@ class Attempt:
             queue=claimed.queue,
             priority=claimed.priority,
             upstream=claimed.upstream,
+            is_probe=claimed.is_probe,
             function=claimed.function,
             tenant=claimed.tenant,
             labels=claimed.labels,

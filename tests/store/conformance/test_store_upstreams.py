@@ -496,3 +496,38 @@ async def test_an_upstream_that_nobody_declared_has_no_limits(store: Store) -> N
     assert slot.is_granted
     assert slot.wait_seconds == 0.0
     assert await store.upstreams() == []
+
+
+async def test_one_call_that_no_claim_charged_may_try_a_held_upstream(
+    store: Store, clock: SettableClock
+) -> None:
+    await declared(store)
+    await store.tell("u", Signal(Reason.RATE_LIMIT))
+    early = await store.take_slot("u", patience_seconds=0)
+    assert (early.is_granted, early.opens_by_probe) == (False, True)
+    assert early.wait_seconds == pytest.approx(1.0, abs=0.1)
+    clock.advance(1.0)
+    slots = [await store.take_slot("u", patience_seconds=0) for _ in range(3)]
+    assert [(slot.is_granted, slot.is_probe) for slot in slots] == [
+        (True, True),
+        (False, False),
+        (False, False),
+    ]
+    await store.tell_of_probe("u", is_good=False, seconds=0.0)
+    assert (await gate(store)).state is GateState.PARKED
+    clock.advance(1.0)
+    assert (await store.take_slot("u", patience_seconds=0)).is_probe
+    await store.tell_of_probe("u", is_good=True, seconds=0.2)
+    assert (await gate(store)).state is GateState.FLOWING
+    slot = await store.take_slot("u", patience_seconds=0)
+    assert (slot.is_granted, slot.is_probe) == (True, False)
+
+
+async def test_no_call_tries_what_time_or_a_person_opens(store: Store, clock: SettableClock) -> None:
+    await declared(store)
+    await store.park("u", seconds=None, why="")
+    clock.advance(600.0)
+    slot = await store.take_slot("u", patience_seconds=0)
+    assert (slot.is_granted, slot.opens_by_probe, slot.wait_seconds) == (False, False, None)
+    await store.tell_of_probe("u", is_good=True, seconds=0.1)
+    assert (await gate(store)).by is ParkedBy.PERSON

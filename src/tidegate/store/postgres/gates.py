@@ -101,6 +101,15 @@ async def told_nothing(db: Session, now: float, upstream: str, began_at: float) 
         await save(db, now, [after])
 
 
+async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
+    """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
+    now = await moment(db)
+    if is_good:
+        await went_well(db, now, upstream, GoodRuns(seconds, 1, is_probe=True))
+    else:
+        await told_nothing(db, now, upstream, now - seconds)
+
+
 # --- what people and applications say --------------------------------------------------------------------
 
 

@@ -440,6 +440,12 @@ class PostgresStore:
         told = await self._database.transact(lambda db: gates.told(db, upstream, signal))
         return told.gate
 
+    async def tell_of_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
+        """Let a call that tried a held upstream, and did not fail by it, move the gate."""
+        await self._told(
+            self._database.transact(lambda db: gates.tried(db, upstream, seconds, is_good=is_good))
+        )
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate."""
         return await self._database.transact(lambda db: gates.learned(db, upstream, heard))

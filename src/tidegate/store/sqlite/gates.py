@@ -100,6 +100,14 @@ def told_nothing(db: apsw.Connection, now: float, upstream: str, began_at: float
         save(db, now, [after])
 
 
+def tried(db: apsw.Connection, now: float, upstream: str, seconds: float, *, is_good: bool) -> None:
+    """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
+    if is_good:
+        went_well(db, now, upstream, GoodRuns(seconds, 1, is_probe=True))
+    else:
+        told_nothing(db, now, upstream, now - seconds)
+
+
 # --- what people and applications say --------------------------------------------------------------------
 
 

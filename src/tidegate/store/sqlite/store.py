@@ -407,6 +407,10 @@ class SqliteStore:
         told = await self._write(lambda db: gates.told(db, self._now(), upstream, signal))
         return told.gate
 
+    async def tell_of_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
+        """Let a call that tried a held upstream, and did not fail by it, move the gate."""
+        await self._write(lambda db: gates.tried(db, self._now(), upstream, seconds, is_good=is_good))
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate."""
         return await self._write(lambda db: gates.learned(db, self._now(), upstream, heard))

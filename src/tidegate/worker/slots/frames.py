@@ -26,6 +26,7 @@ class Run(msgspec.Struct, tag="run", frozen=True):
     queue: str
     priority: int
     upstream: str
+    is_probe: bool
     tenant: str
     labels: dict[str, str]
     args: bytes

@@ -107,6 +107,7 @@ def _frame(attempt: Attempt) -> Run:
         queue=claimed.queue,
         priority=claimed.priority,
         upstream=claimed.upstream,
+        is_probe=claimed.is_probe,
         tenant=claimed.tenant,
         labels=dict(claimed.labels),
         args=claimed.args,

@@ -236,6 +236,7 @@ def _context(control: RunControl, run: Run) -> Context:
         queue=run.queue,
         priority=Priority(run.priority),
         upstream=run.upstream,
+        is_probe=run.is_probe,
         function=run.function,
         tenant=run.tenant,
         labels=run.labels,

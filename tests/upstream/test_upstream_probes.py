@@ -1,0 +1,126 @@
+"""A held gate is tried by whoever calls: runs of several calls, calls outside tasks, and calls with one key."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from support import all_final, until
+from tidegate import Fixed, Key, State, Tidegate
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.permit import Ask, CallEnd
+from tidegate.domain.upstream import Gate, GateState, ParkedBy, Signal
+from tidegate.errors import UpstreamParkedError
+from tidegate.upstream.gate_permits import GatePermits
+from tidegate.upstream.granted import GatePermit
+
+pytestmark = pytest.mark.anyio
+
+THROTTLED = Failure(Verdict.TRANSIENT, Reason.RATE_LIMIT, status=429)
+"""It named no wait, so only a good probe opens the gate."""
+DOWN = Failure(Verdict.TRANSIENT, Reason.SERVER_ERROR, status=500)
+
+
+async def gate_of(app: Tidegate, name: str = "u") -> Gate:
+    rows = await (await app.opened_store()).upstreams()
+    return next(row.gate for row in rows if row.name == name)
+
+
+async def parked(app: Tidegate, **options: object) -> GatePermits:
+    """Return the permits of an upstream, and of its key, that a call just parked."""
+    permits = app.upstream("u", **options).permits
+    assert isinstance(permits, GatePermits)
+    await (await permits.acquire(Ask())).settle(CallEnd(THROTTLED, 429))
+    assert (await gate_of(app)).by is ParkedBy.FAILURES
+    return permits
+
+
+async def probe_of(permits: GatePermits) -> GatePermit:
+    """Return the permit of the first call that is let through again."""
+
+    async def tried() -> GatePermit | None:
+        try:
+            return await permits.acquire(Ask(patience_seconds=0.1))
+        except UpstreamParkedError:
+            return None
+
+    found: GatePermit = await until(tried, what="a call is let through to try the gate")
+    return found
+
+
+async def refused(permits: GatePermits) -> bool:
+    try:
+        await (await permits.acquire(Ask(patience_seconds=0.05))).release()
+    except UpstreamParkedError:
+        return True
+    return False
+
+
+async def test_a_call_outside_tasks_tries_a_parked_upstream_alone_and_opens_it(app: Tidegate) -> None:
+    permits = await parked(app)
+    probe = await probe_of(permits)
+    assert (await gate_of(app)).state is GateState.PROBING
+    assert await refused(permits), "one at a time"
+    await probe.settle(CallEnd())
+    assert (await gate_of(app)).state is GateState.FLOWING
+    assert not await refused(permits)
+
+
+async def test_a_call_that_tries_in_vain_leaves_the_upstream_parked(app: Tidegate) -> None:
+    permits = await parked(app)
+    for failure in (THROTTLED, DOWN):
+        await (await probe_of(permits)).settle(CallEnd(failure, failure.status))
+        gate = await gate_of(app)
+        assert (gate.state, gate.reason) == (GateState.PARKED, str(failure.reason))
+
+
+async def test_a_probing_call_that_is_never_made_leaves_the_gate_to_the_next(app: Tidegate) -> None:
+    permits = await parked(app)
+    await app.store.tell_of_probe("u", is_good=True, seconds=600.0)  # a good run takes long here
+    await app.store.tell("u", Signal(Reason.RATE_LIMIT))
+    await (await probe_of(permits)).release()
+    assert (await gate_of(app)).state is GateState.PARKED
+    await (await probe_of(permits)).settle(CallEnd())
+    assert (await gate_of(app)).state is GateState.FLOWING
+
+
+async def test_a_key_that_was_throttled_without_a_wait_is_tried_again(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "secret")
+    permits = await parked(app, keys=[Key("k", env="KEY")])
+    assert (await gate_of(app, "u#k")).by is ParkedBy.FAILURES
+    await (await probe_of(permits)).settle(CallEnd(DOWN, 500))
+    assert (await gate_of(app, "u#k")).state is GateState.PARKED
+    await (await probe_of(permits)).settle(CallEnd())
+    assert (await gate_of(app, "u#k")).state is GateState.FLOWING
+    assert (await gate_of(app)).state is GateState.FLOWING
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+@pytest.mark.parametrize("status", [429, 500])
+async def test_bodies_of_several_calls_recover_from_one_failure(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch, status: int, has_key: bool
+) -> None:
+    monkeypatch.setenv("KEY", "secret")
+    upstream = app.upstream("u", keys=[Key("k", env="KEY")] if has_key else [])
+    statuses = iter([status])
+    calls = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        calls.append(request)
+        return httpx2.Response(next(statuses, 200), json={})
+
+    async with httpx2.AsyncClient(transport=upstream.transport(httpx2.MockTransport(answer))) as client:
+
+        @app.task(name="t", upstream=upstream, backoff=Fixed(0.1))
+        async def ask(number: int) -> None:
+            for step in range(3):
+                (await client.post("http://p/", json={"n": number, "s": step})).raise_for_status()
+
+        async with app.worker():
+            handles = [await ask.enqueue(number) for number in range(3)]
+            rows = await all_final(app, [handle.id for handle in handles], within=15)
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert (await gate_of(app)).state is GateState.FLOWING
+    assert len(calls) <= 3 * 3 + 3, "no more than those in flight were made again"
