@@ -37,7 +37,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
 -- too, where a session's own are lost.
 ALTER ROLE ":schema_worker" SET statement_timeout = '15min';
 ALTER ROLE ":schema_worker" SET lock_timeout = '30s';
-ALTER ROLE ":schema_worker" SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE ":schema_worker" SET idle_in_transaction_session_timeout = '15s';
 ALTER ROLE ":schema_worker" SET default_transaction_isolation = 'read committed';
 ALTER ROLE ":schema_worker" SET jit = off;
 ALTER ROLE ":schema_reader" SET default_transaction_read_only = on;
