@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -16,6 +17,8 @@ from tidegate.store.postgres.listener import Listener
 from tidegate.store.postgres.store import PostgresStore
 
 SOON = 10.0
+REFUSED = "SELECT chr(1114112), $1::text"
+"""A program limit is exceeded, as by a full queue of hints."""
 LISTENING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tidegate' AND query ILIKE '%listen%'"
 
 
@@ -134,3 +137,15 @@ async def test_nobody_listens_through_a_pooler(worker_url: str, bouncer: Bouncer
     assert await seconds(store, timeout=0.2) >= 0.2
     await Build(store, SettableClock()).one()
     await store.close()
+
+
+async def test_a_server_that_takes_no_more_hints_costs_nobody_anything(
+    store: PostgresStore, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    monkeypatch.setattr(hints, "_HINT", REFUSED)
+    assert await build.one()
+    await store.close()
+    gc.collect()
+    assert complaints == []

@@ -8,6 +8,7 @@ from contextlib import suppress
 from tidegate.errors import StoreError
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.wrap import CONTENT_ERRORS
 
 _HINT = load("changed")["hint"]
 
@@ -59,7 +60,8 @@ class Hints:
         self._sending.add_done_callback(self._sent)
 
     async def _hint(self) -> None:
-        with suppress(StoreError):  # those who wait look by themselves after their poll interval
+        # Those who wait look by themselves after their poll interval. A full queue of hints is a limit, too.
+        with suppress(StoreError, *CONTENT_ERRORS):
             await self._database.once(lambda db: db.row(_HINT, self._database.address.schema))
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
