@@ -314,6 +314,14 @@ async def test_the_roles_suffice_for_any_schema_on_a_server_that_gives_nothing_a
         admin.execute(f"DROP ROLE {name}_migrator, {name}_worker, {name}_reader")
 
 
+async def test_no_number_is_counted_up_that_could_run_out(postgres: Server) -> None:
+    """C32: ids are UUIDs; there is no sequence that each enqueue would use up."""
+    prepared(postgres)
+    with postgres.connect() as admin:
+        sequences = "SELECT count(*) FROM pg_sequences WHERE schemaname = %s"
+        assert admin.execute(sequences, [SCHEMA]).fetchone() == (0,)
+
+
 async def test_giving_rights_again_is_harmless(postgres: Server) -> None:
     prepared(postgres)
     with postgres.connect() as admin:
