@@ -62,6 +62,38 @@ def test_an_overload_without_a_wait_is_tried_by_single_probes_from_a_second_on()
     assert not at.is_open
 
 
+def test_an_overload_that_names_a_wait_is_tried_by_single_probes_after_it():
+    gate = failed(FLOWING, Signal(Reason.OVERLOADED, wait_seconds=5.0))
+    assert not door(gate, NOW + 4.9).is_open
+    at = door(gate, NOW + 5.0)
+    assert at.admit().is_probe
+    assert not at.is_open
+    again = failed(at.row.gate, Signal(Reason.OVERLOADED, wait_seconds=30.0), now=NOW + 6.0)
+    assert not door(again, NOW + 35.9).is_open, "never sooner than the server named"
+    assert door(again, NOW + 36.0).is_open
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.006, 1.0, 30.0])
+def test_a_rate_limit_that_names_wait_after_wait_is_tried_by_single_probes_in_the_end(wait):
+    gate, now, opened = FLOWING, NOW, 0
+    while gate.by is not ParkedBy.FAILURES:
+        gate = failed(gate, Signal(Reason.RATE_LIMIT, wait_seconds=wait), now=now)
+        now += max(wait, 0.2)
+        opened += 1
+    assert opened <= 12
+    assert now - NOW <= max(3.0, 7 * wait)
+    assert not door(gate, now - max(wait, 0.2) + wait * 0.99).is_open
+
+
+def test_a_good_call_between_two_rate_limits_has_the_next_wait_believed():
+    gate, now = FLOWING, NOW
+    for _ in range(50):
+        gate = failed(gate, Signal(Reason.RATE_LIMIT, wait_seconds=0.2), now=now)
+        assert gate.by is ParkedBy.SERVER
+        now += 1.5
+        gate = good(gate, now)
+
+
 def test_a_failure_does_not_admit_the_next_task():
     gate = failed(FLOWING, DOWN)
     assert gate.state is GateState.FLOWING

@@ -66,7 +66,7 @@ def test_several_429s_of_one_moment_and_of_runs_begun_before_halve_once():
 def test_a_429_at_the_pace_halves_it_again_and_never_below_one_a_minute():
     gate, at, rates = busy(8), NOW, []
     for _ in range(12):
-        gate = refused(gate, at)
+        gate = refused(replace(gate, refused_since_at=None), at)  # some were good in between
         rates.append(rate(gate, at))
         at = gate.until_at + 1.1
     assert all(after < before or after == slowing.LEAST_PER_SECOND for before, after in pairwise(rates))

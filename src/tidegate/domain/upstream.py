@@ -78,6 +78,8 @@ class Gate:
     """From when on one task may try; None: no task may."""
     failures: int = 0
     """Network, server and overload failures since the last good call."""
+    refused_since_at: float | None = None
+    """From when on it named waits and no call was good; None: the last one was."""
     opened_at: float | None = None
     """Set during a slow start: when it began, by which its share is reckoned."""
     goods: int = 0

@@ -1,9 +1,9 @@
 """How a gate moves: what a failure of an upstream does to it, when one task may probe, how it opens.
 
-Two ways to stop. A wait the server named, an account that must be mended, or a person's order park the
-gate. Failures without a named wait first *hold* it: while any failed since the last good call, only single
-probes start, so no failure admits the next task. Enough of them in a row, or an overload, park it, and then
-only a good probe opens it. After many failures it opens slowly.
+Two ways to stop. A rate limit's wait, an account that must be mended, or a person's order park the gate.
+Failures first *hold* it: while any failed since the last good call, only single probes start, so no failure
+admits the next task. Enough of them in a row, an overload, or rate limits that name wait after wait park it,
+and then only a good probe opens it, no sooner than the server named. After many failures it opens slowly.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ PROBE_SHARE = 0.02
 """Between probes later: this part of the time it has been parked."""
 PROBE_LIMIT_SECONDS = 10.0
 """The longest an upstream that named no wait is left alone."""
+IDLE_SECONDS = 2.0
+"""Where a server names wait after wait for longer than this, and five of them, only a good probe opens."""
+IDLE_WAITS = 5
 FIRST_SHARE = 0.1
 """The part of its pace an upstream begins with after an outage."""
 SPREAD = 0.1
@@ -45,14 +48,19 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
     is_failure = signal.reason is not Reason.RATE_LIMIT
     if not is_failure:
         gate = slowing.slowed(gate, now)
-    if signal.wait_seconds is not None and signal.reason in CAPACITY | ACCOUNT:
+    is_named = signal.wait_seconds is not None and signal.reason in CAPACITY | ACCOUNT
+    if is_named:
+        gate = replace(gate, refused_since_at=now if gate.refused_since_at is None else gate.refused_since_at)
+    if is_named and not _is_idle_word(gate, signal, now):
         gate = replace(gate, failures=gate.failures + is_failure)
         return _parked(gate, ParkedBy.SERVER, signal, now, until_at=_until(gate, signal, now))
-    if gate.by is ParkedBy.SERVER:
+    if gate.by is ParkedBy.SERVER and not is_named:
         return gate
     gate = _slower(replace(gate, failures=gate.failures + is_failure), limits, now)
     # A late word of a call begun long before puts no probe off.
     probe_at = min(gate.probe_at or math.inf, now + probe_interval(gate, now))
+    if is_named:
+        probe_at = max(probe_at, _until(gate, signal, now))
     is_parked = gate.state is not GateState.FLOWING
     if is_parked or signal.reason in CAPACITY | ACCOUNT or gate.failures >= limits.failures_to_park:
         return _parked(gate, ParkedBy.FAILURES, signal, now, probe_at=probe_at)
@@ -75,6 +83,7 @@ def after_success(
     gate = replace(
         gate,
         typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds,
+        refused_since_at=None,
         pace=slowing.counted(gate.pace, goods, now),
     )
     if gate.state is not GateState.FLOWING:
@@ -93,6 +102,7 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
         since_at=now,
         opened_at=now if was_long else None,
         reopened_at=now,
+        refused_since_at=gate.refused_since_at,
         typical_seconds=gate.typical_seconds,
         reason=gate.reason,
         message=gate.message,
@@ -104,7 +114,8 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
 def opened_by_person(gate: Gate, limits: Limits, now: float) -> Gate:
     """Return the gate opened by hand: what headers said of a window that is spent counts no more."""
     gate = opened(gate, limits, now)
-    return replace(gate, learned=tuple(replace(limit, opens_at=None) for limit in gate.learned))
+    learned = tuple(replace(limit, opens_at=None) for limit in gate.learned)
+    return replace(gate, refused_since_at=None, learned=learned)
 
 
 def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> Gate:
@@ -220,6 +231,20 @@ def _slower(gate: Gate, limits: Limits, now: float) -> Gate:
         return gate
     part = (max(FIRST_SHARE, share(gate, limits, now) / 2) - FIRST_SHARE) / (1 - FIRST_SHARE)
     return replace(gate, opened_at=now - part * limits.slow_start_seconds, goods=gate.goods // 2)
+
+
+def _is_idle_word(gate: Gate, signal: Signal, now: float) -> bool:
+    """Whether a named wait is only a floor, and says nothing of when calls are served again.
+
+    Servers and proxies that are down name the same second all the while, some with a 429. If their gate
+    opened to all each time, all would call again, and the parks of their tasks be spent.
+    """
+    if signal.reason is Reason.OVERLOADED:
+        return True
+    if signal.reason is not Reason.RATE_LIMIT or gate.refused_since_at is None:
+        return False
+    believed = max(IDLE_SECONDS, IDLE_WAITS * (signal.wait_seconds or 0.0), 2 * gate.typical_seconds)
+    return gate.by is ParkedBy.FAILURES or now - gate.refused_since_at > believed
 
 
 def _until(gate: Gate, signal: Signal, now: float) -> float:
