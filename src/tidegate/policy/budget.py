@@ -34,6 +34,25 @@ def per_minute(row: GateRow) -> float | None:
     return None if requests is None else SHARE_OF_REQUESTS * requests.amount
 
 
+def carried_over(before: GateRow, after: GateRow, now: float) -> dict[str, Meter]:
+    """Return the meters after limits were changed: as many re-runs are spent at the new pace, if faster."""
+    ratio = quickened(before, after)
+    nearer = {
+        name: pacing.sooner(meter, ratio, now) for name, meter in after.meters.items() if name in _PACED
+    }
+    return {**after.meters, **nearer}
+
+
+def quickened(before: GateRow, after: GateRow) -> float:
+    """Return by which part re-runs follow each other sooner: below 1 if faster, 1 if not; 0: at once."""
+    old, new = per_minute(before), per_minute(after)
+    if old is None:
+        return 1.0
+    if new is None:
+        return 0.0
+    return min(1.0, _pace(new, after.limits).seconds / _pace(old, before.limits).seconds)
+
+
 class Budget:
     """The budget of one gate during one promotion: admits re-runs and charges them.
 
@@ -112,5 +131,6 @@ def used(row: GateRow, now: float) -> int:
 
 
 _NEW = Meter()
+_PACED = (ALL, PLAIN)
 _LEAST = 1e-6
 _UNCOUNTABLE = 10**9

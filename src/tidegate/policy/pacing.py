@@ -50,6 +50,28 @@ def without_burst(window: Window, meter: Meter, since: float) -> Meter:
     return replace(meter, next_at=max(meter.next_at, since + _catch_up(window)))
 
 
+def carried_over(
+    meters: Mapping[str, Meter], before: Iterable[Window], after: Iterable[Window], now: float
+) -> dict[str, Meter]:
+    """Return the meters after limits were changed: as many slots are taken at a pace that is faster.
+
+    Else a limit of one an hour, set by mistake and mended at once, would hold for the hour.
+    """
+    slower = {window.name: window for window in before}
+    carried = dict(meters)
+    for window in after:
+        old, meter = slower.get(window.name), meters.get(window.name)
+        if old is not None and meter is not None:
+            carried[window.name] = sooner(meter, interval(window) / interval(old), now)
+    return carried
+
+
+def sooner(meter: Meter, ratio: float, now: float) -> Meter:
+    """Return a meter whose next slot is nearer by this part; unchanged from 1 on, or if it is free."""
+    ahead = meter.next_at - now
+    return replace(meter, next_at=now + ahead * ratio) if ratio < 1 and ahead > 0 else meter
+
+
 def slot_of_all(windows: Iterable[Window], meters: Mapping[str, Meter], now: float) -> float:
     """Return when a request may start that all these windows must let through."""
     return max((slot_at(window, meters.get(window.name, _NEW), now) for window in windows), default=now)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Signal, is_key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
-from tidegate.policy import budget
+from tidegate.policy import budget, pacing
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import blocked
 from tidegate.policy.learned import learn
@@ -113,6 +113,13 @@ def after_silence(row: GateRow, now: float, *, began_at: float) -> GateRow:
     return row if after is before else replace(row, gate=after)
 
 
+def with_limits(row: GateRow, limits: Limits, now: float) -> GateRow:
+    """Return the row with other limits, and with what was used of the old ones as the new ones count it."""
+    windows = pacing.carried_over(row.meters, row.limits.windows, limits.windows, now)
+    after = replace(row, limits=limits, meters=windows)
+    return replace(after, meters=budget.carried_over(row, after, now))
+
+
 def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
     """Return the row that counts after a declaration; the same one if nothing changes.
 
@@ -121,7 +128,7 @@ def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
     if row is None:
         return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))
     if declared.kind is not GateKind.UPSTREAM and row.limits != declared.limits:
-        return replace(row, limits=declared.limits)
+        return with_limits(row, declared.limits, now)
     return row
 
 

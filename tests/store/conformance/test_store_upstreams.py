@@ -262,6 +262,24 @@ async def test_a_limit_changed_live_counts_from_the_next_claim(
     assert len(await build.claim(worker)) == 99
 
 
+async def test_a_tiny_limit_that_is_mended_holds_nothing_back_for_long(store: Store, build: Build) -> None:
+    await declared(store, Limits((Window("requests_per_hour", 1, 3600.0),)))
+    await build.enqueue(3, upstream="u")
+    worker = await build.worker()
+    assert len(await build.claim(worker)) == 1
+    await store.set_limits("u", Limits((Window("requests_per_hour", 36_000, 3600.0),)))
+    assert len(await build.claim(worker)) == 2
+
+
+async def test_a_tighter_limit_puts_nothing_off_that_had_its_slot(store: Store, clock: SettableClock) -> None:
+    await declared(store, Limits((MINUTE,)))
+    assert (await store.take_slot("u", patience_seconds=60)).is_granted
+    await store.set_limits("u", Limits((Window("requests_per_minute", 1, 60.0),)))
+    clock.advance(1.0)
+    assert (await store.take_slot("u", patience_seconds=0)).is_granted
+    assert not (await store.take_slot("u", patience_seconds=50)).is_granted
+
+
 async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_count_until_taken_up(
     store: Store, build: Build
 ) -> None:
@@ -409,6 +427,27 @@ async def test_interactive_and_last_attempts_have_a_part_of_their_own(
     moments = await drained(store, clock, [last.fence.task_id], build)
     assert moments[0] <= START + 80
     assert State.RETRYING in (await build.states(plain)).values()
+
+
+@pytest.mark.parametrize("by", ["upstream", "system"])
+async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
+    store: Store, build: Build, clock: SettableClock, by: str
+) -> None:
+    tiny, mended = Limits(retries_per_minute=0.01), Limits(retries_per_minute=600.0)
+    name, kind = ("u", GateKind.UPSTREAM) if by == "upstream" else ("", GateKind.SYSTEM)
+    await store.declare([upstream(limits=tiny if by == "upstream" else mended), Declared(kind, name, tiny)])
+    await failed(build, 20, upstream="u")
+    clock.advance(2.0)
+    await store.promote(limit=100)
+    assert (await budget(store, name)).held >= 18
+    if by == "upstream":
+        assert await store.set_limits("u", mended)
+    else:
+        await store.declare([Declared(kind, name, mended)])
+    for _ in range(40):
+        clock.advance(0.1)
+        await store.promote(limit=100)
+    assert (await budget(store, name)).held == 0
 
 
 async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budget(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
+from tidegate.policy import budget
 from tidegate.policy import gate as gates
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
@@ -23,6 +24,7 @@ from tidegate.store.gating import (
     budget_rows,
     is_of_one_key,
     upstream_rows,
+    with_limits,
 )
 from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.session import Session
@@ -31,6 +33,7 @@ from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import storable
 
 _SQL = load("upstreams")
+_PROMOTE = load("promote")
 _HELD = load("budgets")["held"]
 
 
@@ -122,13 +125,21 @@ async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
         counts = as_declared(found, declared[place], now)
         if counts is not found:
             await save(db, now, [counts])
+            await _hasten(db, now, found, counts)
         kept[place] = counts
     return [kept[place] for place in range(len(declared))]
 
 
 async def set_limits(db: Session, name: str, limits: Limits) -> bool:
     """Give an upstream other limits; tell whether there is such an upstream."""
-    return await _changed(db, name, lambda found, _: replace(found, limits=limits))
+    found = await locked_row(db, GateKind.UPSTREAM, name)
+    if found is None:
+        return False
+    now = await moment(db)
+    after = with_limits(found, limits, now)
+    await save(db, now, [after])
+    await _hasten(db, now, found, after)
+    return True
 
 
 async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
@@ -164,6 +175,12 @@ async def made(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked; made if it is not there."""
     await db.run(_SQL["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
     return await locked_row(db, fresh.kind, fresh.name) or fresh
+
+
+async def _hasten(db: Session, now: float, before: GateRow, after: GateRow) -> None:
+    """Let what a retry budget that is larger now holds back go sooner, in the same order."""
+    if (ratio := budget.quickened(before, after)) < 1:
+        await db.run(_PROMOTE["hasten"], str(after.kind), storable(after.name), now, ratio)
 
 
 async def _moved(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:

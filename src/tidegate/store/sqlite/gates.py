@@ -9,6 +9,7 @@ import apsw
 
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
+from tidegate.policy import budget
 from tidegate.policy import gate as gates
 from tidegate.policy.admission import Doors, counted
 from tidegate.store.gate_json import from_json, to_json
@@ -22,6 +23,7 @@ from tidegate.store.gating import (
     as_declared,
     is_of_one_key,
     upstream_rows,
+    with_limits,
 )
 from tidegate.store.rows import UpstreamRow
 from tidegate.store.sqlite import query
@@ -29,6 +31,7 @@ from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
 
 _SQL = load("upstreams")
+_PROMOTE = load("promote")
 
 
 def rows(db: apsw.Connection) -> list[GateRow]:
@@ -119,6 +122,7 @@ def declare(db: apsw.Connection, now: float, declared: Sequence[Declared]) -> li
         counts = as_declared(found, each, now)
         if counts is not found:
             save(db, now, [counts])
+            _hasten(db, now, found, counts)
         kept.append(counts)
     return kept
 
@@ -128,7 +132,9 @@ def set_limits(db: apsw.Connection, now: float, name: str, limits: Limits) -> bo
     found = row(db, GateKind.UPSTREAM, name)
     if found is None:
         return False
-    save(db, now, [replace(found, limits=limits)])
+    after = with_limits(found, limits, now)
+    save(db, now, [after])
+    _hasten(db, now, found, after)
     return True
 
 
@@ -153,6 +159,12 @@ def upstreams(db: apsw.Connection, now: float) -> list[UpstreamRow]:
     every = rows(db)
     flying = in_flight(db, now, [each.name for each in every])
     return upstream_rows(every, now, in_flight=flying, waiting=waiting)
+
+
+def _hasten(db: apsw.Connection, now: float, before: GateRow | None, after: GateRow) -> None:
+    """Let what a retry budget that is larger now holds back go sooner, in the same order."""
+    if before is not None and (ratio := budget.quickened(before, after)) < 1:
+        db.execute(_PROMOTE["hasten"], (after.kind, storable(after.name), now, ratio))
 
 
 def _moved(db: apsw.Connection, now: float, name: str, move: Callable[[GateRow], Gate]) -> bool:
