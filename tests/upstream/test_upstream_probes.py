@@ -97,6 +97,40 @@ async def test_a_key_that_was_throttled_without_a_wait_is_tried_again(
     assert (await gate_of(app)).state is GateState.FLOWING
 
 
+@pytest.mark.parametrize("seconds", [3600, 10**9])
+async def test_what_a_person_opens_or_has_tried_is_open_to_those_who_parked_it_too(
+    app: Tidegate, seconds: int
+) -> None:
+    upstream = app.upstream("u")
+    named = iter([seconds, seconds])
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        wait = next(named, None)
+        return httpx2.Response(200 if wait is None else 429, headers={"retry-after": f"{wait}"}, json={})
+
+    async with httpx2.AsyncClient(transport=upstream.transport(httpx2.MockTransport(answer))) as client:
+
+        @app.task(name="t", upstream=upstream, max_attempts=1)
+        async def ask() -> None:
+            (await client.post("http://p/", json={})).raise_for_status()
+
+        async def waits(parks: int) -> bool:
+            row = (await app.store.read([first.id]))[first.id]
+            return row.state is State.RETRYING and row.counters.parks == parks
+
+        async with app.worker():
+            first = await ask.enqueue()
+            await until(lambda: waits(1), what="the first answer parks it")
+            await app.store.open_gate("u")
+            await until(lambda: waits(2), what="it goes at once, and is told to wait again")
+            await app.store.probe("u")
+            second = await ask.enqueue()
+            await second.result(10)
+            rows = await all_final(app, [first.id, second.id], within=15)
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    assert rows[first.id].counters.parks == 2
+
+
 @pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("status", [429, 500])
 async def test_bodies_of_several_calls_recover_from_one_failure(

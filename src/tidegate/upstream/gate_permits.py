@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.permit import Ask, CallEnd
-from tidegate.domain.upstream import Declared, Gate, GateState, ParkedBy, Signal, Slot, key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateState, ParkedBy, Signal, Slot, key_gate
 from tidegate.domain.usage import SeenLimit
 from tidegate.errors import ConfigError, UpstreamParkedError
-from tidegate.policy.gate import ACCOUNT, CAPACITY
+from tidegate.policy.gate import ACCOUNT, CAPACITY, LONGEST_PARK_SECONDS, as_of
 from tidegate.policy.retry import signal_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
@@ -101,7 +101,7 @@ class GatePermits:
         if ask.is_charged:
             self._line.take_place(permit.fence, permit)  # at once: a second call of the run may wait as well
             await self._unspent(min(patience, SHORT_WAIT_SECONDS))
-            if (left := self._parked_until - self._clock()) > 0:
+            if (left := self._parked_until - self._clock()) > 0 and await self._is_shut(ask):
                 raise self._parked(self._reason, left)
         else:
             await self._unspent(patience)
@@ -109,6 +109,18 @@ class GatePermits:
         if self._keys is not None:
             permit.key = await self._key(self._keys, permit, ask)
             permit.keep(ask.seconds)  # the wait for the key was none of its call's time
+
+    async def _is_shut(self, ask: Ask) -> bool:
+        """Whether the gate that this process knows to be parked still is: a person may have opened it."""
+        if ask.is_probe:
+            return False
+        store = await self._opened_store()
+        rows, now = await store.gates(), await store.now()
+        row = next((row for row in rows if (row.kind, row.name) == (GateKind.UPSTREAM, self._upstream)), None)
+        if row is not None and as_of(row.gate, row.limits, now).state is not GateState.FLOWING:
+            return True
+        self._parked_until = 0.0
+        return False
 
     async def _key(self, ring: KeyRing, permit: GatePermit, ask: Ask) -> Key:
         """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
@@ -317,7 +329,7 @@ class GatePermits:
     def _heed(self, gate: Gate, signal: Signal) -> None:
         if gate.state is GateState.PARKED:
             wait = UNNAMED_WAIT_SECONDS if signal.wait_seconds is None else signal.wait_seconds
-            self._parked_until = self._clock() + wait
+            self._parked_until = self._clock() + min(wait, LONGEST_PARK_SECONDS)
             self._reason = str(signal.reason)
 
 

@@ -570,3 +570,19 @@ async def test_no_call_tries_what_time_or_a_person_opens(store: Store, clock: Se
     assert (slot.is_granted, slot.opens_by_probe, slot.wait_seconds) == (False, False, None)
     await store.tell_of_probe("u", is_good=True, seconds=0.1)
     assert (await gate(store)).by is ParkedBy.PERSON
+
+
+@pytest.mark.parametrize("act", ["open", "probe"])
+async def test_what_a_person_opens_or_has_tried_waits_no_longer_for_the_servers_moment(
+    store: Store, build: Build, clock: SettableClock, act: str
+) -> None:
+    await declared(store)
+    tasks = [await build.run(upstream="u") for _ in range(2)]
+    long = Signal(Reason.QUOTA, wait_seconds=3600.0)
+    await build.done(*(parked(task, long, 3600.0) for task in tasks))
+    await store.promote()
+    assert await build.claim(await build.worker()) == []
+    await (store.open_gate("u") if act == "open" else store.probe("u"))
+    clock.advance(0.1)
+    await store.promote()
+    assert len(await build.claim(await build.worker())) == (2 if act == "open" else 1)

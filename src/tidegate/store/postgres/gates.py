@@ -148,13 +148,17 @@ async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
 
 
 async def open_gate(db: Session, name: str) -> bool:
-    """Open a gate by hand; tell whether there is such an upstream."""
-    return await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now))
+    """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
+    opens = await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now))
+    await db.run(_PROMOTE["lift_floors"], storable(name), await moment(db))
+    return opens
 
 
 async def probe(db: Session, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
-    return await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now))
+    probes = await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now))
+    await db.run(_PROMOTE["lift_floors"], storable(name), await moment(db))
+    return probes
 
 
 async def upstreams(db: Session) -> list[UpstreamRow]:

@@ -144,12 +144,14 @@ def park(db: apsw.Connection, now: float, name: str, seconds: float | None, why:
 
 
 def open_gate(db: apsw.Connection, now: float, name: str) -> bool:
-    """Open a gate by hand; tell whether there is such an upstream."""
+    """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
+    db.execute(_PROMOTE["lift_floors"], (storable(name), now))
     return _moved(db, now, name, lambda found: gates.opened_by_person(found.gate, found.limits, now))
 
 
 def probe(db: apsw.Connection, now: float, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
+    db.execute(_PROMOTE["lift_floors"], (storable(name), now))
     return _moved(db, now, name, lambda found: gates.probed_by_person(found.gate, now))
 
 

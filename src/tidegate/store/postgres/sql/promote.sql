@@ -74,6 +74,17 @@ WHERE held_by = $1
     AND (upstream = $2 OR $1 = 'system')
     AND due_at > $3
 
+-- name: lift_floors
+-- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
+-- Its gate and the budgets still say when it goes.
+-- 1 upstream, 2 now
+UPDATE /*schema*/waiting
+SET floor_at = NULL, due_at = $2
+WHERE upstream = $1
+    AND upstream <> ''
+    AND state = 'retrying'
+    AND floor_at > $2
+
 -- name: go
 -- 1 task ids, 2 now
 WITH gone AS (

@@ -48,6 +48,17 @@ WHERE held_by = ?1
     AND (upstream = ?2 OR ?1 = 'system')
     AND due_at > ?3
 
+-- name: lift_floors
+-- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
+-- Its gate and the budgets still say when it goes.
+-- 1 upstream, 2 now
+UPDATE waiting
+SET floor_at = NULL, due_at = ?2
+WHERE upstream = ?1
+    AND upstream <> ''
+    AND state = 'retrying'
+    AND floor_at > ?2
+
 -- name: ready
 -- 1 ids: carray of 16-byte ids, 2 now
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
