@@ -27,7 +27,8 @@ def prepared(server: Server, schema: str = SCHEMA) -> tuple[str, ...]:
         with ThreadPoolExecutor() as elsewhere:  # the caller's loop may be running
             elsewhere.submit(asyncio.run, migrated(url)).result()
         found = admin.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'migration'", [schema]
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename NOT IN ('migration', 'compatible')",
+            [schema],
         )
         return tuple(name for (name,) in found)
 

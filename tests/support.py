@@ -19,6 +19,10 @@ import pytest
 
 from tidegate import Pool, Tidegate, Timings
 from tidegate.domain.states import FINAL
+from tidegate.store.migrate import Migration
+from tidegate.store.postgres import schema as postgres_schema
+from tidegate.store.protocol import Store
+from tidegate.store.sqlite import schema as sqlite_schema
 
 FAST = Timings(
     lease=0.6,
@@ -153,3 +157,20 @@ def load_app(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch, *, url
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
     return module
+
+
+async def upgraded_by_later_release(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *migrations: str
+) -> list[str]:
+    """Upgrade a schema as a release would that has these migrations more; return the names applied.
+
+    A table is written `/*schema*/task` in them, which serves both back ends.
+    """
+    known = sqlite_schema.known()
+    later = [
+        Migration(number, f"{number:03d}_later", sql) for number, sql in enumerate(migrations, len(known) + 1)
+    ]
+    with monkeypatch.context() as patched:
+        for back_end in (sqlite_schema, postgres_schema):
+            patched.setattr(back_end, "known", lambda known=back_end.known(): (*known, *later))
+        return await store.migrate()

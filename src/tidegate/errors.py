@@ -11,7 +11,7 @@
     │   ├── UnknownFunctionError   no such task function is declared
     │   └── UnknownUpstreamError   no such upstream is known to the store
     ├── ConfigError                fix the set-up
-    │   └── SchemaError            the database's schema is not this version's
+    │   └── SchemaError            the database's schema is older or too new
     ├── StoreError                 try again
     │   ├── StoreUnavailableError  the store cannot be reached, is full, or was lost
     │   └── StoreBusyError         another process held the store for too long; nothing was written
@@ -118,7 +118,7 @@ class ConfigError(TidegateError):
 
 
 class SchemaError(ConfigError):
-    """The database's schema is older or newer than this version of Tidegate needs."""
+    """The database's schema is older than this version of Tidegate needs, or too new for it."""
 
     code = "TG201"
 

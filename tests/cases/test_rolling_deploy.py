@@ -1,12 +1,16 @@
-"""C67: an old worker meets tasks of a newer release and leaves them alone."""
+"""C67: an old worker meets tasks of a newer release and leaves them alone, and a schema, and works on."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from support import all_final, make_app, until
+from pgserver import Server
+from postgres_support import fresh_database
+from support import all_final, load_app, make_app, until, upgraded_by_later_release, worker_process
 from tidegate import State
 
 pytestmark = pytest.mark.anyio
@@ -67,3 +71,32 @@ async def test_a_task_behind_thousands_of_unknown_ones_is_found_at_once(tmp_path
     async with app.worker():
         assert await handle.result(5) == "found"
     await app.aclose()
+
+
+@pytest.mark.parametrize("back_end", ["sqlite", "postgres"])
+async def test_an_old_supervisor_replaces_its_process_after_the_schema_was_upgraded_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, back_end: str
+) -> None:
+    if back_end == "sqlite":
+        await old_supervisor_works_on(tmp_path, monkeypatch, f"sqlite:///{tmp_path}/queue.db")
+        return
+    server: Server = request.getfixturevalue("postgres")
+    with fresh_database(server) as name:
+        await old_supervisor_works_on(tmp_path, monkeypatch, server.url(name))
+
+
+async def old_supervisor_works_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    bodies = load_app("bodies", tmp_path, monkeypatch, url=url)
+    await bodies.app.store.migrate()
+    with worker_process("bodies:app", tmp_path, TIDEGATE_DATABASE_URL=url) as worker:
+        await (await bodies.nap.enqueue(0.0)).result(20)
+        adds = "ALTER TABLE /*schema*/task ADD COLUMN colour text;"
+        assert await upgraded_by_later_release(bodies.app.store, monkeypatch, adds)
+
+        (old,) = worker.children()
+        os.kill(old, signal.SIGKILL)
+        handle = await bodies.nap.enqueue(0.0)
+        await handle.result(20)
+        assert old not in worker.children()
+        assert "1 migration newer than this version" in worker.log()
+    await bodies.app.aclose()

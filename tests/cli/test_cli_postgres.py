@@ -81,7 +81,8 @@ def test_an_upgrade_can_be_printed_and_then_run(postgres: Server) -> None:
 @pytest.mark.parametrize(("change", "says"), [
     (None, "holds no tables of Tidegate"),
     ("DELETE FROM tidegate.migration WHERE number > 1", "schema (001) is older than this version"),
-    ("INSERT INTO tidegate.migration VALUES (999, 'later', 0)", "schema is newer (999) than this version"),
+    ("INSERT INTO tidegate.migration VALUES (999, 'later', 0); UPDATE tidegate.compatible SET since = 999",
+     "schema is newer (999) than this version"),
 ])  # fmt: skip
 def test_who_starts_on_a_schema_of_another_version_ends_at_once_and_says_so(
     postgres: Server, place: Place, command: str, change: str | None, says: str

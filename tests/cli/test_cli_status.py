@@ -89,6 +89,14 @@ def test_a_schema_that_is_newer_is_told(place):
 
     db = apsw.Connection(str(place.database))
     db.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, '999_later', 0)")
+
+    report = place.json("doctor")
+    (finding,) = [check for check in report["checks"] if check["name"] == "database"]
+    assert (report["healthy"], finding["level"]) == (True, "warn")
+    assert "newer than this version of Tidegate by 1 migration, which it can work with" in finding["detail"]
+    place.run("status")
+
+    db.execute("UPDATE compatible SET since = 999")
     db.close()
 
     assert "TG201" in place.run("status", code=78).stderr

@@ -101,6 +101,7 @@ def test_a_worker_on_another_schema_is_not_ready(place: Place, start: Start) -> 
     start(health(place))
     database = apsw.Connection(str(place.database))
     database.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, 'of the future', 0)")
+    database.execute("UPDATE compatible SET since = 999")
     database.close()
 
     assert "newer (999)" in place.run("worker", "health", code=1).stderr

@@ -208,7 +208,7 @@ async def _check_store(url: str) -> list[Finding]:
         await store.open()
         live = await _live_workers(store)
         return [
-            Finding(Level.OK, "database", f"{url}, schema up to date"),
+            _check_schema(url, await store.ahead()),
             await _check_clock(store),
             _check_workers(live),
             await _check_disk(store),
@@ -218,6 +218,18 @@ async def _check_store(url: str) -> list[Finding]:
         return [_failed("database", error)]
     finally:
         await store.close()
+
+
+def _check_schema(url: str, ahead: int) -> Finding:
+    if not ahead:
+        return Finding(Level.OK, "database", f"{url}, schema up to date")
+    return Finding(
+        Level.WARN,
+        "database",
+        f"{url}, schema newer than this version of Tidegate by {ahead} migration{'s' if ahead > 1 else ''},"
+        " which it can work with",
+        "upgrade Tidegate here: pip install -U tidegate",
+    )
 
 
 async def _check_server(store: Any, live: list[WorkerRow]) -> list[Finding]:

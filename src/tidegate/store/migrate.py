@@ -1,16 +1,22 @@
-"""Numbered migrations: which there are, and whether a database's are this version's.
+"""Numbered migrations: which there are, and whether this version can work with a database's.
 
 Files are named `001_tasks.sql`, never edited after release, and applied in order, each with its row in
 the `migration` table in one transaction. What runs them belongs to each back end.
+
+During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` says which
+migration a process must know: `since`. A migration that breaks older code raises it; others leave it alone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors import SchemaError
+
+log = logging.getLogger("tidegate.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +42,30 @@ def missing(known: Sequence[Migration], applied: Collection[int]) -> list[Migrat
     Raises:
         SchemaError: It has some that this version does not know.
     """
-    newer = sorted(set(applied) - {migration.number for migration in known})
-    if newer:
-        raise SchemaError(
-            f"the database's schema is newer ({newer[-1]:03d}) than this version of Tidegate knows"
-            f" ({known[-1].number:03d})",
-            fix="upgrade Tidegate: pip install -U tidegate (after that, `tidegate db upgrade` on the rest)",
-            database=newer[-1],
-            code=known[-1].number,
-        )
+    if newer(known, applied):
+        raise _too_new(known, applied)
     return [migration for migration in known if migration.number not in applied]
 
 
-def demand_current(known: Sequence[Migration], applied: Collection[int]) -> None:
-    """Return if the schema is this version's.
+def newer(known: Sequence[Migration], applied: Collection[int]) -> list[int]:
+    """Return the migrations of a database that this version does not know, in order."""
+    return sorted(set(applied) - {migration.number for migration in known})
+
+
+def demand_fit(known: Sequence[Migration], applied: Collection[int], since: int) -> None:
+    """Return if this version can work with the schema: it is the same, or newer and compatible.
+
+    Args:
+        known: This version's migrations.
+        applied: The database's.
+        since: The lowest migration a process must know to work there; only asked for where it is newer.
 
     Raises:
-        SchemaError: It is older or newer.
+        SchemaError: It is older, or too new.
     """
-    lacking = missing(known, applied)
-    if lacking:
+    if newer(known, applied) and known[-1].number < since:
+        raise _too_new(known, applied)
+    if any(migration.number not in applied for migration in known):
         have = max(applied, default=0)
         raise SchemaError(
             f"the database's schema ({have:03d}) is older than this version of Tidegate needs"
@@ -64,3 +74,34 @@ def demand_current(known: Sequence[Migration], applied: Collection[int]) -> None
             database=have,
             code=known[-1].number,
         )
+
+
+def demand_same(known: Sequence[Migration], applied: Collection[int]) -> None:
+    """Return if the schema is exactly this version's.
+
+    Raises:
+        SchemaError: It is older or newer.
+    """
+    missing(known, applied)
+    demand_fit(known, applied, since=0)
+
+
+def tell_ahead(ahead: int, place: str) -> None:
+    """Log that a schema is newer, if it is by so many migrations."""
+    if ahead:
+        log.info(
+            "the schema of %s is %d migration%s newer than this version of Tidegate, which can work with it",
+            place,
+            ahead,
+            "" if ahead == 1 else "s",
+        )
+
+
+def _too_new(known: Sequence[Migration], applied: Collection[int]) -> SchemaError:
+    return SchemaError(
+        f"the database's schema is newer ({max(applied):03d}) than this version of Tidegate knows"
+        f" ({known[-1].number:03d})",
+        fix="upgrade Tidegate: pip install -U tidegate (after that, `tidegate db upgrade` on the rest)",
+        database=max(applied),
+        code=known[-1].number,
+    )

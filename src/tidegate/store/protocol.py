@@ -45,7 +45,16 @@ class Lifecycle(Protocol):
     """Opening, closing and the schema."""
 
     async def open(self) -> None:
-        """Connect and check the schema. Raise SchemaError if it is not this version's. Safe to repeat."""
+        """Connect and check the schema. Raise SchemaError if it does not fit this version. Safe to repeat."""
+
+    async def ahead(self) -> int:
+        """Check the schema; return how many migrations it has that this version does not know.
+
+        0 as a rule; more while newer code is rolled out beside this, and the schema lets this work on.
+
+        Raises:
+            SchemaError: It is older, or one of those migrations says that this version cannot work with it.
+        """
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything. Safe to repeat, and without `open`."""

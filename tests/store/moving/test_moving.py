@@ -321,6 +321,15 @@ async def test_a_target_without_tables_is_named(moving: Move, postgres: Server) 
     await moving.before.one()
 
 
+async def test_a_file_whose_schema_is_newer_does_not_move_though_work_goes_on(moving: Move) -> None:
+    await moving.before.one()
+    with apsw.Connection(str(moving.source.path)) as db:
+        db.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, '999_later', 0)")
+    with pytest.raises(SchemaError, match=r"the source: .*newer"):
+        await moving.all()
+    await moving.before.one()
+
+
 async def test_a_sealed_file_moves_to_no_other_database(moving: Move) -> None:
     await moving.all()
     with apsw.Connection(str(moving.source.path)) as db:
@@ -350,7 +359,8 @@ async def test_a_move_is_undone_only_while_no_task_is_at_the_target(
 # --- the schemas -----------------------------------------------------------------------------------------
 
 STAYS = {
-    "running", "worker", "permit", "rollup", "tally", "stage", "staged", "migration", "audit", "key", "moving", "moved",
+    "running", "worker", "permit", "rollup", "tally", "stage", "staged", "migration", "compatible", "audit", "key",
+    "moving", "moved",
 }  # fmt: skip
 
 

@@ -91,14 +91,12 @@ async def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Serve
             admin.execute("DROP DATABASE narrow WITH (FORCE)")
 
 
-@pytest.mark.parametrize(("change", "says"), [("DELETE FROM tidegate.migration WHERE number > 1", "older"),
-    ("INSERT INTO tidegate.migration VALUES (999, '999_later', 0)", "newer")])  # fmt: skip
-async def test_a_schema_of_another_version_is_refused(fresh_url: str, change: str, says: str) -> None:
+async def test_a_schema_of_an_older_version_is_refused(fresh_url: str) -> None:
     store = PostgresStore(fresh_url)
     await store.migrate()
     with psycopg.connect(fresh_url) as connection:
-        connection.execute(change)
-    with pytest.raises(SchemaError, match=says):
+        connection.execute("DELETE FROM tidegate.migration WHERE number > 1")
+    with pytest.raises(SchemaError, match="older"):
         await store.open()
     await store.close()
 

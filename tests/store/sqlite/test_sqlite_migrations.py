@@ -106,18 +106,6 @@ async def test_an_upgrade_that_fails_changes_nothing(
     ]
 
 
-async def test_a_newer_schema_is_refused_and_not_touched(store: SqliteStore, path: Path) -> None:
-    await run_sql(
-        store, "INSERT INTO migration (number, name, applied_at) VALUES (777, '777_x', 0)", Mode.WRITE
-    )
-    older = SqliteStore(path)
-    for call in (older.open, older.migrate, older.queue_stats):
-        with pytest.raises(SchemaError, match="upgrade Tidegate") as caught:
-            await call()
-        assert caught.value.facts["database"] == 777
-    await older.close()
-
-
 async def test_another_programs_database_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     db = apsw.Connection(str(path))

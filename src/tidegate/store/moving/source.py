@@ -12,7 +12,7 @@ import apsw.ext
 
 from tidegate.errors import NotAcceptedError, StoreBusyError
 from tidegate.store.moving.rows import Batch, Table
-from tidegate.store.sqlite import query
+from tidegate.store.sqlite import query, schema
 from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.store import SqliteStore
@@ -46,7 +46,7 @@ class Source:
 
     async def open(self) -> None:
         """Check the schema. Raise SchemaError if it is not this version's."""
-        await self._store.open()
+        await self._runner.run(schema.check_same, Mode.READ)
 
     async def close(self) -> None:
         """Let go of the file."""

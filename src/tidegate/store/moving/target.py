@@ -53,7 +53,7 @@ class Target:
         Raises:
             SchemaError: The schema is not this version's, or not there.
         """
-        await self._database.transact(schema.check, snapshot=True)
+        await self._database.transact(schema.check_same, snapshot=True)
         home: str = await self._database.once(lambda db: db.value(_SQL["identity"]))
         return home
 

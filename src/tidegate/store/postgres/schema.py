@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError
-from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
+from tidegate.store.migrate import Migration, demand_fit, demand_same, missing, newer, read_migrations
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import in_schema, load
@@ -29,13 +29,31 @@ def known() -> tuple[Migration, ...]:
     return read_migrations(FOLDER)
 
 
-async def check(db: Session) -> None:
-    """Return if the database's schema is this version's.
+async def check(db: Session) -> int:
+    """Return how many migrations newer the database's schema is than this version, which can work with it.
+
+    Raises:
+        SchemaError: It is older, too new, or not there.
+        ConfigError: The database cannot hold every text.
+    """
+    applied = await _demand_there(db)
+    ahead = len(newer(known(), applied))
+    demand_fit(known(), applied, await db.value(_SQL["since"]) if ahead else 0)
+    return ahead
+
+
+async def check_same(db: Session) -> None:
+    """Return if the database's schema is exactly this version's.
 
     Raises:
         SchemaError: It is older, newer, or not there.
         ConfigError: The database cannot hold every text.
     """
+    demand_same(known(), await _demand_there(db))
+
+
+async def _demand_there(db: Session) -> set[int]:
+    """Return the migrations of a schema that must be there."""
     await _demand_utf8(db)
     applied = await _applied(db)
     if not applied:
@@ -44,7 +62,7 @@ async def check(db: Session) -> None:
             fix="run `tidegate db upgrade`; for other tables, name their schema in the URL: ?schema=…",
             schema=db.schema,
         )
-    demand_current(known(), applied)
+    return applied
 
 
 async def upgrade(database: Database) -> list[str]:

@@ -14,6 +14,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
+from tidegate.store.migrate import tell_ahead
 from tidegate.store.postgres import (
     access,
     acts,
@@ -123,7 +124,11 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Connect and check the schema; it is never made here."""
-        await self._database.transact(schema.check, snapshot=True)
+        tell_ahead(await self.ahead(), self._database.place)
+
+    async def ahead(self) -> int:
+        """Check the schema; return how many migrations it has that this version does not know."""
+        return await self._database.transact(schema.check, snapshot=True)
 
     async def close(self) -> None:
         """Let go of all connections; a later call makes new ones."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from tidegate.errors import SchemaError
-from tidegate.store.migrate import Migration, demand_current, missing, read_migrations
+from tidegate.store.migrate import Migration, demand_fit, demand_same, missing, newer, read_migrations
 from tidegate.store.sqlite import query
 
 FOLDER = Path(__file__).parent / "migrations"
@@ -36,13 +36,25 @@ def is_empty(db: apsw.Connection) -> bool:
     return not query.value(db, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)")
 
 
-def check(db: apsw.Connection) -> None:
-    """Return if the file's schema is this version's.
+def check(db: apsw.Connection) -> int:
+    """Return how many migrations newer the file's schema is than this version, which can work with it.
+
+    Raises:
+        SchemaError: It is older, too new, or another program's.
+    """
+    applied = _applied(db)
+    ahead = len(newer(known(), applied))
+    demand_fit(known(), applied, query.value(db, "SELECT since FROM compatible") if ahead else 0)
+    return ahead
+
+
+def check_same(db: apsw.Connection) -> None:
+    """Return if the file's schema is exactly this version's.
 
     Raises:
         SchemaError: It is older, newer, or another program's.
     """
-    demand_current(known(), _applied(db))
+    demand_same(known(), _applied(db))
 
 
 def upgrade(db: apsw.Connection) -> list[str]:

@@ -13,6 +13,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
+from tidegate.store.migrate import tell_ahead
 from tidegate.store.refusals import no_joining
 from tidegate.store.rows import (
     ActAnswer,
@@ -96,7 +97,11 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Make the schema of a new file, or check that of an old one."""
-        await self._read(schema.check)
+        tell_ahead(await self.ahead(), str(self.path))
+
+    async def ahead(self) -> int:
+        """Check the schema; return how many migrations it has that this version does not know."""
+        return await self._read(schema.check)
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything; a later call opens the file again."""

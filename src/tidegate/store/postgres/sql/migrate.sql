@@ -22,6 +22,11 @@ SELECT number
 FROM /*schema*/migration
 ORDER BY number
 
+-- name: since
+-- The lowest migration a process must know to work here.
+SELECT since
+FROM /*schema*/compatible
+
 -- name: patience
 -- A table that old workers use is waited for this long; then the whole is tried again, so that what queues up
 -- behind us is never held for longer.
