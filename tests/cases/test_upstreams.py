@@ -257,3 +257,18 @@ async def _app(directory: Path, **options: object) -> AsyncIterator[Tidegate]:
         yield app
     finally:
         await app.aclose()
+
+
+async def test_another_way_to_count_a_window_is_told_too(
+    app: Tidegate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.upstream("u", requests_per_minute=100)
+    async with app.worker():
+        pass
+    other = make_app(tmp_path)
+    other.upstream("u", requests_per_minute=100, fixed_windows=True)
+    async with other.worker():
+        assert (
+            "requests_per_minute is paced evenly, declared here as counted from edge to edge" in caplog.text
+        )
+    await other.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -217,3 +218,32 @@ async def test_the_alert_names_the_key_and_the_upstream_only_when_none_is_left(
     await (await upstream.permits.acquire(Ask())).settle(CallEnd(revoked, 401))
     assert "key u#b is parked until a person opens it" in caplog.text
     assert "upstream u, of which no key is left, is parked until a person opens it" in caplog.text
+
+
+async def test_a_redirect_to_another_host_takes_no_key_with_it(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A")])
+    sent: list[tuple[str, str | None]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append((request.url.host, request.headers.get("authorization")))
+        targets = {"/other": "http://elsewhere/", "/own": "http://provider/done"}
+        target = targets.get(request.url.path)
+        return httpx2.Response(200, json={}) if target is None else _redirect(target)
+
+    transport = upstream.transport(httpx2.MockTransport(answer))
+    async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as client:
+        await client.post("http://provider/own", json={})
+        await client.post("http://provider/other", json={})
+        await client.post("http://provider/done", json={})
+
+    def plainly() -> None:
+        with httpx2.Client(transport=transport, follow_redirects=True) as client:
+            client.post("http://provider/other", json={})
+
+    await asyncio.to_thread(plainly)
+    mine, nobodys = ("provider", "Bearer secret-a"), ("elsewhere", None)
+    assert sent == [mine, mine, mine, nobodys, mine, mine, nobodys]
+
+
+def _redirect(target: str) -> httpx2.Response:
+    return httpx2.Response(307, headers={"location": target}, json={})

@@ -17,6 +17,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.permit import Ask
 from tidegate.domain.spec import NO_LIMIT
 from tidegate.providers.requests import Sizes, sizes_of
+from tidegate.upstream._redirects import is_foreign
 from tidegate.upstream.permits import Permit
 from tidegate.upstream.settings import CallSettings, CallTimes
 
@@ -71,7 +72,7 @@ def times_now(times: CallTimes) -> CallTimes:
 def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes) -> None:
     """Put on the request what goes with every call: key, idempotency key, time limits."""
     headers = request.headers
-    if permit.api_key is not None:
+    if permit.api_key is not None and not is_foreign(request):
         _put_key(headers, permit.api_key)
     name = settings.idempotency_header
     if name and request.method == "POST" and name not in headers:

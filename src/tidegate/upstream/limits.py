@@ -110,11 +110,18 @@ def rate_window(text: str) -> Window:
 def differences(declared: Limits, stored: Limits) -> list[str]:
     """Return in words where limits differ: `requests_per_minute is 600, declared here as 500`."""
     ours, theirs = facts(declared), facts(stored)
-    return [
+    numbers = [
         f"{name} is {_shown(theirs.get(name))}, declared here as {_shown(ours.get(name))}"
         for name in dict.fromkeys([*theirs, *ours])
         if ours.get(name) != theirs.get(name)
     ]
+    counted = {window.name: window.fixed for window in stored.windows}
+    ways = [
+        f"{window.name} is {_counted(not window.fixed)}, declared here as {_counted(window.fixed)}"
+        for window in declared.windows
+        if counted.get(window.name, window.fixed) is not window.fixed
+    ]
+    return numbers + ways
 
 
 def facts(limits: Limits) -> dict[str, float]:
@@ -132,6 +139,10 @@ def facts(limits: Limits) -> dict[str, float]:
 
 def _shown(value: float | None) -> str:
     return "not limited" if value is None else f"{value:g}"
+
+
+def _counted(fixed: bool) -> str:
+    return "counted from edge to edge" if fixed else "paced evenly"
 
 
 def _as_whole(value: float | None) -> float | None:

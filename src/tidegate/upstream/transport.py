@@ -17,6 +17,7 @@ from typing import Any, Self
 from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, library_of, make_inner
+from tidegate.upstream._redirects import mark, note
 from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now
 from tidegate.upstream._retries import raise_again, remember
 from tidegate.upstream._streams import Passing
@@ -58,11 +59,14 @@ class PoliteTransport:
                 too long.
         """
         raise_again(request)
+        mark(request)
         try:
-            return await self.exchange(request)
+            response = await self.exchange(request)
         except BaseException as error:
             remember(request, error)
             raise
+        note(request, response)
+        return response
 
     def handle_request(self, request: Any) -> Any:
         """Do the same for a sync client.
