@@ -68,7 +68,7 @@ class Handle(Generic[R_co]):
         self.id = task_id
         """The `task_id`: a UUIDv7 as text."""
         self.created = created
-        """False: the task was there before (same key or unique name); None: made from an id alone."""
+        """False: another task was there before (same key or unique name); None: made from an id alone."""
         self._source = source
         self._decode = decode
 

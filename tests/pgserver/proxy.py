@@ -21,8 +21,10 @@ class Proxy:
         self._listening: asyncio.Server | None = None
         self._pipes: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._flows = asyncio.Event()
-        self._flows.set()
+        self._asks = asyncio.Event()
+        self._answers = asyncio.Event()
+        self._last_word: bytes | None = None
+        self.forget()
         self.port = 0
 
     async def start(self) -> None:
@@ -47,13 +49,20 @@ class Proxy:
 
     def swallow(self) -> None:
         """Pass nothing on from here, and close nothing: each side goes on waiting for the other."""
-        self._flows.clear()
+        self._asks.clear()
+        self._answers.clear()
+
+    def swallow_answer_to(self, word: bytes) -> None:
+        """Pass no answer on from when a client has said this word."""
+        self._last_word = word
 
     def forget(self) -> None:
         """Let new connections through; the old ones stay half open for ever, as after a router's restart."""
         for pipe in self._pipes:
             pipe.cancel()
-        self._flows.set()
+        self._last_word = None
+        self._asks.set()
+        self._answers.set()
 
     async def stop(self) -> None:
         """End everything."""
@@ -80,12 +89,18 @@ class Proxy:
             writer.close()
             return
         self._writers.add(back)
-        await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+        await asyncio.gather(
+            self._pass_on(reader, back, self._asks), self._pass_on(there, writer, self._answers)
+        )
 
-    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, flows: asyncio.Event
+    ) -> None:
         with suppress(OSError):
             while data := await source.read(65_536):
-                await self._flows.wait()
+                if flows is self._asks and self._last_word is not None and self._last_word in data:
+                    self._answers.clear()
+                await flows.wait()
                 target.write(data)
                 await target.drain()
         self._writers.discard(target)

@@ -140,7 +140,7 @@ async def test_an_answer_that_was_lost_is_found_out(
             second = await app.enqueue_prepared(task)
         except StoreUnavailableError:
             second = await app.enqueue_prepared(task)
-            assert not second.created
+        assert second.created
         rows = await all_final(app, [first.id, second.task_id])
     assert sorted(ran) == ["0", "1"]
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}

@@ -82,10 +82,11 @@ class Tasks(Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Store these tasks, all or none (5,000 at most), and answer in their order.
 
-        A task whose id is stored already is answered `created=False`: the resend of an enqueue. One
-        whose key or unique name is taken is answered with the holder's id. Within one call the first
-        holder of a key wins, later ones get its id. Tasks of a tenant and tasks without one are stored
-        alike: `ready`, or `scheduled` if due later.
+        A task whose id is stored already is stored no second time and answered as the first time,
+        `created=True`: who lost that answer and sends again must not take its own task for another's. One
+        whose key or unique name another task has is answered with the holder's id. Within one call the
+        first holder of a key wins, later ones get its id. Tasks of a tenant and tasks without one are
+        stored alike: `ready`, or `scheduled` if due later.
 
         Raises:
             KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.

@@ -61,7 +61,7 @@ class Enqueued:
     task_id: str
     """The stored task: the given id, or that of the task which holds the key."""
     created: bool
-    """False: it was there before (same id, same key, or same unique name)."""
+    """False: another task was there before (same key or unique name). True for one sent again, by its id."""
 
 
 # --- claim and run ---------------------------------------------------------------------------------------

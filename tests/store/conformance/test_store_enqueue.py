@@ -60,29 +60,38 @@ async def test_arguments_come_back_byte_for_byte(build: Build, args: bytes) -> N
     assert (await build.claim(await build.worker()))[0].args == args
 
 
-async def test_a_resend_stores_nothing_and_says_so(build: Build) -> None:
+async def test_a_resend_stores_nothing_and_is_answered_as_the_first_time(build: Build) -> None:
     new = [build.new() for _ in range(3)]
     await build.store.enqueue(new)
-    assert await build.store.enqueue(new) == [Enqueued(task.id, created=False) for task in new]
+    assert await build.store.enqueue(new) == [Enqueued(task.id, created=True) for task in new]
     assert len(await build.claim(await build.worker())) == 3
+
+
+@pytest.mark.parametrize("names", [{"key": "k"}, {"unique": "u"}, {"key": "k", "unique": "u"}], ids=str)
+async def test_a_resend_is_told_from_another_task_that_wants_the_name(
+    build: Build, names: dict[str, str]
+) -> None:
+    first, other = build.new(**names), build.new(**names)
+    for new in (first, first, other, first):
+        assert await build.store.enqueue([new]) == [Enqueued(first.id, created=new is first)]
 
 
 async def test_a_resend_of_a_part_stores_the_rest(build: Build) -> None:
     new = [build.new() for _ in range(4)]
     await build.store.enqueue(new[:2])
-    answers = await build.store.enqueue(new)
-    assert [answer.created for answer in answers] == [False, False, True, True]
+    assert await build.store.enqueue(new) == [Enqueued(task.id, created=True) for task in new]
+    assert len(await build.claim(await build.worker())) == 4
 
 
 async def test_the_same_id_twice_in_one_call_is_one_task(build: Build) -> None:
     new = build.new()
-    answers = await build.store.enqueue([new, new])
-    assert [answer.created for answer in answers] == [True, False]
+    assert await build.store.enqueue([new, new]) == [Enqueued(new.id, created=True)] * 2
+    assert len(await build.claim(await build.worker())) == 1
 
 
 async def test_a_resend_after_the_end_does_not_run_the_task_again(build: Build) -> None:
     task_id = await build.in_state(State.SUCCEEDED)
-    assert await build.store.enqueue([build.new(id=task_id)]) == [Enqueued(task_id, created=False)]
+    assert await build.store.enqueue([build.new(id=task_id)]) == [Enqueued(task_id, created=True)]
     assert await build.state(task_id) is State.SUCCEEDED
 
 

@@ -108,7 +108,7 @@ class Contract(RuleBasedStateMachine):
     def resend(self, task_id: str) -> None:
         if task_id in self.models:
             [answer] = self.do(self.store.enqueue([self.build.new(id=task_id)]))
-            assert (answer.task_id, answer.created) == (task_id, False)
+            assert (answer.task_id, answer.created) == (task_id, True)
 
     @rule(task_id=tasks)
     def cancel(self, task_id: str) -> None:

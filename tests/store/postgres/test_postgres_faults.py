@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ from store_build import Build, SettableClock
 
 from pgserver import Server, postgres_server, proxied
 from postgres_support import SCHEMA, migrated
+from support import until
 from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database
@@ -20,7 +22,7 @@ from tidegate.store.postgres.enqueue import COPY_TASKS
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.store import PostgresStore
-from tidegate.store.rows import TaskFilter
+from tidegate.store.rows import Enqueued, TaskFilter
 
 SOON = 10.0
 ONE = "SELECT 1"
@@ -162,6 +164,53 @@ async def test_a_transaction_whose_connection_falls_silent_ends_in_time(
         proxy.forget()
         proxy.cut()
         await store.close()
+
+
+@asynccontextmanager
+async def whose_answer_is_lost(postgres: Server, word: str, done: Callable[[], Awaitable[bool]]):
+    """A store that hears no answer to what has this word in it, and loses the connection once it is done."""
+    async with proxied(postgres) as proxy:
+        store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")))
+
+        async def cut_when_done() -> None:
+            await until(done)
+            proxy.forget()
+            proxy.cut()
+
+        proxy.swallow_answer_to(word.encode())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cut_when_done())
+            yield store
+        await store.close()
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("count", [1, 3, COPY_TASKS])
+async def test_tasks_whose_stored_answer_was_lost_are_told_to_be_the_callers_own(
+    postgres: Server, store: PostgresStore, build: Build, count: int, named: bool
+) -> None:
+    new = [build.new(queue="lost", key=f"key {number}" if named else None) for number in range(count)]
+
+    async def stored() -> bool:
+        return len(await store.read([task.id for task in new])) == count
+
+    async with whose_answer_is_lost(postgres, "lost" if count == 1 else "COMMIT;", stored) as losing:
+        answers = await losing.enqueue(new)
+    assert answers == [Enqueued(task.id, created=True) for task in new]
+
+
+async def test_a_stage_whose_commits_answer_was_lost_lost_no_name_to_itself(
+    postgres: Server, store: PostgresStore, build: Build
+) -> None:
+    held = await build.one(key="held")
+    new = [build.new(key=key) for key in ("mine", "held")]
+    await store.stage("stage", new)
+
+    async def committed() -> bool:
+        return new[0].id in await store.read([new[0].id])
+
+    async with whose_answer_is_lost(postgres, "COMMIT;", committed) as losing:
+        assert await losing.commit_stage("stage") == {new[1].id: held}
 
 
 async def test_a_beat_on_a_silent_connection_is_given_up_in_time_for_the_next(

@@ -122,7 +122,9 @@ def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
     """
     if answer == "conflict":
         raise key_conflict(task.key or "", str(holder))
-    return Enqueued(task.id if answer == "stored" else str(holder), created=answer == "stored")
+    if answer == "stored":
+        return Enqueued(task.id, created=True)
+    return Enqueued(str(holder), created=str(holder) == ids.known(task.id))
 
 
 def _wants_no_names(task: NewTask) -> bool:

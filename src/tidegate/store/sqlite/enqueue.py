@@ -51,7 +51,7 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
             new.append(row)
             answers.append(Enqueued(row.task.id, created=True))
         else:
-            answers.append(Enqueued(ids.text(holder), created=False))
+            answers.append(Enqueued(ids.text(holder), created=holder == row.id))
     _insert_rest(db, now, new)
     return answers
 
