@@ -10,7 +10,7 @@ from tidegate.domain.outcome import Charge, Retrying
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, GateKind, Limits, Signal, Window
 from tidegate.domain.usage import Dimension, Heard, SeenLimit
-from tidegate.store.rows import ClaimedTask
+from tidegate.store.rows import EMBEDDED, ClaimedTask, NewWorker
 
 MINUTE = Window("requests_per_minute", 600, 60.0)
 
@@ -117,6 +117,13 @@ def test_why_names_the_schedule_the_retry_and_that_nothing_serves_the_queue(plac
     assert place.json("tasks", "why", late)["why"][0].startswith("schedule: due in ")
     assert place.json("tasks", "why", ready)["why"][0] == "nothing serves the queue lonely: no live worker"
     assert "no application that ran here declares gone:away" in place.json("tasks", "why", ready)["why"]
+
+
+def test_why_does_not_say_that_nobody_declares_what_a_worker_inside_another_process_may(place: Place) -> None:
+    (ready,) = place.add(function="gone:away")
+    inside = NewWorker("w", EMBEDDED, "default", "here", 1, ("*",), 10, lease_seconds=30.0)
+    place.ask(lambda store: store.add_worker(inside))
+    assert not any("declares" in reason for reason in place.json("tasks", "why", ready)["why"])
 
 
 def test_why_names_the_limit(place: Place, openai: str) -> None:

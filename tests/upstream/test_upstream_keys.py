@@ -247,3 +247,15 @@ async def test_a_redirect_to_another_host_takes_no_key_with_it(app: Tidegate) ->
 
 def _redirect(target: str) -> httpx2.Response:
     return httpx2.Response(307, headers={"location": target}, json={})
+
+
+async def test_an_upstream_without_keys_opens_with_the_key_that_a_person_opens(app: Tidegate) -> None:
+    revoked = Failure(Verdict.PERMANENT, Reason.AUTH, message="revoked")
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A")])
+    await (await upstream.permits.acquire(Ask())).settle(CallEnd(revoked, 401))
+    assert set((await states(app)).values()) == {GateState.PARKED}
+    assert await app.store.open_gate("u#a")
+    assert set((await states(app)).values()) == {GateState.FLOWING}
+    await app.store.park("u", seconds=None, why="a person's own word")
+    assert await app.store.open_gate("u#a")
+    assert (await states(app))["u"] is GateState.PARKED

@@ -11,7 +11,7 @@ from tidegate.cli.text import clean
 from tidegate.errors import TaskNotFoundError
 from tidegate.policy.why import Waiting, why
 from tidegate.store.protocol import Store
-from tidegate.store.rows import TaskRow
+from tidegate.store.rows import EMBEDDED, TaskRow
 
 
 async def tell_why(where: Where, task_id: str, as_json: bool) -> None:
@@ -42,6 +42,8 @@ async def _gathered(store: Store, where: Where, row: TaskRow) -> Waiting:
         for worker in await store.workers()
         if is_live(worker, now) and ("*" in worker.queues or row.queue in worker.queues)
     ]
+    # One inside another process keeps no list of what it declares.
+    is_embedded = any(worker.name == EMBEDDED for worker in serving)
     upstream = next((found for found in await store.upstreams() if found.name == row.upstream), None)
     return Waiting(
         state=row.state,
@@ -53,6 +55,6 @@ async def _gathered(store: Store, where: Where, row: TaskRow) -> Waiting:
         gates=await store.gates(),
         in_flight=0 if upstream is None else upstream.in_flight,
         is_served=bool(serving),
-        is_declared=row.function in await known_functions(store, where),
+        is_declared=is_embedded or row.function in await known_functions(store, where),
         free_slots=sum(max(0, worker.slots - worker.running) for worker in serving),
     )

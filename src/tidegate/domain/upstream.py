@@ -183,6 +183,11 @@ def key_gate(upstream: str, key: str) -> str:
     return f"{upstream}{_KEY_MARK}{key}"
 
 
+def ring_of(name: str) -> str:
+    """Return the upstream whose key has the gate of this name; empty: it is no key's."""
+    return name.rpartition(_KEY_MARK)[0]
+
+
 def is_key_gate(name: str, upstream: str | None = None) -> bool:
     """Whether a name is that of a key's gate, of this upstream or of any."""
     ring, mark, _ = name.rpartition(_KEY_MARK)

@@ -118,6 +118,12 @@ def opened_by_person(gate: Gate, limits: Limits, now: float) -> Gate:
     return replace(gate, refused_since_at=None, learned=learned)
 
 
+def opened_with_key(gate: Gate, limits: Limits, now: float) -> Gate:
+    """Return the gate of an upstream after a person opened that of one of its keys: calls go with that."""
+    lacked_keys = gate.by not in (None, ParkedBy.PERSON) and gate.reason in CAPACITY | ACCOUNT
+    return opened_by_person(gate, limits, now) if lacked_keys else gate
+
+
 def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> Gate:
     """Return the gate parked by hand, for some seconds or until it is opened by hand."""
     return Gate(

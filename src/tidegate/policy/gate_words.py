@@ -51,7 +51,8 @@ def learned_in_words(limit: LearnedLimit, now: float) -> str:
 
 def _flowing(gate: Gate, limits: Limits, now: float) -> str:
     if gate.failures:
-        return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
+        count = "a failure" if gate.failures == 1 else f"{gate.failures} failures in a row"
+        return f"flowing, held after {count} ({gate.reason}): only probes start"
     share = gates.share(gate, limits, now)
     if share < 1:
         return f"flowing, slow start at {share:.0%} of its pace"

@@ -155,6 +155,10 @@ class ProgressNote:
 # --- workers ---------------------------------------------------------------------------------------------
 
 
+EMBEDDED = "embedded"
+"""The name of every worker inside another process."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewWorker:
     """One pool process, about to start."""

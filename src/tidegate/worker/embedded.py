@@ -21,7 +21,7 @@ from typing import Self
 
 from tidegate._version import __version__
 from tidegate.errors import StoreError
-from tidegate.store.rows import NewWorker
+from tidegate.store.rows import EMBEDDED, NewWorker
 from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
 from tidegate.worker.engine import Engine
@@ -141,7 +141,7 @@ class _Life:
         await self._app.store.add_worker(
             NewWorker(
                 id=self.id,
-                name="embedded",
+                name=EMBEDDED,
                 pool=self._pool.name,
                 host=socket.gethostname(),
                 pid=os.getpid(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate, ring_of
 from tidegate.domain.usage import Heard
 from tidegate.policy import budget
 from tidegate.policy import gate as gates
@@ -149,8 +149,10 @@ async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
 
 async def open_gate(db: Session, name: str) -> bool:
     """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
+    if ring := ring_of(name):  # gates are locked in the order of their names
+        await _moved(db, ring, lambda found, now: gates.opened_with_key(found.gate, found.limits, now))
     opens = await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now))
-    await db.run(_PROMOTE["lift_floors"], storable(name), await moment(db))
+    await db.run(_PROMOTE["lift_floors"], storable(ring or name), await moment(db))
     return opens
 
 

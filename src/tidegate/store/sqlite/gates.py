@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import apsw
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
+from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate, ring_of
 from tidegate.domain.usage import Heard
 from tidegate.policy import budget
 from tidegate.policy import gate as gates
@@ -145,7 +145,9 @@ def park(db: apsw.Connection, now: float, name: str, seconds: float | None, why:
 
 def open_gate(db: apsw.Connection, now: float, name: str) -> bool:
     """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
-    db.execute(_PROMOTE["lift_floors"], (storable(name), now))
+    db.execute(_PROMOTE["lift_floors"], (storable(ring_of(name) or name), now))
+    if ring := ring_of(name):
+        _moved(db, now, ring, lambda found: gates.opened_with_key(found.gate, found.limits, now))
     return _moved(db, now, name, lambda found: gates.opened_by_person(found.gate, found.limits, now))
 
 
