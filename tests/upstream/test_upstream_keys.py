@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from support import all_final, until
-from tidegate import ConfigError, Key, OptionError, State, Tidegate
+from tidegate import ConfigError, Key, OptionError, RetryAfter, State, Tidegate
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.permit import Ask, CallEnd
 from tidegate.domain.upstream import GateState
@@ -259,3 +259,25 @@ async def test_an_upstream_without_keys_opens_with_the_key_that_a_person_opens(a
     await app.store.park("u", seconds=None, why="a person's own word")
     assert await app.store.open_gate("u#a")
     assert (await states(app))["u"] is GateState.PARKED
+
+
+async def test_a_body_that_calls_without_the_transport_parks_the_upstream_all_the_same(app: Tidegate) -> None:
+    upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
+    calls: list[float] = []
+
+    @app.task(name="t", upstream=upstream, max_attempts=1)
+    async def call() -> None:
+        calls.append(time.monotonic())
+        if len(calls) == 1:
+            raise RetryAfter(0.7, "slow down")
+
+    async with app.worker():
+        first = await call.enqueue()
+        await until(lambda: _parks(app, "u"), what="the upstream parks")
+        rest = [await call.enqueue() for _ in range(3)]
+        await all_final(app, [handle.id for handle in (first, *rest)])
+    assert min(calls[1:]) - calls[0] >= 0.7
+
+
+async def _parks(app: Tidegate, name: str) -> bool:
+    return (await states(app))[name] is GateState.PARKED

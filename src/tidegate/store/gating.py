@@ -183,11 +183,17 @@ def budget_rows(rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], n
 
 
 def _beyond_one_key(signal: Signal, keys: Sequence[GateRow], now: float) -> Signal | None:
-    """Return what a shortage of one key is for the whole ring: nothing, or the wait until one flows again."""
+    """Return what a shortage of one key is for the whole ring: nothing, or the wait until one flows again.
+
+    Where all of them flow, the call that met it was made with none.
+    """
     if not keys or signal.no_key_flows or signal.reason not in gates.CAPACITY | gates.ACCOUNT:
         return signal
     states = [gates.as_of(key.gate, key.limits, now) for key in keys]
-    if any(gate.by is None for gate in states):
+    flowing = sum(gate.by is None for gate in states)
+    if flowing == len(states):
+        return signal
+    if flowing:
         return None
     waits = [gate.until_at - now for gate in states if gate.until_at is not None]
     return replace(signal, wait_seconds=min(waits), needs_person=False) if waits else signal
