@@ -345,3 +345,8 @@ async def test_a_dead_tasks_successor_in_line_is_not_held_up(build: Build, store
     [second] = await build.enqueue(1, queue="q")
     await build.done(dead(first.fence))
     assert ids_of(await build.claim(await build.worker(), queues=("q",))) == [second]
+
+
+@pytest.mark.parametrize("worker_id", ["a\0b", "a\ud800b"])
+async def test_a_worker_that_no_store_can_name_holds_nothing(build: Build, worker_id: str) -> None:
+    assert await build.store.lost_claims(worker_id, []) == []

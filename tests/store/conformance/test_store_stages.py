@@ -10,7 +10,7 @@ from store_build import START, Build, SettableClock, ids_of
 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.errors import KeyConflictError, NotAcceptedError, TaskNotFoundError
+from tidegate.errors import KeyConflictError, NotAcceptedError, TaskNotFoundError, WrongStateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActAnswer, CancelAnswer, NewTask, TaskFilter
 
@@ -264,3 +264,14 @@ async def test_a_bulk_enqueue_keeps_nobody_waiting_long(
     while part := await build.claim(worker, 5_000, queues=("main",)):
         claimed += ids_of(part)
     assert claimed == kept
+
+
+@pytest.mark.parametrize("stage_id", ["a\0b", "a\ud800b"])
+async def test_a_stage_may_have_any_id(build: Build, stage_id: str) -> None:
+    with pytest.raises(WrongStateError):
+        await build.store.commit_stage(stage_id)
+    await build.store.drop_stage(stage_id)
+    new = build.new()
+    await build.store.stage(stage_id, [new])
+    assert await build.store.commit_stage(stage_id) == {}
+    assert set(await build.store.read([new.id])) == {new.id}

@@ -143,6 +143,7 @@ def _again_seconds(doors: Doors, lanes: Sequence[Lane]) -> float | None:
 
 async def lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
     """Return the runs this worker holds by the store's word that are not among `known`."""
+    worker_id = storable(worker_id)
     await db.row(_LOST["wait"], worker_id)
     held = [Fence(str(task_id), run) for task_id, run in await db.rows(_LOST["held"], worker_id)]
     return [fence for fence in held if fence not in known]

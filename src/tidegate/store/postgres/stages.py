@@ -15,6 +15,7 @@ from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.refusals import key_conflict, no_stage, stage_closed
 from tidegate.store.rows import NewTask
+from tidegate.store.text import storable
 
 _STAGE = load("stage")
 _COMMIT = load("commit_stage")
@@ -37,6 +38,7 @@ async def stage(database: Database, stage_id: str, tasks: Sequence[NewTask]) -> 
         ArgumentsError, OptionError: As `enqueue`.
     """
     demand(tasks)
+    stage_id = storable(stage_id)
     with as_arguments():
         await database.transact(lambda db: _fill(db, stage_id, tasks))
 
@@ -48,7 +50,7 @@ async def commit_stage(database: Database, stage_id: str) -> dict[str, str]:
         KeyConflictError: A key is taken by a task with another fingerprint; a resend hears so too.
         WrongStateError: There is no such stage: never filled, dropped, or swept away after a day.
     """
-    done = await database.transact(lambda db: _commit(db, stage_id), seconds=_COMMIT_SECONDS)
+    done = await database.transact(lambda db: _commit(db, storable(stage_id)), seconds=_COMMIT_SECONDS)
     if isinstance(done, KeyConflictError):
         raise done
     return done
@@ -56,7 +58,7 @@ async def commit_stage(database: Database, stage_id: str) -> dict[str, str]:
 
 async def drop_stage(database: Database, stage_id: str) -> None:
     """Forget an uncommitted stage and its tasks; a committed one stays."""
-    await database.transact(lambda db: _drop(db, stage_id))
+    await database.transact(lambda db: _drop(db, storable(stage_id)))
 
 
 async def _fill(db: Session, stage_id: str, tasks: Sequence[NewTask]) -> None:

@@ -16,6 +16,7 @@ from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
 from tidegate.store.sqlite import gates, query
 from tidegate.store.sqlite.statements import load
+from tidegate.store.text import storable
 
 _SQL = load("claim")
 _HELD = load("lost_claims")["held"]
@@ -82,7 +83,7 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
 
 def lost_claims(db: apsw.Connection, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
     """Return the runs this worker holds by the store's word that are not among `known`."""
-    held = (Fence(ids.text(task_id), run) for task_id, run in query.rows(db, _HELD, (worker_id,)))
+    held = (Fence(ids.text(task_id), run) for task_id, run in query.rows(db, _HELD, (storable(worker_id),)))
     return [fence for fence in held if fence not in known]
 
 

@@ -16,6 +16,7 @@ from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.enqueue import Fresh, claims_of, count_enqueued, insert_tasks, prepare, stored
 from tidegate.store.sqlite.statements import load
+from tidegate.store.text import storable
 
 _STAGE = load("stage")
 _COMMIT = load("commit_stage")
@@ -46,6 +47,7 @@ def stage(db: apsw.Connection, now: float, stage_id: str, tasks: Sequence[NewTas
         ArgumentsError, OptionError: As `enqueue`.
     """
     fresh = prepare(now, tasks)
+    stage_id = storable(stage_id)
     db.execute(_STAGE["stage"], (stage_id, now))
     _demand_open(db, stage_id)
     place = query.value(db, _STAGE["last_place"], (stage_id,))
@@ -70,6 +72,7 @@ def commit_stage(db: apsw.Connection, now: float, stage_id: str) -> dict[str, st
     Raises:
         WrongStateError: There is no such stage: never filled, dropped, or swept away after a day.
     """
+    stage_id = storable(stage_id)
     state = query.row(db, _STAGE["state"], (stage_id,))
     if state is None:
         raise no_stage(stage_id)
@@ -87,6 +90,7 @@ def commit_stage(db: apsw.Connection, now: float, stage_id: str) -> dict[str, st
 
 def drop_stage(db: apsw.Connection, stage_id: str) -> None:
     """Forget an uncommitted stage and its tasks; a committed one stays."""
+    stage_id = storable(stage_id)
     state = query.row(db, _STAGE["state"], (stage_id,))
     if state is None or state[0] is not None:
         return
