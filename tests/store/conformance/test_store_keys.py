@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from store_back_ends import Clients, opened
-from store_build import Build, SettableClock, dead, retrying, succeeded
+from store_build import Build, SettableClock, dead, ids_of, retrying, succeeded
 
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import KeyConflictError
@@ -167,3 +167,26 @@ async def test_a_key_whose_task_is_gone_is_free(build: Build, store: Store) -> N
     answer = await enqueue(build, key="k", unique="u")
     assert answer.created
     assert await build.states([gone]) == {}
+
+
+@pytest.mark.parametrize("kind", ["key", "unique"])
+async def test_batches_that_want_the_same_names_in_any_order_each_get_their_answers_in_their_own(
+    store: Store, twin: Store, build: Build, kind: str
+) -> None:
+    names = [f"name {number}" for number in range(40)]
+    batches = [[build.new(**{kind: name}) for name in order] for order in (names, names[::-1], names)]
+    stores = (store, twin, store)
+    answers = await asyncio.gather(*map(lambda one, batch: one.enqueue(batch), stores, batches))
+    holders = [
+        dict(zip(order, got, strict=True))
+        for order, got in zip((names, names[::-1], names), answers, strict=True)
+    ]
+    for name in names:
+        assert len({told[name].task_id for told in holders}) == 1
+        assert sum(told[name].created for told in holders) == 1
+
+
+async def test_tasks_of_a_batch_are_claimed_in_its_order_whatever_their_names(build: Build) -> None:
+    new = [build.new(key=name) for name in "cadb"]
+    await build.store.enqueue(new)
+    assert ids_of(await build.claim(await build.worker())) == [task.id for task in new]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+import psycopg
 import pytest
 from store_build import Build, SettableClock
 
@@ -16,6 +17,7 @@ from pgserver import Server, postgres_server, proxied
 from postgres_support import SCHEMA, migrated
 from support import until
 from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
+from tidegate.store.postgres import database as database_module
 from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import COPY_TASKS
@@ -124,6 +126,35 @@ async def test_a_deadlock_is_tried_again_and_both_get_their_way(store: PostgresS
 
     database = database_of(store)
     await asyncio.gather(database.transact(taking(one, other)), database.transact(taking(other, one)))
+
+
+LOCKED_OUT = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidegate' AND wait_event_type = 'Lock'"
+)
+
+
+@pytest.mark.parametrize("kind", ["key", "unique"])
+async def test_batches_of_the_same_names_in_another_order_meet_no_deadlock(
+    store: PostgresStore, postgres: Server, build: Build, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(database_module, "_TRIES", 1)  # a deadlock would be tried again, and not be seen
+    ones = [build.new(**{kind: name}) for name in "amz"]
+    others = [build.new(**{kind: name}) for name in "zma"]
+    with postgres.connect() as admin, psycopg.connect(postgres.url()) as holder:
+        holder.execute("INSERT INTO tidegate.key VALUES (%s, '', 'm', gen_random_uuid(), '', NULL)", [kind])
+
+        async def both_wait() -> bool:
+            return admin.execute(LOCKED_OUT).fetchone() == (2,)
+
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(store.enqueue(ones))
+            other = group.create_task(store.enqueue(others))
+            await until(both_wait)
+            holder.rollback()
+    won = {answer.task_id for answer in one.result() if answer.created}
+    won |= {answer.task_id for answer in other.result() if answer.created}
+    assert len(won) == 3
+    assert [answer.task_id for answer in one.result()] == [a.task_id for a in reversed(other.result())]
 
 
 async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:

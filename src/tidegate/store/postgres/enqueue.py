@@ -114,6 +114,19 @@ def values_of(task: NewTask) -> tuple[Any, ...]:
     )
 
 
+def in_order_of_names(tasks: Sequence[NewTask]) -> list[int]:
+    """Return the places of tasks in the order in which to take their names: the same for everybody.
+
+    So two batches that want the same names wait for one another, never in a circle. Of equal names the first
+    stays first. Where a task wants two names, no order is everybody's and the caller's is kept: the server
+    finds the circle, and one of its batches is tried again.
+    """
+    places = range(len(tasks))
+    if any(task.key is not None and task.unique is not None for task in tasks):
+        return list(places)
+    return sorted(places, key=lambda place: _name_of(tasks[place]))
+
+
 def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
     """Return what the function's answer means.
 
@@ -125,6 +138,10 @@ def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
     if answer == "stored":
         return Enqueued(task.id, created=True)
     return Enqueued(str(holder), created=str(holder) == ids.known(task.id))
+
+
+def _name_of(task: NewTask) -> tuple[bool, str, str]:
+    return task.key is None, task.tenant, task.key or task.unique or ""
 
 
 def _wants_no_names(task: NewTask) -> bool:
@@ -169,6 +186,8 @@ async def _one(db: Session, task: NewTask) -> Enqueued:
 
 
 async def _some(db: Session, tasks: Sequence[NewTask]) -> list[Enqueued]:
-    columns = zip(*map(values_of, tasks), strict=True)
+    places = in_order_of_names(tasks)
+    columns = zip(*(values_of(tasks[place]) for place in places), strict=True)
     rows = await db.rows(_SQL["some"], None, db.at, *map(list, columns))
-    return [answer_of(task, holder, answer) for task, (holder, answer) in zip(tasks, rows, strict=True)]
+    answers = dict(zip(places, rows, strict=True))
+    return [answer_of(task, *answers[place]) for place, task in enumerate(tasks)]

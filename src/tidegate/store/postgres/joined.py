@@ -13,7 +13,7 @@ import msgspec
 from tidegate._bridge import run_sync
 from tidegate.errors import ConfigError, KeyConflictError, UsageError
 from tidegate.store.postgres.callers import Caller, recognise
-from tidegate.store.postgres.enqueue import answer_of, demand, values_of
+from tidegate.store.postgres.enqueue import answer_of, demand, in_order_of_names, values_of
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.rows import Enqueued, NewTask
@@ -112,8 +112,10 @@ class Joined:
         statement = in_schema(given, self._schema)
         stored: list[Enqueued] = []
         for part in _parts(tasks):
-            answers = await caller.fetch(statement, (self._home, _as_json(part)))
-            stored += [_meaning(task, *answer) for task, answer in zip(part, answers, strict=True)]
+            places = in_order_of_names(part)
+            rows = await caller.fetch(statement, (self._home, _as_json([part[place] for place in places])))
+            answers = dict(zip(places, rows, strict=True))
+            stored += [_meaning(task, *answers[place]) for place, task in enumerate(part)]
         return stored
 
 

@@ -42,12 +42,17 @@ SELECT floor(clock.now / 60), $4, $3, $6, $7, 1
 FROM clock
 
 -- name: some
--- As `one`, in the order given, each from the third on an array.
+-- As `one`, in the order given, each from the third on an array. All are of one moment: whose names are taken first
+-- is not who is claimed first.
 -- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
 -- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,
 -- 17 due moments, 18 deadlines, 19 timeouts, 20 max attempts, 21 labels
+WITH clock AS MATERIALIZED (
+    SELECT /*schema*/moment($2) AS now
+)
 SELECT a.holder, a.answer
-FROM unnest(
+FROM clock
+CROSS JOIN unnest(
     $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
     $11::bytea[], $12::text[], $13::double precision[], $14::text[], $15::double precision[],
     $16::double precision[], $17::double precision[], $18::double precision[], $19::double precision[],
@@ -58,7 +63,7 @@ FROM unnest(
     place
 )
 CROSS JOIN LATERAL /*schema*/enqueue_1(
-    $1, $2, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
+    $1, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
     g.key_name, g.key_seconds, g.unique_name, g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds,
     g.timeout_seconds, g.max_attempts, g.labels
 ) AS a

@@ -5,7 +5,7 @@
 -- `one_…` takes the parameters of enqueue's `one`. `given_…`, which `many` goes on from, takes 1 the identity, 2 a
 -- JSON array with an object for each task: the values of `one` from its third on by their names, bytes in base64.
 -- Arrays would be written by each driver in a way of its own. It answers in the order given, in which names are
--- taken. If one answer is `conflict`, the other tasks are stored, unless it stands between `savepoint` and `undo`.
+-- taken; all are of one moment. If one answer is `conflict`, the other tasks are stored, unless it stands between `savepoint` and `undo`.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one_numbered
@@ -46,8 +46,12 @@ WITH given AS (SELECT %s::uuid AS home, %s::text::json AS tasks)
 WITH given AS (SELECT CAST(:p1 AS uuid) AS home, CAST(CAST(:p2 AS text) AS json) AS tasks)
 
 -- name: many
+, clock AS MATERIALIZED (
+    SELECT /*schema*/moment(NULL) AS now
+)
 SELECT CAST(a.holder AS text), a.answer
 FROM given
+CROSS JOIN clock
 CROSS JOIN LATERAL ROWS FROM (
     json_to_recordset(given.tasks) AS (
         id uuid, function text, queue text, priority smallint, upstream text, tenant text, codec_tag text,
@@ -61,7 +65,7 @@ CROSS JOIN LATERAL ROWS FROM (
     place
 )
 CROSS JOIN LATERAL /*schema*/enqueue_1(
-    given.home, NULL, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
+    given.home, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
     decode(g.args, 'base64'), decode(g.fingerprint, 'base64'), g.key_name, g.key_seconds, g.unique_name,
     g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds, g.timeout_seconds, g.max_attempts, g.labels
 ) AS a
