@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stand_ins import CASES, header_list
@@ -184,6 +184,28 @@ def test_a_call_of_its_own_waits_for_the_opening_or_is_refused_uncharged():
     )
 
 
+def waits(door: Door, count: int) -> list[float]:
+    return [round(door.admit().wait_seconds, 3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("late", [0.0, 0.2])
+def test_a_spent_window_opens_without_slots_from_while_it_was_shut(late):
+    given = Limits(windows=(Window("requests_per_minute", 600, 60.0),))
+    row = a_row(after(requests(remaining=0, reset=12.0)), given)
+    slots = [max(0.0, number * 0.1 - late) for number in range(6)]
+    assert waits(Door(row, 0, NOW + 12.0 + late), 6) == pytest.approx(slots)
+
+
+def test_a_pace_that_was_just_learned_has_no_slots_from_before():
+    row = a_row(after(requests(600, 100, 50.0)))
+    assert waits(Door(row, 0, NOW), 3) == pytest.approx([0.0, 60 / 700, 120 / 700], abs=0.001)
+
+
+def test_a_look_at_a_spent_window_changes_nothing_that_must_be_written():
+    row = a_row(after(requests(600, 0, 60.0)), NO_LIMITS)
+    assert not Door(row, 0, NOW).is_changed
+
+
 def test_a_person_who_opens_the_gate_knows_better_than_the_headers():
     learned = after(requests(100, 0, 3000.0))
     gate = gates.opened_by_person(Gate(learned=learned), NO_LIMITS, NOW)
@@ -256,6 +278,8 @@ def test_only_what_others_must_know_matters():
 
 
 @settings(max_examples=25, deadline=None)
+@example(limit=120, at_first=0.1015625, slots=13, latency=0.25)  # a burst when a spent window opened
+@example(limit=242, at_first=0.1015625, slots=23, latency=0.05)  # a burst when a pace was learned
 @given(
     limit=st.integers(60, 1200),
     at_first=st.floats(0.1, 1.0),

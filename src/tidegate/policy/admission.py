@@ -47,11 +47,8 @@ class Door:
         self._gate = gates.as_of(row.gate, row.limits, now)
         self._limits = learned.paced(row.limits, self._gate, now)
         self._opens_at = learned.opens_at(self._gate.learned, now)
-        self._meters: dict[str, Meter] = dict(row.meters)
-        if self._gate.reopened_at is not None:
-            for window in self._limits.windows:
-                meter = self._meters.get(window.name, Meter())
-                self._meters[window.name] = pacing.without_burst(window, meter, self._gate.reopened_at)
+        self._found = self._without_bursts(row)
+        self._meters = dict(self._found)
         self._room = gates.room(self._gate, self._limits, in_flight)
         self._stretch = 1.0 / gates.share(self._gate, self._limits, now)
 
@@ -63,7 +60,7 @@ class Door:
     @property
     def is_changed(self) -> bool:
         """Whether the row must be written."""
-        return self._gate is not self._before.gate or self._meters != self._before.meters
+        return self._gate is not self._before.gate or self._meters != self._found
 
     def wait(self) -> float | None:
         """Return in how many seconds the next task may start; None: nobody knows, an event decides."""
@@ -98,6 +95,20 @@ class Door:
         if self._room is not None:
             self._room -= 1
         return Admitted(0.0 if is_probe else at - self._now, is_probe)
+
+    def _without_bursts(self, row: GateRow) -> dict[str, Meter]:
+        """Return the meters without slots from when nothing could start.
+
+        Nor has a learned pace any from before the call that told it: what is left was counted then.
+        """
+        meters = dict(row.meters)
+        shut_until = max(self._gate.reopened_at or 0.0, learned.shut_until(self._gate.learned))
+        told_at = max(shut_until, learned.told_at(self._gate.learned))
+        for window in self._limits.windows:
+            since = shut_until if window in row.limits.windows else told_at
+            if since:
+                meters[window.name] = pacing.without_burst(window, meters.get(window.name, Meter()), since)
+        return meters
 
     def _slot_at(self) -> float:
         """Return when the next may start: not before its slot, nor before a spent window opens."""

@@ -63,6 +63,16 @@ def opens_at(learned: Iterable[LearnedLimit], now: float) -> float:
     return now if shut is None else _opens_at(shut)
 
 
+def shut_until(learned: Iterable[LearnedLimit]) -> float:
+    """Return when the last spent limit opens or opened; 0: none was spent, by the last word on each."""
+    return max(map(_opens_at, learned), default=0.0)
+
+
+def told_at(learned: Iterable[LearnedLimit]) -> float:
+    """Return when the call was sent by whose answer a pace is kept; 0: there is none."""
+    return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
+
+
 def paced(limits: Limits, gate: Gate, now: float) -> Limits:
     """Return the limits with what was learned of the pace, by headers or by 429s, where nobody gave one.
 
