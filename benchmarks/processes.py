@@ -35,7 +35,8 @@ def environment(directory: Path) -> dict[str, str]:
 
     The caller's own Tidegate settings are left out: they would be measured as well.
     """
-    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    path = [str(ROOT), *(str(Path(entry).absolute()) for entry in given)]  # a child's directory is another
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
     return inherited | {
         "PYTHONPATH": os.pathsep.join(path),

@@ -135,6 +135,8 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
         ]
         store = await app.opened_store()
         while len(await store.workers()) < WORKERS:
+            if any(worker.poll() is not None for worker in workers):
+                raise RuntimeError("a worker ended before it began")
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)
         before = [tree_cpu_seconds(worker.pid) for worker in workers]
