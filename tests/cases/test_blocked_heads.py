@@ -1,0 +1,104 @@
+"""C47: thousands of urgent tasks that a limit or a gate keeps back neither slow nor stop the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postgres_support import SCHEMA, emptied
+from support import FAST, all_final, make_app
+from tidegate import Pool, Priority, State, Tidegate
+from tidegate.store.postgres.roles import role
+
+pytestmark = pytest.mark.anyio
+
+POOL = Pool(concurrency=4, poll_interval=0.1)
+CLAIM_SECONDS = {"sqlite": 0.1, "postgres": 0.05}
+"""What a claim may take at the 95th percentile; only held where nothing else runs."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tidegate]:
+    if request.param == "sqlite":
+        made = make_app(tmp_path, pools=[POOL])
+    else:
+        server = request.getfixturevalue("postgres")
+        emptied(server)
+        url = server.url(user=role(SCHEMA, "worker"))
+        made = Tidegate(url, pools=[POOL], timings=FAST)
+    yield made
+    await made.aclose()
+
+
+def in_flight(app: Tidegate) -> Any:
+    return {"upstream": app.upstream("one at a time", max_in_flight=1)}
+
+
+def by_the_minute(app: Tidegate) -> Any:
+    return {"rate_limit": "1/min"}
+
+
+def parked(app: Tidegate) -> Any:
+    return {"upstream": app.upstream("parked")}
+
+
+@pytest.mark.parametrize("kept_back", [in_flight, by_the_minute, parked])
+@pytest.mark.parametrize("heads", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+async def test_what_is_not_kept_back_is_done_at_once(
+    app: Tidegate, request: pytest.FixtureRequest, heads: int, kept_back: Callable[[Tidegate], Any]
+) -> None:
+    ended = asyncio.Event()
+
+    @app.task(name="head", **kept_back(app))
+    async def head() -> None:
+        await ended.wait()
+
+    @app.task(name="other")
+    async def other() -> None:
+        await asyncio.sleep(0.01)
+
+    store = await app.opened_store()
+    await store.declare(app.declared())
+    if kept_back is parked:
+        await store.park("parked", seconds=None, why="for the test")
+    await app.enqueue_many(head.using(priority=Priority.INTERACTIVE).prepare() for _ in range(heads))
+    took = timed_claims(app)
+    async with app.worker(), app.worker():
+        await asyncio.gather(*[(await other.enqueue()).result(20) for _ in range(8)])
+        took.clear()  # those of a worker that has just connected
+        began_at = time.monotonic()
+        handles = [await other.using(priority=Priority.BULK).enqueue() for _ in range(50)]
+        rows = await all_final(app, [handle.id for handle in handles])
+        seconds = time.monotonic() - began_at
+        used = time.process_time()
+        await asyncio.sleep(1.0)  # what is measured is a second of waiting
+        used = time.process_time() - used
+        ended.set()
+    assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+    if request.node.get_closest_marker("slow"):
+        back_end = "postgres" if "postgres" in request.node.callspec.params["app"] else "sqlite"
+        assert seconds < 5.0
+        assert statistics.quantiles(took, n=20)[18] < CLAIM_SECONDS[back_end]
+        assert used < 0.1
+
+
+def timed_claims(app: Tidegate) -> list[float]:
+    """Return the list to which every claim's seconds are added from now on."""
+    took: list[float] = []
+    claim = app.store.claim
+
+    async def timed(ask: Any) -> Any:
+        began_at = time.monotonic()
+        try:
+            return await claim(ask)
+        finally:
+            took.append(time.monotonic() - began_at)
+
+    app.store.claim = timed  # type: ignore[method-assign]
+    return took
