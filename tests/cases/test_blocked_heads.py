@@ -85,7 +85,7 @@ async def test_what_is_not_kept_back_is_done_at_once(
         back_end = "postgres" if "postgres" in request.node.callspec.params["app"] else "sqlite"
         assert seconds < 5.0
         assert statistics.quantiles(took, n=20)[18] < CLAIM_SECONDS[back_end]
-        assert used < 0.1
+        assert used < 2 * 0.1  # of a core: two workers that wait
 
 
 def timed_claims(app: Tidegate) -> list[float]:
