@@ -25,6 +25,7 @@ from postgres_support import SCHEMA, migrated
 from tidegate import Pool, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
+from tidegate.store.postgres import joined
 from tidegate.store.postgres.roles import role
 from tidegate.store.rows import TaskFilter
 
@@ -369,6 +370,26 @@ async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
     assert last == (b'{"a":[],"k":{"number":2499}}', "json/1")
     assert len(set(ids)) == 2_500
     assert sum(stats.ready for stats in await app.store.queue_stats()) == 2_500
+
+
+async def test_transactions_that_want_the_same_names_take_them_in_one_order_over_all_statements(
+    user_url: str, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "_PART_TASKS", 2)
+    app, work = shop
+
+    async def store(names: list[str]) -> None:
+        connection = await asyncpg.connect(user_url)
+        async with connection.transaction():
+            await app.enqueue_many([work.using(key=name).prepare(1) for name in names], conn=connection)
+        await connection.close()
+
+    for number in range(10):
+        names = [f"{number}-{letter}" for letter in "abcdef"]
+        async with asyncio.timeout(SOON), asyncio.TaskGroup() as both:
+            both.create_task(store(names))
+            both.create_task(store(names[::-1]))
+    assert sum(stats.ready for stats in await app.store.queue_stats()) == 60
 
 
 async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(

@@ -100,7 +100,7 @@ class Joined:
         await caller.run(_SQL["savepoint"])
         try:
             stored = await self._many(caller, tasks)
-        except KeyConflictError:
+        except (KeyConflictError, ConfigError):
             await caller.run(_SQL["undo"])
             await caller.run(_SQL["release"])
             raise
@@ -110,13 +110,12 @@ class Joined:
     async def _many(self, caller: Caller, tasks: Sequence[NewTask]) -> list[Enqueued]:
         given = f"{_SQL[f'given_{caller.style}']}\n{_SQL['many']}"
         statement = in_schema(given, self._schema)
-        stored: list[Enqueued] = []
-        for part in _parts(tasks):
-            places = in_order_of_names(part)
-            rows = await caller.fetch(statement, (self._home, _as_json([part[place] for place in places])))
-            answers = dict(zip(places, rows, strict=True))
-            stored += [_meaning(task, *answers[place]) for place, task in enumerate(part)]
-        return stored
+        places = in_order_of_names(tasks)
+        rows: list[Sequence[Any]] = []
+        for part in _parts([tasks[place] for place in places]):
+            rows += await caller.fetch(statement, (self._home, _as_json(part)))
+        answers = dict(zip(places, rows, strict=True))
+        return [_meaning(task, *answers[place]) for place, task in enumerate(tasks)]
 
 
 async def identity(db: Session) -> str:

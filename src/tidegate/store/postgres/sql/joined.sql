@@ -5,7 +5,8 @@
 -- `one_…` takes the parameters of enqueue's `one`. `given_…`, which `many` goes on from, takes 1 the identity, 2 a
 -- JSON array with an object for each task: the values of `one` from its third on by their names, bytes in base64.
 -- Arrays would be written by each driver in a way of its own. It answers in the order given, in which names are
--- taken; all are of one moment. If one answer is `conflict`, the other tasks are stored, unless it stands between `savepoint` and `undo`.
+-- taken; all are of one moment. If one answer is `conflict`, the other tasks are stored, unless it stands between
+-- `savepoint` and `undo`.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one_numbered
