@@ -360,8 +360,8 @@ class Tidegate:
     async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
         store = await self.opened_store()
-        within = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
-        return (await within)[0]
+        storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
+        return (await storing)[0]
 
     def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
         """Store one prepared task in the transaction open on a connection that blocks."""
@@ -388,31 +388,13 @@ class Tidegate:
             store = await self.opened_store()
             answers = await store.enqueue_within(conn, [task async for task in each_task(tasks)])
             return [answer.task_id for answer in answers]
-        many = await self._begin_many()
-        try:
-            async for task in each_task(tasks):
-                if many.is_full:
-                    await many.stage()
-                many.add(task)
-            return await many.commit()
-        except BaseException:
-            await many.drop()
-            raise
+        return await (await self._begin_many()).store(tasks)
 
     def enqueue_many_sync(self, tasks: Iterable[NewTask], *, conn: Any = None) -> list[str]:
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         if conn is not None:
             return [answer.task_id for answer in self.store.enqueue_within_sync(conn, list(tasks))]
-        many = run_sync(self._begin_many())
-        try:
-            for task in tasks:
-                if many.is_full:
-                    run_sync(many.stage())
-                many.add(task)
-            return run_sync(many.commit())
-        except BaseException:
-            run_sync(many.drop())
-            raise
+        return run_sync(self._begin_many()).store_sync(tasks)
 
     async def _begin_many(self) -> Many:
         return Many(await self.opened_store(), self.next_id())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
+from tidegate._bridge import run_sync
 from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask
@@ -24,28 +25,51 @@ class Many:
         self._part: list[NewTask] = []
         self._is_staged = False
 
+    async def store(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[str]:
+        """Store all of these tasks, or none if one of them cannot be had; return their ids in order."""
+        try:
+            async for task in each_task(tasks):
+                if self._is_full:
+                    await self._stage()
+                self._add(task)
+            return await self._commit()
+        except BaseException:
+            await self._drop()
+            raise
+
+    def store_sync(self, tasks: Iterable[NewTask]) -> list[str]:
+        """As `store`, from sync code. The iterable is read in the caller's thread."""
+        try:
+            for task in tasks:
+                if self._is_full:
+                    run_sync(self._stage())
+                self._add(task)
+            return run_sync(self._commit())
+        except BaseException:
+            run_sync(self._drop())
+            raise
+
     @property
-    def is_full(self) -> bool:
+    def _is_full(self) -> bool:
         """Whether the present part must be staged before another task is added."""
         return len(self._part) == STAGE_TASKS
 
-    def add(self, task: NewTask) -> None:
-        """Take one more task."""
+    def _add(self, task: NewTask) -> None:
         self._part.append(task)
         self._ids.append(task.id)
 
-    async def stage(self) -> None:
+    async def _stage(self) -> None:
         """Store the present part where nothing can see it yet, and begin another."""
         self._is_staged = True
         await self._store.stage(self._stage_id, self._part)
         self._part = []
 
-    async def commit(self) -> list[str]:
+    async def _commit(self) -> list[str]:
         """Make everything visible at once; return the ids in order."""
         if not self._is_staged:
             answers = await self._store.enqueue(self._part) if self._part else []
             return [answer.task_id for answer in answers]
-        await self.stage()
+        await self._stage()
         held = await self._store.commit_stage(self._stage_id)
         self._is_staged = False
         with contextlib.suppress(StoreError):  # they are stored and visible; a steward moves what is left
@@ -53,7 +77,7 @@ class Many:
                 pass
         return [held.get(task_id, task_id) for task_id in self._ids] if held else self._ids
 
-    async def drop(self) -> None:
+    async def _drop(self) -> None:
         """Forget what was staged; while the store is away, it is swept after a day."""
         if self._is_staged:
             with contextlib.suppress(StoreError):
