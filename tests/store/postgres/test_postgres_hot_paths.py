@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -16,6 +18,7 @@ from tidegate.domain.upstream import Declared, GateKind, Limits, Window
 from tidegate.store.postgres import claim
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.lanes import LARGE_CLAIM, LOOK_SERVES_SECONDS, KnownLanes
+from tidegate.store.postgres.links import STEADY
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.postgres.store import PostgresStore
@@ -70,6 +73,24 @@ async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_o
     assert len({pid for _, pid in found}) <= 3
 
 
+async def test_no_plan_is_kept_on_when_a_connection_is_changed_over(worker_url: str) -> None:
+    async def prepare(session: Session) -> None:
+        await session.script(
+            "CREATE TEMP TABLE small (id integer PRIMARY KEY); INSERT INTO small VALUES (1); ANALYZE small;"
+            "PREPARE probing (integer) AS SELECT 1 FROM small WHERE id = $1"
+        )
+
+    async def plan(session: Session) -> str:
+        return str(await session.value("EXPLAIN (FORMAT JSON) EXECUTE probing (1)"))
+
+    async with database(worker_url, connections=1) as db:
+        await db.once(prepare)
+        plans = [await db.once(plan) for _ in range(8)]  # from the sixth on, the server keeps one
+        assert all("Seq Scan" in each for each in plans)
+        assert "Index" in await db.once(plan, steady=True)
+        assert "Seq Scan" in await db.once(plan)
+
+
 async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replaced(worker_url: str) -> None:
     async with database(worker_url, connections=1) as db:
         _, pid = await mode(db, steady=True)
@@ -84,24 +105,52 @@ async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replac
     assert another != pid
 
 
-@pytest.mark.parametrize(("operation", "name"), [("claim", "take"), ("finish", "succeed")])
-async def test_a_plan_that_is_kept_from_when_the_tables_were_empty_reads_none_of_them_whole(
+STEADY_STATEMENTS = [
+    *[("claim", name) for name in ("peek", "walk", "take", "mark_probes")],
+    *[("finish", name) for name in ("succeed", "end", "attempt", "spend", "rules", "spend_rule", "retry")],
+    *[("finish", name) for name in ("release", "bury", "cancel", "free_name", "count")],
+    *[("upstreams", name) for name in ("in_flight", "save")],
+    ("beat", "beat"),
+    ("progress", "keep"),
+    ("cancel_requests", "asked"),
+    ("chunks", "after"),
+    ("result", "result"),
+    ("payload", "payload"),
+]
+OF_TASKS = {
+    "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "act", "key",
+    "chunk", "stream", "progress", "permit",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "name"), STEADY_STATEMENTS)
+async def test_a_plan_that_is_kept_from_when_the_tables_were_empty_walks_over_none_of_them(
     worker_url: str, operation: str, name: str
 ) -> None:
     statement = in_schema(load(operation)[name], SCHEMA)
     connection = await asyncpg.connect(worker_url)
     try:
-        await connection.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+        await connection.execute(STEADY)
         kinds = (await connection.prepare(statement)).get_parameters()
-        nothing = ", ".join("NULL" for _ in kinds)
+        nothing = f"({', '.join('NULL' for _ in kinds)})" if kinds else ""
         await connection.execute(f"PREPARE hot AS {statement}")
-        rows = await connection.fetch(f"EXPLAIN EXECUTE hot ({nothing})")
+        told = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot{nothing}")
     finally:
         await connection.close()
-    plan = "\n".join(row[0] for row in rows)
-    for table in ("ready", "running", "task", "payload", "key"):
-        assert f"Seq Scan on {table}" not in plan
-    assert "Tid Scan" in plan
+    for node in nodes(json.loads(told)[0]["Plan"]):
+        if node.get("Relation Name") in OF_TASKS and "Scan" in node["Node Type"]:
+            by_place = node["Node Type"] == "Tid Scan"
+            by_bitmap = node["Node Type"] == "Bitmap Heap Scan"
+            assert by_place or by_bitmap or "Index Cond" in node, node
+        if node["Node Type"] == "Bitmap Index Scan":
+            assert "Index Cond" in node, node
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a plan's nodes."""
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
 
 
 # --- looks -----------------------------------------------------------------------------------------------

@@ -131,13 +131,15 @@ class Database:
         steady: bool,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
+        dropped_before = self._links.mine().dropped
         try:
             async with asyncio.timeout(most_seconds) as limit:
                 return await self._tried(unit, repeatable, steady)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            self._links.mine().part_with_idle()
+            if self._links.mine().dropped != dropped_before:  # else it only waited for its turn
+                self._links.mine().part_with_idle()
             raise late(self.place, most_seconds) from error
 
     async def _tried(

@@ -99,7 +99,7 @@ async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
     answers = dict.fromkeys(done, Answer.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
-        answers |= await database.once(lambda db: _refused(db, rest), steady=True)
+        answers |= await database.once(lambda db: _refused(db, rest))
         # Neither ended nor refused: its row was being changed, by a cancel say. Once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in answers}
         answers |= await _write(database, again) if again else {}

@@ -23,8 +23,9 @@ _SILENCE = "15s"
 _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Prepared statements kept on a direct connection."""
-STEADY = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
-_USUAL = "RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
+STEADY = "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
+_USUAL = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
+"""Plans of the other kind are not kept on: a change of settings alone would leave them."""
 
 Link: TypeAlias = Any
 """An `asyncpg.Connection`; asyncpg brings no types."""
@@ -50,6 +51,8 @@ class Links:
         self._steady: set[Link] = set()
         """Those whose server plans a statement once, whatever its values and however full the tables are just
         then, and never to read a whole table."""
+        self.dropped = 0
+        """Connections that were parted with because they were no longer to be trusted."""
         self._leaving: set[asyncio.Task[None]] = set()
         self._last_act: AsyncGenerator[None] | None = None
 
@@ -132,6 +135,7 @@ class Links:
 
     def drop(self, link: Link) -> None:
         """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
+        self.dropped += 1
         self._let_go(link)
         self._room.release()
 

@@ -191,7 +191,7 @@ class PostgresStore:
 
     async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
         """Return the rows of those ids that exist, from one snapshot."""
-        return await self._database.once(lambda db: reads.read(db, task_ids), steady=True)
+        return await self._database.once(lambda db: reads.read(db, task_ids))
 
     async def result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final."""
@@ -263,11 +263,11 @@ class PostgresStore:
         """Keep what these runs emitted; return the fences that are no longer current."""
         if not new:
             return []
-        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new), steady=True))
+        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new)))
 
     async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
         """Return where those tasks that exist are and how far their streams go."""
-        return await self._database.once(lambda db: streams.stream_heads(db, task_ids), steady=True)
+        return await self._database.once(lambda db: streams.stream_heads(db, task_ids))
 
     async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks for each task, in order, that follow the given numbers."""

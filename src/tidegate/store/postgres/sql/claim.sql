@@ -105,7 +105,8 @@ LEFT JOIN (lane LEFT JOIN peeked ON peeked.number = lane.number) ON true
 ORDER BY lane.number
 
 -- name: walk
--- As `peek`, for when there are too many lanes to peek into each: one walk over everything ready.
+-- As `peek`, for when there are too many lanes to peek into each: one walk over everything ready in these queues,
+-- each a range of the index.
 -- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams of which nothing
 -- may be handed out
 SELECT
@@ -121,10 +122,22 @@ LEFT JOIN (
         SELECT
             r.queue, r.priority, r.upstream, r.function, r.rank,
             row_number() OVER (PARTITION BY r.priority ORDER BY r.rank, r.task_id) AS place
-        FROM /*schema*/ready AS r
-        WHERE r.function = ANY ($3::text[])
-            AND ($2::text[] IS NULL OR r.queue = ANY ($2::text[]))
-            AND NOT r.upstream = ANY ($5::text[])
+        FROM (
+            SELECT listed.queue AS first, listed.queue AS last
+            FROM unnest($2::text[]) AS listed (queue)
+            UNION ALL
+            SELECT '', repeat(chr(1114111), 100)
+            WHERE $2::text[] IS NULL
+        ) AS served
+        CROSS JOIN LATERAL (
+            SELECT x.queue, x.priority, x.upstream, x.function, x.rank, x.task_id
+            FROM /*schema*/ready AS x
+            WHERE x.queue >= served.first
+                AND x.queue <= served.last
+                AND x.function = ANY ($3::text[])
+                AND NOT x.upstream = ANY ($5::text[])
+            OFFSET 0
+        ) AS r
     ) AS ranked
     WHERE place <= $4
     GROUP BY queue, priority, upstream, function
