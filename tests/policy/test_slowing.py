@@ -40,7 +40,7 @@ def rate(gate: Gate, now: float) -> float | None:
     return slowing.per_second(gate.pace, now)
 
 
-@given(st.floats(0.2, 500))
+@given(st.floats(0.7, 500))
 def test_a_429_halves_what_went_well_lately(per_second):
     gate = refused(busy(per_second), NOW)
     assert rate(gate, NOW) == pytest.approx(per_second / 2, rel=0.1)
@@ -83,6 +83,32 @@ def test_a_young_count_is_reckoned_over_the_time_it_has_had():
 
 def test_where_nothing_went_well_there_is_nothing_to_halve():
     assert rate(refused(Gate(), NOW), NOW) is None
+
+
+def test_what_went_well_long_ago_is_nothing_to_halve():
+    gate = Gate(pace=slowing.counted(Pace(), 8, NOW))
+    assert rate(refused(gate, NOW + 3600), NOW + 3600) is None
+
+
+def test_a_burst_after_an_idle_hour_that_meets_a_429_first_is_not_slowed_to_calls_a_minute():
+    first = refused(busy(8), NOW + 3600)
+    assert rate(first, NOW + 3600) is None
+    at = first.until_at + 1.0
+    opened = gates.as_of(first, NO_LIMITS, at)
+    good = gates.after_success(opened, NO_LIMITS, at, seconds=0.5, goods=31, is_probe=False)
+    assert rate(refused(good, at + 0.5), at + 0.5) == pytest.approx(31 / 2, rel=0.1)
+
+
+def test_one_task_a_minute_says_little_of_what_may_be():
+    gate = Gate()
+    for minute in range(60):
+        gate = replace(gate, pace=slowing.counted(gate.pace, 1, NOW + 60 * minute))
+    at = NOW + 59 * 60 + 30
+    first = refused(gate, at)
+    assert rate(first, at) == slowing.TRICKLE_PER_SECOND / 2
+    again = first.until_at + 1.1
+    halved = refused(replace(first, refused_since_at=None), again)
+    assert rate(halved, again) == rate(first, again) / 2, "the pace itself goes below that"
 
 
 def test_an_overload_is_no_word_on_the_pace():

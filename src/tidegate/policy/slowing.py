@@ -22,6 +22,8 @@ COUNTED_SECONDS = 30.0
 FORGOTTEN_SECONDS = 4 * COUNTED_SECONDS
 """After so long without any the count begins anew."""
 LEAST_PER_SECOND = 1 / 60
+TRICKLE_PER_SECOND = 2 / 3
+"""Fewer that went well lately say what was asked for, not what may be: they count as so many."""
 SAME_SECONDS = 1.0
 """429s so soon after one, or within a run's typical time, were earned by the pace before."""
 
@@ -66,9 +68,14 @@ def window(pace: Pace, now: float) -> Window | None:
 
 
 def _lately(pace: Pace, now: float) -> float:
-    """Return how many runs a second went well lately; in a young count over the time it has had."""
+    """Return how many runs a second went well lately, a trickle at least; 0: none did.
+
+    In a young count over the time it has had.
+    """
+    if now - pace.counted_at > FORGOTTEN_SECONDS:
+        return 0.0
     age = max(SAME_SECONDS, now - pace.counting_at)
-    return _counted(pace, now) / (1 - math.exp(-age / COUNTED_SECONDS))
+    return max(TRICKLE_PER_SECOND, _counted(pace, now) / (1 - math.exp(-age / COUNTED_SECONDS)))
 
 
 def _counted(pace: Pace, now: float) -> float:
