@@ -11,10 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Gate, GateKind, GateRow, GateState, Limits, Pace, Signal, Window
+from tidegate.domain.upstream import (
+    Gate,
+    GateKind,
+    GateRow,
+    GateState,
+    Limits,
+    Pace,
+    Signal,
+    Window,
+    key_gate,
+)
 from tidegate.policy import gate as gates
 from tidegate.policy import slowing
-from tidegate.policy.admission import Door
+from tidegate.policy.admission import Door, slot_for_call
 from tidegate.policy.gate_words import gate_in_words
 from tidegate.policy.learned import paced
 
@@ -125,6 +135,27 @@ def test_a_given_limit_is_the_pace_and_a_daily_one_is_none():
         "requests_per_day",
         "learned_pace",
     ]
+
+
+def test_a_further_call_of_a_run_is_not_charged_the_pace_of_runs():
+    row = GateRow(GateKind.UPSTREAM, "u", gate=gates.as_of(refused(busy(8), NOW), NO_LIMITS, NOW + 3))
+    for _ in range(3):
+        slot, row = slot_for_call(row, patience_seconds=0, now=NOW + 3)
+        assert (slot.is_granted, slot.wait_seconds) == (True, 0.0)
+    assert slowing.NAME not in row.meters
+    assert Door(row, 0, NOW + 3).admit().wait_seconds == 0.0
+    assert paced(NO_LIMITS, row.gate, NOW + 3).window(slowing.NAME) is not None, "runs are slowed"
+
+
+def test_a_key_that_a_probe_opened_is_not_slowed_by_a_429_a_minute_later():
+    held = gates.after_failure(Gate(), Signal(Reason.RATE_LIMIT), NO_LIMITS, NOW)
+    opened = gates.after_success(held, NO_LIMITS, NOW + 1, seconds=0.2, goods=1, is_probe=True)
+    row = GateRow(GateKind.UPSTREAM, key_gate("u", "a"), gate=refused(opened, NOW + 61))
+    slots = []
+    for _ in range(3):
+        slot, row = slot_for_call(row, patience_seconds=0, now=NOW + 64)
+        slots.append(slot.is_granted)
+    assert slots == [True, True, True]
 
 
 def test_the_pace_is_shown_in_words():

@@ -39,13 +39,14 @@ class Door:
         row: The gate as stored.
         in_flight: Runs and calls of it under way.
         now: By the store's clock.
+        of_runs: Whether it lets runs through, or single calls that no claim has charged.
     """
 
-    def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
+    def __init__(self, row: GateRow, in_flight: int, now: float, *, of_runs: bool = True) -> None:
         self._before = row
         self._now = now
         self._gate = gates.as_of(row.gate, row.limits, now)
-        self._limits = learned.paced(row.limits, self._gate, now)
+        self._limits = learned.paced(row.limits, self._gate, now, of_runs=of_runs)
         self._opens_at = learned.opens_at(self._gate.learned, now)
         self._found = self._without_bursts(row)
         self._meters = dict(self._found)
@@ -185,7 +186,7 @@ def slot_for_call(
     """
     most = row.limits.max_in_flight
     gate = gates.as_of(row.gate, row.limits, now)
-    door = Door(row, 0, now)
+    door = Door(row, 0, now, of_runs=False)
     wait, flows = door.wait(), not gates.is_held(gate)
     may_go = flows or gates.may_probe(gate, now)
     if may_go and most is not None and in_flight >= most:

@@ -73,14 +73,17 @@ def told_at(learned: Iterable[LearnedLimit]) -> float:
     return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
 
 
-def paced(limits: Limits, gate: Gate, now: float) -> Limits:
+def paced(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Limits:
     """Return the limits with what was learned of the pace, by headers or by 429s, where nobody gave one.
 
-    A given limit of requests is a person's word on the pace, and nothing is added to it.
+    A given limit of requests is a person's word on the pace, and nothing is added to it. What 429s tell is a
+    pace of runs, for those are what went well: calls that no claim charged are not counted, nor slowed.
     """
     if any(window.seconds <= MINUTE for window in limits.windows):
         return limits
-    paces = [*(_pace(limit, now) for limit in gate.learned), slowing.window(gate.pace, now)]
+    paces = [_pace(limit, now) for limit in gate.learned]
+    if of_runs:
+        paces.append(slowing.window(gate.pace, now))
     found = [window for window in paces if window is not None]
     return replace(limits, windows=(*limits.windows, *found)) if found else limits
 
