@@ -10,6 +10,7 @@ from tidegate.domain.outcome import Charge, Retrying
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, GateKind, Limits, Signal, Window
 from tidegate.domain.usage import Dimension, Heard, SeenLimit
+from tidegate.store.protocol import Store
 from tidegate.store.rows import EMBEDDED, ClaimedTask, NewWorker
 
 MINUTE = Window("requests_per_minute", 600, 60.0)
@@ -47,6 +48,19 @@ def test_what_headers_show_is_listed_with_its_age_and_holds_in_words(place: Plac
     row = place.json("upstreams", "show", openai)
     assert [each["dimension"] for each in row["learned"]] == ["requests", "input_tokens"]
     assert (row["blocked"], row["ready"]) == (3, 0)
+
+
+def test_a_pace_after_429s_is_told_where_it_is_applied(place: Place) -> None:
+    async def refused(store: Store) -> None:
+        for name, limits in {"plain": Limits(), "limited": Limits((MINUTE,)), "plain#key": Limits()}.items():
+            await store.declare([Declared(GateKind.UPSTREAM, name, limits)])
+            await store.tell_of_probe(name, is_good=True, seconds=0.1)
+            await store.tell(name, Signal(Reason.RATE_LIMIT, wait_seconds=0.0))
+
+    place.ask(refused)
+    words = {row["name"]: row["words"] for row in place.lines("upstreams", "ls")}
+    assert {name for name in words if "a minute since its last 429" in words[name]} == {"plain"}
+    assert words["limited"] == words["plain#key"] == "flowing"
 
 
 def test_a_person_parks_and_opens(place: Place, openai: str) -> None:

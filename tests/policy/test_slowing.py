@@ -164,6 +164,13 @@ def test_the_pace_is_shown_in_words():
     assert gate.pace != Pace()
 
 
+def test_no_words_tell_of_a_pace_that_is_not_applied():
+    gate = gates.as_of(refused(busy(8), NOW), NO_LIMITS, NOW + 3)
+    minute = Limits(windows=(Window("requests_per_minute", 600, 60.0),))
+    assert gate_in_words(gate, minute, NOW + 3) == "flowing"
+    assert gate_in_words(gate, NO_LIMITS, NOW + 3, of_runs=False) == "flowing"
+
+
 @pytest.mark.parametrize("names_wait", [True, False], ids=["wait named", "no wait named"])
 @pytest.mark.parametrize(
     ("limit", "slots", "latency"), [(30, 4, 0.5), (120, 16, 0.5), (600, 32, 2.0), (1200, 32, 0.05)]

@@ -10,6 +10,7 @@ import click
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
 from tidegate.cli.output import jsonable, print_facts, print_json, print_table, talk
 from tidegate.cli.text import moment
+from tidegate.domain.upstream import is_key_gate
 from tidegate.errors import OptionError, UnknownUpstreamError
 from tidegate.options import positive_option
 from tidegate.policy.gate_words import block_in_words, dimension_in_words, gate_in_words, learned_in_words
@@ -183,7 +184,7 @@ def state_in_words(row: UpstreamRow, now: float) -> str:
     """Return what an upstream does, or why its tasks are blocked."""
     if row.block is not None:
         return block_in_words(row.block, row.limits, now)
-    return gate_in_words(row.gate, row.limits, now)
+    return gate_in_words(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
 
 
 def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:

@@ -7,16 +7,24 @@ from typing import assert_never
 from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy
 from tidegate.domain.usage import Dimension, LearnedLimit
 from tidegate.policy import gate as gates
-from tidegate.policy import slowing
+from tidegate.policy import pacing, slowing
 from tidegate.policy.admission import Block
+from tidegate.policy.learned import paced
 from tidegate.policy.words import duration
 
 
-def gate_in_words(gate: Gate, limits: Limits, now: float) -> str:
-    """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`."""
+def gate_in_words(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
+    """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`.
+
+    Args:
+        gate: As it is now.
+        limits: Its own.
+        now: By the store's clock.
+        of_runs: Whether it lets runs through; False for that of a key.
+    """
     cause = ": ".join(part for part in (gate.reason, gate.message) if part)
     if gate.by is None:
-        return _flowing(gate, limits, now)
+        return _flowing(gate, limits, now, of_runs=of_runs)
     words = f"{_parked(gate, gate.by, now)}"
     return f"{words}: {cause}" if cause else words
 
@@ -49,15 +57,17 @@ def learned_in_words(limit: LearnedLimit, now: float) -> str:
     return ", ".join(parts)
 
 
-def _flowing(gate: Gate, limits: Limits, now: float) -> str:
+def _flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) -> str:
     if gate.failures:
         count = "a failure" if gate.failures == 1 else f"{gate.failures} failures in a row"
         return f"flowing, held after {count} ({gate.reason}): only probes start"
     share = gates.share(gate, limits, now)
     if share < 1:
         return f"flowing, slow start at {share:.0%} of its pace"
-    pace = slowing.per_second(gate.pace, now)
-    return "flowing" if pace is None else f"flowing, slowed to {pace * 60:.3g} a minute since its last 429"
+    pace = paced(limits, gate, now, of_runs=of_runs).window(slowing.NAME)
+    if pace is None:
+        return "flowing"
+    return f"flowing, slowed to {60 / pacing.interval(pace):.3g} a minute since its last 429"
 
 
 def _parked(gate: Gate, by: ParkedBy, now: float) -> str:

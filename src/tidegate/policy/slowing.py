@@ -1,4 +1,4 @@
-"""The pace of an upstream that answers 429 while nobody knows its limit.
+"""The pace of an upstream that answers 429 while nobody gave it a limit for a minute or less.
 
 Each time, half of what went well lately, or of the pace it had; doubled in a minute, then forgotten. So it
 swings about the real limit, with a few 429s a minute instead of a burst of them whenever the gate opens.
