@@ -200,6 +200,22 @@ async def test_acts_on_an_unknown_upstream_say_so(store: Store) -> None:
     assert await store.upstreams() == []
 
 
+async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await declared(store)
+    task = await build.run(upstream="u")
+    await build.done(parked(task, Signal(Reason.QUOTA, wait_seconds=3600.0), 3600.0))
+    assert not await store.open_gate("u#nobodys")
+    assert (await gate(store)).state is GateState.PARKED
+    clock.advance(1800.0)
+    await store.promote()
+    assert await build.state(task.fence.task_id) is State.RETRYING
+    due_at = (await store.read([task.fence.task_id]))[task.fence.task_id].due_at
+    assert due_at == pytest.approx(START + 3600.0, abs=1.0)
+    assert [row.name for row in await store.upstreams()] == ["u"]
+
+
 async def test_a_probe_asked_for_by_a_person_is_one_task(store: Store, build: Build) -> None:
     await declared(store)
     await build.enqueue(3, upstream="u")

@@ -149,18 +149,22 @@ async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
 
 async def open_gate(db: Session, name: str) -> bool:
     """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
-    if ring := ring_of(name):  # gates are locked in the order of their names
+    if ring := ring_of(name):
+        await locked_row(db, GateKind.UPSTREAM, ring)  # gates are locked in the order of their names
+    if not await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now)):
+        return False
+    if ring:
         await _moved(db, ring, lambda found, now: gates.opened_with_key(found.gate, found.limits, now))
-    opens = await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now))
     await db.run(_PROMOTE["lift_floors"], storable(ring or name), await moment(db))
-    return opens
+    return True
 
 
 async def probe(db: Session, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
-    probes = await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now))
+    if not await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now)):
+        return False
     await db.run(_PROMOTE["lift_floors"], storable(name), await moment(db))
-    return probes
+    return True
 
 
 async def upstreams(db: Session) -> list[UpstreamRow]:

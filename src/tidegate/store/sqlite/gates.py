@@ -145,16 +145,20 @@ def park(db: apsw.Connection, now: float, name: str, seconds: float | None, why:
 
 def open_gate(db: apsw.Connection, now: float, name: str) -> bool:
     """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
-    db.execute(_PROMOTE["lift_floors"], (storable(ring_of(name) or name), now))
+    if not _moved(db, now, name, lambda found: gates.opened_by_person(found.gate, found.limits, now)):
+        return False
     if ring := ring_of(name):
         _moved(db, now, ring, lambda found: gates.opened_with_key(found.gate, found.limits, now))
-    return _moved(db, now, name, lambda found: gates.opened_by_person(found.gate, found.limits, now))
+    db.execute(_PROMOTE["lift_floors"], (storable(ring or name), now))
+    return True
 
 
 def probe(db: apsw.Connection, now: float, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
+    if not _moved(db, now, name, lambda found: gates.probed_by_person(found.gate, now)):
+        return False
     db.execute(_PROMOTE["lift_floors"], (storable(name), now))
-    return _moved(db, now, name, lambda found: gates.probed_by_person(found.gate, now))
+    return True
 
 
 def upstreams(db: apsw.Connection, now: float) -> list[UpstreamRow]:
