@@ -16,6 +16,8 @@ from store_build import Build, SettableClock
 from pgserver import Server, postgres_server, proxied
 from postgres_support import SCHEMA, migrated
 from support import until
+from tidegate.domain.failure import Reason
+from tidegate.domain.upstream import Signal
 from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import database as database_module
 from tidegate.store.postgres import wrap
@@ -155,6 +157,26 @@ async def test_batches_of_the_same_names_in_another_order_meet_no_deadlock(
     won |= {answer.task_id for answer in other.result() if answer.created}
     assert len(won) == 3
     assert [answer.task_id for answer in one.result()] == [a.task_id for a in reversed(other.result())]
+
+
+async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
+    store: PostgresStore, postgres: Server
+) -> None:
+    await store.tell("u", Signal(Reason.RATE_LIMIT))
+    with postgres.connect() as admin, psycopg.connect(postgres.url()) as holder:
+        holder.execute("SELECT 1 FROM tidegate.gate FOR UPDATE")
+
+        async def waits() -> bool:
+            return admin.execute(LOCKED_OUT).fetchone() == (1,)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(store.tell_of_probe("u", is_good=True, seconds=0.1))
+            await until(waits)
+            turn_at = await store.now()
+            holder.rollback()
+    (row,) = await store.upstreams()
+    assert row.gate.reopened_at is not None
+    assert row.gate.reopened_at >= turn_at
 
 
 async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:

@@ -106,11 +106,16 @@ async def told_nothing(db: Session, now: float, upstream: str, began_at: float) 
 
 async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
     """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
+    found = await locked_row(db, GateKind.UPSTREAM, upstream)
+    if found is None:
+        return
     now = await moment(db)
     if is_good:
-        await went_well(db, now, upstream, GoodRuns(seconds, 1, is_probe=True))
+        after = after_success(found, now, GoodRuns(seconds, 1, is_probe=True))
     else:
-        await told_nothing(db, now, upstream, now - seconds)
+        after = after_silence(found, now, began_at=now - seconds)
+    if after is not found:
+        await save(db, now, [after])
 
 
 # --- what people and applications say --------------------------------------------------------------------
