@@ -76,7 +76,7 @@ WHERE held_by = $1
 
 -- name: lift_floors
 -- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
--- Its gate and the budgets still say when it goes.
+-- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
 -- 1 upstream, 2 now
 UPDATE /*schema*/waiting
 SET floor_at = NULL, due_at = $2
