@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, Protocol
 
 from tidegate._bridge import run_sync
-from tidegate.upstream._redirects import mark, note
 from tidegate.upstream._retries import raise_again, remember
 
 
@@ -42,13 +41,11 @@ class SyncSide:
     def handle_request(self, request: Any) -> Any:
         """Return the answer to a request; its stream can be read without a loop."""
         raise_again(request)
-        mark(request)
         try:
             response = run_sync(self._core.exchange(request))
         except BaseException as error:
             remember(request, error)
             raise
-        note(request, response)
         if not isinstance(response.stream, self._library.SyncByteStream):
             response.stream = _sync_stream_class(self._library)(response.stream)
         return response

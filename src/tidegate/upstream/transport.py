@@ -17,7 +17,7 @@ from typing import Any, Self
 from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, library_of, make_inner
-from tidegate.upstream._redirects import mark, note
+from tidegate.upstream._redirects import note
 from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now
 from tidegate.upstream._retries import raise_again, remember
 from tidegate.upstream._streams import Passing
@@ -59,14 +59,11 @@ class PoliteTransport:
                 too long.
         """
         raise_again(request)
-        mark(request)
         try:
-            response = await self.exchange(request)
+            return await self.exchange(request)
         except BaseException as error:
             remember(request, error)
             raise
-        note(request, response)
-        return response
 
     def handle_request(self, request: Any) -> Any:
         """Do the same for a sync client.
@@ -79,7 +76,9 @@ class PoliteTransport:
     async def exchange(self, request: Any) -> Any:
         """Do the same, and take no notice of an SDK's own retries."""
         permit = await self._permits.acquire(ask_for(sizes_of_request(request), self._settings))
-        return await self._called(request, permit)
+        response = await self._called(request, permit)
+        note(request, response)
+        return response
 
     async def aclose(self) -> None:
         """Close the inner transport."""
