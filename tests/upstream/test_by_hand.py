@@ -35,6 +35,15 @@ async def test_a_call_settles_with_what_it_is_told():
     assert (permit.end.failure, permit.end.in_doubt) == (None, False)
 
 
+@pytest.mark.parametrize(("status", "believed"), [(None, 30.0), (200, 30.0), (429, None)])
+async def test_a_429_told_by_hand_counts_by_its_wait_alone(status, believed):
+    permits = MemoryPermits()
+    async with call(permits) as made:
+        made.headers({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "30s"}, status)
+    (seen,) = permits.only.seen
+    assert (seen.remaining, seen.reset_seconds) == (0.0, believed)
+
+
 async def test_what_is_raised_is_understood_and_passed_on():
     permits = MemoryPermits()
     with pytest.raises(ConnectionResetError):

@@ -219,6 +219,16 @@ async def test_a_failed_answer_is_understood_and_in_doubt_only_if_a_gateway_gave
     assert end.in_doubt is in_doubt
 
 
+@pytest.mark.parametrize(("status", "believed"), [(200, 30.0), (429, None)])
+async def test_a_429_counts_by_its_wait_alone(status, believed):
+    permits = MemoryPermits()
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "30s"}
+    async with polite(Network(httpx2.Response(status, headers=headers, json={})), permits) as http:
+        await http.post(URL, json=ASKED)
+    (seen,) = permits.only.seen
+    assert (seen.remaining, seen.reset_seconds) == (0.0, believed)
+
+
 async def test_the_provider_of_the_settings_says_what_a_code_means():
     answer = httpx2.Response(429, json={"error": {"code": "insufficient_quota"}})
     for provider, reason in (("dashscope", Reason.RATE_LIMIT), ("openai", Reason.QUOTA)):

@@ -15,6 +15,7 @@ from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.understand import understand_answer
 from tidegate.providers.usage import later, usage_of
+from tidegate.providers.waits import Headers
 from tidegate.upstream._endings import is_in_doubt
 from tidegate.upstream.settings import CallSettings
 
@@ -23,14 +24,19 @@ _TELLING = (b"usage", b"error", b"eval_count", b"failed")
 """Pieces of a stream that hold none of these are not looked into."""
 
 
-def limits_of(response: Any, settings: CallSettings, host: str) -> tuple[SeenLimit, ...]:
-    """Return what the answer's headers show of limits.
+def limits_of(headers: Headers, *, status: int | None, host: str, provider: str) -> tuple[SeenLimit, ...]:
+    """Return what the headers of an answer show of limits.
 
     A 429 names its wait, or the gate looks for itself: its resets, often of a full bucket, add nothing.
+
+    Args:
+        headers: A mapping or pairs.
+        status: Of the answer; None: not known, and taken for a good one.
+        host: Who answered; empty: not known.
+        provider: Whose meanings to go by where the host tells nothing.
     """
-    pack = pack_for(host=host, provider=settings.meant_by)
-    seen = seen_limits(response.headers.multi_items(), now=time.time(), pack=pack)
-    if response.status_code != HTTPStatus.TOO_MANY_REQUESTS:
+    seen = seen_limits(headers, now=time.time(), pack=pack_for(host=host, provider=provider))
+    if status != HTTPStatus.TOO_MANY_REQUESTS:
         return seen
     return tuple(replace(limit, reset_seconds=None) for limit in seen)
 

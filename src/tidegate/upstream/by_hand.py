@@ -11,10 +11,10 @@ from typing import Any
 from tidegate.domain.failure import Failure
 from tidegate.domain.permit import CallEnd
 from tidegate.domain.usage import Usage
-from tidegate.providers.limits import seen_limits
-from tidegate.providers.packs import pack_for
 from tidegate.providers.requests import Sizes
 from tidegate.providers.usage import usage_of
+from tidegate.providers.waits import Headers
+from tidegate.upstream._answers import limits_of
 from tidegate.upstream._endings import end_of_error, see_through
 from tidegate.upstream._requests import ask_for, times_now
 from tidegate.upstream.permits import Permit, Permits
@@ -35,10 +35,15 @@ class Call:
         """The key to make this call with; None: your own."""
         return self._permit.api_key
 
-    def headers(self, headers: Any) -> None:
-        """Tell the answer's headers, so that limits are learned: a mapping or pairs."""
-        pack = pack_for(provider=self._settings.meant_by)
-        self._permit.learn(seen_limits(headers, now=time.time(), pack=pack))
+    def headers(self, headers: Headers, status: int | None = None) -> None:
+        """Tell the answer's headers, so that limits are learned. From any thread; returns at once.
+
+        Args:
+            headers: A mapping or pairs.
+            status: Of the answer: what a 429 shows of resets is not believed. None: a good one.
+        """
+        provider = self._settings.meant_by
+        self._permit.learn(limits_of(headers, status=status, host="", provider=provider))
 
     def used(self, usage: Usage | Mapping[str, Any]) -> None:
         """Tell what the call used: a `Usage`, or the answer as JSON values, its usage fields among them."""

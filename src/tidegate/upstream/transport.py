@@ -14,6 +14,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from tidegate.domain.usage import SeenLimit
 from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, library_of, make_inner
@@ -119,7 +120,7 @@ class PoliteTransport:
             sent_at = time.monotonic()
             async with at_most(self._library, times.seconds, request):
                 response = await self._inner.handle_async_request(request)
-                permit.learn(limits_of(response, self._settings, host))
+                permit.learn(self._limits_of(response, host))
                 body = await self._read(response) if is_read_whole(response) else None
         except BaseException as error:
             await self._broken_off(permit, error, sent_at)
@@ -139,6 +140,10 @@ class PoliteTransport:
         end = end_of_answer(response, body, self._settings, host, seconds=seconds)
         await see_through(permit.settle(end))
         return response
+
+    def _limits_of(self, response: Any, host: str) -> tuple[SeenLimit, ...]:
+        headers, status = response.headers.multi_items(), response.status_code
+        return limits_of(headers, status=status, host=host, provider=self._settings.meant_by)
 
     async def _read(self, response: Any) -> bytes:
         """Read the whole body, leave it in the response as it came, and return it decoded."""
