@@ -42,7 +42,6 @@ async def test_a_stop_that_comes_before_its_body_has_begun_is_heard(
             queue="q",
             priority=1,
             upstream="",
-            is_probe=False,
             tenant="",
             labels={},
             args=b'{"a":[],"k":{"seconds":30}}',

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 def a_run(directory: Path) -> Run:
     return Run(
         function="bodies:sync_nap", task_id="0" * 32, run=1, attempt=1, max_attempts=1, queue="q", priority=1, upstream="", tenant="",
-        labels={}, is_probe=False, args=b'{"a":[],"k":{"seconds":0.0}}', scratch_root=str(directory), ends_at=None,
+        labels={}, args=b'{"a":[],"k":{"seconds":0.0}}', scratch_root=str(directory), ends_at=None,
     )  # fmt: skip
 
 

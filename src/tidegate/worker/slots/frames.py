@@ -1,6 +1,10 @@
 """What a pool process and a slot say to each other: length-prefixed MessagePack over a socket pair.
 
 Values only, never code or pickles: the slot imports the application itself.
+
+A deploy replaces the code under pool processes that go on, and the slots they start from then on are of the
+next version. So each version reads the frames of the other: a new field comes last and has a default, which
+means what was so before; one that is not known is passed over.
 """
 
 from __future__ import annotations
@@ -26,13 +30,13 @@ class Run(msgspec.Struct, tag="run", frozen=True):
     queue: str
     priority: int
     upstream: str
-    is_probe: bool
     tenant: str
     labels: dict[str, str]
     args: bytes
     scratch_root: str
     ends_at: float | None
     """By the monotonic clock, which is one for all processes of a machine; None: no limit."""
+    is_probe: bool = False
 
 
 class Halt(msgspec.Struct, tag="halt", frozen=True):
