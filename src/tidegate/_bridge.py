@@ -40,6 +40,14 @@ def begin(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run_coroutine_threadsafe(work, _bridge_loop())
 
 
+def loop_at_hand() -> asyncio.AbstractEventLoop:
+    """Return the running loop; the bridge's where none runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return _bridge_loop()
+
+
 def _bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the bridge's loop; a forked child gets its own."""
     global _loop

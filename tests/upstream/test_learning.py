@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import time
 
 import httpx2
@@ -45,11 +46,13 @@ def requests(limit, remaining, reset):
 
 
 class Shelf:
-    """As much of a store as a learner needs; fails as often as told."""
+    """As much of a store as a learner needs; fails, or does not answer, as often as told."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, hangs: int = 0) -> None:
         self.told: list[tuple[str, list[Heard]]] = []
+        self.hangs = asyncio.Event()
         self._failures = failures
+        self._hangs = hangs
 
     async def opened(self):
         return self
@@ -58,6 +61,10 @@ class Shelf:
         if self._failures:
             self._failures -= 1
             raise StoreUnavailableError("away")
+        if self._hangs:
+            self._hangs -= 1
+            self.hangs.set()
+            await asyncio.Event().wait()
         self.told.append((upstream, list(heard)))
         return GateRow(GateKind.UPSTREAM, upstream)
 
@@ -157,6 +164,13 @@ async def test_the_key_that_a_call_carried_is_the_one_that_is_spent(app: Tidegat
     assert await learned_of(app, "u") == ()
 
 
+async def test_a_call_made_in_a_thread_tells_its_headers_there(app: Tidegate):
+    upstream = app.upstream("u")
+    async with upstream.call() as call:
+        await asyncio.to_thread(call.headers, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
+    await until(lambda: learned_of(app, "u"), what="the store knows")
+
+
 async def test_a_first_call_of_a_task_waits_in_place_for_a_moment_only(app: Tidegate):
     upstream = app.upstream("u")
     permits = GatePermits(upstream.declared, app.opened_store)
@@ -250,3 +264,38 @@ async def test_what_a_store_that_is_away_did_not_keep_is_told_again_with_the_nex
 
     await until(told, within=5)
     assert shelf.told[0][1][0].seen.remaining == 998
+
+
+async def test_what_many_threads_hear_at_once_is_all_told():
+    shelf = Shelf()
+    learner = a_learner(shelf)
+
+    def hears(part: int) -> None:
+        for number in range(150):
+            spent = [requests(10, 0, 30.0)]
+            learner.hear(f"u{part} {number}", spent, sent_at=time.monotonic(), ask=Ask())
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        await asyncio.gather(*(asyncio.to_thread(hears, part) for part in range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    await until(lambda: asyncio.sleep(0, len(shelf.told) >= 600), what="600 gates are told of")
+    assert {gate for gate, _ in shelf.told} == {
+        f"u{part} {number}" for part in range(4) for number in range(150)
+    }
+
+
+async def test_what_a_loop_took_along_to_its_end_is_told_again_by_another():
+    shelf = Shelf(hangs=1)
+    learner = a_learner(shelf)
+
+    async def hears_and_goes() -> None:
+        learner.hear("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), ask=Ask())
+        await shelf.hangs.wait()
+
+    await asyncio.to_thread(asyncio.run, hears_and_goes())
+    assert shelf.told == []
+    learner.hear("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), ask=Ask())
+    await until(lambda: asyncio.sleep(0, shelf.told), within=5)

@@ -1,7 +1,7 @@
 """What answers show of limits, gathered in this process and kept in the store, for all to heed.
 
-Hearing costs a call nothing: it returns at once, and a task of its own writes, at most once a second and only
-what others must know.
+Hearing costs a call nothing: it returns at once, in whatever thread, and a task of its own writes, at most
+once a second and only what others must know.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate._bridge import loop_at_hand
 from tidegate.domain.permit import Ask
 from tidegate.domain.upstream import GateRow
 from tidegate.domain.usage import Dimension, Heard, LearnedLimit, SeenLimit
@@ -43,6 +45,8 @@ class _News:
 class Learner:
     """Knows what was last shown of the limits of an upstream and its keys, and tells the store.
 
+    Used by all loops and threads of the process.
+
     Args:
         opened_store: Returns the store, open, in which the upstream is declared.
         clock: Monotonic seconds.
@@ -59,16 +63,22 @@ class Learner:
         self._opened_store = opened_store
         self._clock = clock
         self._rng = rng
+        self._lock = threading.Lock()
+        """Held around what several threads fill and empty; never across an await."""
         self._known: dict[str, tuple[LearnedLimit, ...]] = {}
         self._written: dict[tuple[str, Dimension], LearnedLimit] = {}
         self._news: dict[tuple[str, Dimension], _News] = {}
-        self._write_at = 0.0
+        self._writes_in: asyncio.AbstractEventLoop | None = None
+        """The loop that writes the news, or is about to; None: there are none."""
         self._writing: asyncio.Task[None] | None = None
+        """Referenced, so that it comes to its end."""
+        self._write_at = 0.0
         self._warned: dict[tuple[str, str], tuple[float, int]] = {}
 
     def known(self, gate: str) -> tuple[LearnedLimit, ...]:
         """Return what this process heard of a gate's limits; moments are by its clock."""
-        return self._known.get(gate, ())
+        with self._lock:
+            return self._known.get(gate, ())
 
     def spent_for(self, gate: str) -> float:
         """Return for how many seconds a gate lets no call through, since one of its limits is spent.
@@ -83,36 +93,66 @@ class Learner:
         """Take note of what an answer showed of a gate's limits. Returns at once."""
         now, needs, spread = self._clock(), _needs(ask), self._rng.random()
         news = {each.dimension: _News(each, sent_at, now, needs[each.dimension], spread) for each in seen}
-        before = self.known(gate)
-        self._known[gate] = learn(before, [each.by(now) for each in news.values()], now)
-        for limit in self._known[gate]:
-            key = gate, limit.dimension
-            is_new = not any(limit is old for old in before)
-            if is_new and (key in self._news or matters(self._written.get(key), limit)):
-                self._news[key] = news[limit.dimension]
-                self._written[key] = limit
-        if self._news:
-            self._begin()
+        with self._lock:
+            before = self._known.get(gate, ())
+            after = learn(before, [each.by(now) for each in news.values()], now)
+            self._known[gate] = after
+            for limit in after:
+                key = gate, limit.dimension
+                is_new = not any(limit is old for old in before)
+                if is_new and (key in self._news or matters(self._written.get(key), limit)):
+                    self._news[key] = news[limit.dimension]
+                    self._written[key] = limit
+        self._see_written()
+
+    def _see_written(self) -> None:
+        """Have the news written, by one task at a time: of this loop, or the bridge's where none runs."""
+        loop = loop_at_hand()
+        with self._lock:
+            is_seen_to = self._writes_in is not None and not self._writes_in.is_closed()
+            if is_seen_to or not self._news:
+                return
+            self._writes_in = loop
+        loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        running = self._writing
-        if running is None or running.done() or running.get_loop().is_closed():
-            self._writing = asyncio.create_task(self._write(), name="tidegate: keep learned limits")
+        self._writing = asyncio.create_task(self._write(), name="tidegate: keep learned limits")
 
     async def _write(self) -> None:
         try:
             store = await self._opened_store()
-            while self._news:
+            while self._is_more():
                 await asyncio.sleep(self._write_at - self._clock())
                 self._write_at = self._clock() + BETWEEN_WRITES_SECONDS
-                news, self._news = self._news, {}
+                news = self._taken()
                 for gate in dict.fromkeys(gate for gate, _ in news):
                     now = self._clock()
                     heard = [each.by(now) for (of, _), each in news.items() if of == gate]
                     self._warn(await store.learn(gate, heard))
         except TidegateError as error:
-            self._written.clear()  # the next answer is told again
+            self._fall_back()
             _log.debug("what headers showed of limits was not kept: %s", error)
+        except (Exception, asyncio.CancelledError):
+            self._fall_back()
+            raise
+
+    def _is_more(self) -> bool:
+        """Whether there are news to write; if not, whoever hears the next has them written."""
+        with self._lock:
+            if not self._news:
+                self._writes_in = None
+            return bool(self._news)
+
+    def _taken(self) -> dict[tuple[str, Dimension], _News]:
+        with self._lock:
+            news, self._news = self._news, {}
+            return news
+
+    def _fall_back(self) -> None:
+        """Have the next answer told again: what was taken may not be kept."""
+        with self._lock:
+            self._written.clear()
+            self._writes_in = None
 
     def _warn(self, row: GateRow | None) -> None:
         """Tell, once a change, where a given limit is above what the provider shows."""
