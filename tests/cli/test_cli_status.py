@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from cli_support import dead, retrying, succeeded
 
+from tidegate.cli import status
 from tidegate.cli.doctor import Level, check_sqlite
 from tidegate.cli.status import drain_of
+from tidegate.store.moving import source
 from tidegate.store.rows import QueueStats
 
 
@@ -71,6 +75,29 @@ def test_the_table_shows_queues_and_workers(place):
 )
 def test_the_drain_estimate_counts_what_is_ready(stats, words):
     assert str(drain_of(stats)) == words
+
+
+def test_a_watch_opens_the_file_no_more_often_the_longer_it_looks(place, monkeypatch):
+    class EnoughError(Exception):
+        pass
+
+    class Counted(source.Source):
+        def __init__(self, path):
+            opened.append(path)
+            super().__init__(path)
+
+    async def look(store):
+        if next(looks) > 5:
+            raise EnoughError
+        return status.Overview(0.0, [], [], [])
+
+    opened, looks = [], itertools.count(1)
+    monkeypatch.setattr(source, "Source", Counted)
+    monkeypatch.setattr(status, "look", look)
+    monkeypatch.setattr(status, "_WATCH_SECONDS", 0.0)
+    with pytest.raises(EnoughError):
+        place.run("status", "--watch", "--json")
+    assert len(opened) == 2, "to open the store, and to watch"
 
 
 def test_db_upgrade_makes_the_database_and_is_safe_to_repeat(empty):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -82,7 +82,8 @@ async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Sto
     store = open_store(where.url)
     try:
         await store.open()
-        tell_if_moved(where.url, await moved_to(where.url))
+        async with moves_of(where.url) as moved_to:
+            tell_if_moved(where.url, await moved_to())
         yield store
     finally:
         await store.close()
@@ -107,20 +108,30 @@ def require_database(url: str) -> None:
         )
 
 
-async def moved_to(url: str) -> str | None:
-    """Return where `tidegate db move` has taken the tasks of a file; None if they are there."""
+@asynccontextmanager
+async def moves_of(url: str) -> AsyncIterator[Callable[[], Awaitable[str | None]]]:
+    """Give the block what tells where `tidegate db move` has taken a file's tasks; None: they are there."""
     from tidegate.store.connect import is_postgres, sqlite_path
 
     if is_postgres(url):
-        return None
+        yield _nowhere
+        return
     from tidegate.store.moving.source import Source
 
     source = Source(sqlite_path(url))
-    try:
+
+    async def moved_to() -> str | None:
         goal = await source.goal()
+        return None if goal is None else goal[1]
+
+    try:
+        yield moved_to
     finally:
         await source.close()
-    return None if goal is None else goal[1]
+
+
+async def _nowhere() -> str | None:
+    return None
 
 
 def tell_if_moved(url: str, place: str | None) -> None:

@@ -12,7 +12,7 @@ import click
 from tidegate.cli.common import (
     Where,
     json_option,
-    moved_to,
+    moves_of,
     opened_store,
     run,
     tell_if_moved,
@@ -55,9 +55,9 @@ def command(watch: bool, where: Where, as_json: bool) -> None:
 
 
 async def _show(where: Where, watch: bool, as_json: bool) -> None:
-    async with opened_store(where) as store:
+    async with opened_store(where) as store, moves_of(where.url) as moved_to:
         while True:
-            overview, place = await look(store), await moved_to(where.url)
+            overview, place = await look(store), await moved_to()
             if watch and not as_json:
                 click.clear()
                 tell_if_moved(where.url, place)
