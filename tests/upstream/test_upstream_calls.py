@@ -16,8 +16,9 @@ from tidegate.domain.permit import Ask, CallEnd
 from tidegate.domain.upstream import GateState
 from tidegate.errors import UpstreamParkedError
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
-from tidegate.upstream.gate_permits import UNNAMED_WAIT_SECONDS, GatePermits
+from tidegate.upstream.gate_permits import GatePermits
 from tidegate.upstream.settings import CallTimes
+from tidegate.upstream.telling import UNNAMED_WAIT_SECONDS
 
 pytestmark = pytest.mark.anyio
 TEXT = "The tide came in at dawn. It left at noon! Nobody saw it go."

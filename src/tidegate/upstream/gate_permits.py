@@ -2,26 +2,23 @@
 
 The store charges an upstream's limits when it hands out a task; that pays for the run's first call. Each
 further one, and each outside a task, takes a slot of its own from the store and waits for it. A run stands
-for one call in flight at a time; any other is held in the store, as a permit that expires by itself. What a
-call learns of the upstream's capacity or account moves the gate at once, for all processes; in this one no
-further call is let out until the gate may be open again. What headers show of limits goes the same way.
+for one call in flight at a time; any other is held in the store, as a permit that expires by itself. What its
+end tells the gates is the matter of `telling`, what its answer's headers show that of `learning`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.permit import Ask, CallEnd
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateState, ParkedBy, Signal, Slot, key_gate
+from tidegate.domain.permit import Ask
+from tidegate.domain.upstream import Declared, GateKind, GateState, Slot, key_gate
 from tidegate.domain.usage import SeenLimit
 from tidegate.errors import ConfigError, UpstreamParkedError
-from tidegate.policy.gate import ACCOUNT, CAPACITY, LONGEST_PARK_SECONDS, as_of
-from tidegate.policy.retry import signal_of
+from tidegate.policy.gate import as_of
 from tidegate.policy.words import duration
 from tidegate.store.protocol import Store
 from tidegate.upstream._endings import see_through
@@ -29,8 +26,7 @@ from tidegate.upstream._line import Line
 from tidegate.upstream.granted import GatePermit
 from tidegate.upstream.keys import Key, KeyRing
 from tidegate.upstream.learning import Learner
-
-_log = logging.getLogger("tidegate.upstream")
+from tidegate.upstream.telling import Telling
 
 LONGEST_PATIENCE_SECONDS = 30.0
 """A call whose slot is further away is not made: its task waits outside, where it holds up nobody."""
@@ -38,9 +34,6 @@ LOOK_SECONDS = 0.25
 """Between two looks at a gate that may open any moment."""
 LONGEST_LOOK_SECONDS = 2.0
 """Between two looks at a full upstream, in the end: calls of other processes end unheard."""
-UNNAMED_WAIT_SECONDS = 0.5
-"""How long this process holds calls back where the server named no wait; then the gate alone does. Less than
-between two probes: none of them is for it to refuse."""
 SHORT_WAIT_SECONDS = 1.0
 """A run's first call waits in place for a spent limit that opens sooner."""
 
@@ -72,9 +65,8 @@ class GatePermits:
         self._keys = keys
         self._clock = clock
         self._rng = rng or random.Random()
-        self._parked_until = 0.0
-        """By `clock`."""
-        self._reason = ""
+        self.telling = Telling(self._upstream, opened_store, clock=self._clock, rng=self._rng)
+        """How its calls move its gates."""
         self._learner = Learner(self._declare, clock=self._clock, rng=self._rng)
         self._line = Line(clock)
 
@@ -101,8 +93,8 @@ class GatePermits:
         if ask.is_charged:
             self._line.take_place(permit.fence, permit)  # at once: a second call of the run may wait as well
             await self._unspent(min(patience, SHORT_WAIT_SECONDS))
-            if (left := self._parked_until - self._clock()) > 0 and await self._is_shut(ask):
-                raise self._parked(self._reason, left)
+            if (left := self.telling.parked_seconds) > 0 and await self._is_shut(ask):
+                raise self._parked(self.telling.reason, left)
         else:
             await self._unspent(patience)
             await self._slot(permit, patience)
@@ -119,7 +111,7 @@ class GatePermits:
         row = next((row for row in rows if (row.kind, row.name) == (GateKind.UPSTREAM, self._upstream)), None)
         if row is not None and as_of(row.gate, row.limits, now).state is not GateState.FLOWING:
             return True
-        self._parked_until = 0.0
+        self.telling.flows()
         return False
 
     async def _key(self, ring: KeyRing, permit: GatePermit, ask: Ask) -> Key:
@@ -144,7 +136,7 @@ class GatePermits:
             await asyncio.sleep(slot.wait_seconds or 0.0)
             return key
         if len(candidates) == len(ring.keys) and not slot.is_full:
-            await self._tell_of_ring(await self._declare(), slot)
+            await self.telling.tell_of_ring(slot)
         raise self._refused(slot)
 
     async def _free_key(
@@ -162,22 +154,6 @@ class GatePermits:
         if slot.is_full:
             return key, slot
         return key, await self._take(permit, key_gate(ring.upstream, key.name), patience_seconds)
-
-    async def _tell_of_ring(self, store: Store, nearest: Slot) -> None:
-        """Park the upstream until its first key is free, or each of its tasks would start to find that out.
-
-        The store cannot know: keys that were taken out of the ring, or are others', have gates that flow.
-        """
-        reason = next((one for one in CAPACITY | ACCOUNT if one == nearest.reason), Reason.OVERLOADED)
-        signal = Signal(
-            reason,
-            wait_seconds=None if nearest.opens_by_probe else nearest.wait_seconds,
-            needs_person=nearest.wait_seconds is None,
-            message="no key lets a call through",
-            spread=self._rng.random(),
-            no_key_flows=True,
-        )
-        self._heed(await store.tell(self._upstream, signal), signal)
 
     async def _unspent(self, patience_seconds: float) -> None:
         """Wait for a limit that an answer just showed to be spent, which the store may not know yet."""
@@ -280,66 +256,3 @@ class GatePermits:
     def now(self) -> float:
         """Return the present moment by the clock that calls are placed by."""
         return self._clock()
-
-    async def tell(self, end: CallEnd, permit: GatePermit) -> None:
-        """Let the end of a call move its gates. Faults of the network are left to the end of the run.
-
-        What one key lacks parks that key; the upstream only when none of its keys flows any more.
-        """
-        signal = None if end.failure is None else signal_of(end.failure, self._rng)
-        if signal is None or signal.reason not in CAPACITY | ACCOUNT:
-            await self._tell_of_probes(end, signal, permit)
-            return
-        key = permit.key
-        store = await self._opened_store()
-        if key is not None:
-            gate = key_gate(self._upstream, key.name)
-            await store.tell(gate, signal)
-            if signal.needs_person:
-                _tell_person(f"key {gate}", gate, signal)
-        found = await store.tell(self._upstream, signal)
-        if key is not None and found.by is ParkedBy.ACCOUNT:
-            _tell_person(f"upstream {self._upstream}, of which no key is left,", self._upstream, signal)
-        self._heed(found, signal)
-
-    async def _tell_of_probes(self, end: CallEnd, signal: Signal | None, permit: GatePermit) -> None:
-        """Let a call that tried held gates open them, keep them shut, or leave them to the next.
-
-        The first answer opens: a body whose further calls wait for the gate would never come to its end.
-        """
-        is_good = signal is None and (end.failure is None or end.failure.status is not None)
-        gates = dict.fromkeys(permit.tries)
-        if is_good and permit.is_first_of_probe:
-            gates[self._upstream] = None
-        for gate in gates:
-            store = await self._opened_store()
-            if signal is not None and gate == self._upstream and permit.fence is not None:
-                continue  # the end of the run tells
-            if signal is not None:
-                await store.tell(gate, signal)
-            else:
-                await store.tell_of_probe(gate, is_good=is_good, seconds=permit.seconds)
-
-    async def leave(self, permit: GatePermit) -> None:
-        """Leave the held gates that a call was to try, and did not, to the next."""
-        for gate in dict.fromkeys(permit.tries):
-            store = await self._opened_store()
-            await store.tell_of_probe(gate, is_good=False, seconds=permit.seconds)
-
-    def _heed(self, gate: Gate, signal: Signal) -> None:
-        if gate.state is GateState.PARKED:
-            wait = UNNAMED_WAIT_SECONDS if signal.wait_seconds is None else signal.wait_seconds
-            self._parked_until = self._clock() + min(wait, LONGEST_PARK_SECONDS)
-            self._reason = str(signal.reason)
-
-
-def _tell_person(what: str, gate: str, signal: Signal) -> None:
-    """Tell, as an alert, that something waits for a person."""
-    _log.error(
-        "%s is parked until a person opens it (%s: %s). Mend the account or key, then: "
-        "tidegate upstreams open '%s'",
-        what,
-        signal.reason,
-        signal.message[:200],
-        gate,
-    )

@@ -89,7 +89,7 @@ class GatePermit:
             return
         self._ended = True
         try:
-            await self._permits.tell(end, self)
+            await self._permits.telling.tell(end, self)
         finally:
             await self._permits.end(self)
 
@@ -99,6 +99,6 @@ class GatePermit:
             return
         self._ended = True
         try:
-            await self._permits.leave(self)
+            await self._permits.telling.leave(self)
         finally:
             await self._permits.end(self)
