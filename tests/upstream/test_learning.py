@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import sys
+import threading
 import time
 
 import httpx2
@@ -18,7 +20,9 @@ from tidegate.domain.permit import Ask
 from tidegate.domain.upstream import GateKind, GateRow
 from tidegate.domain.usage import Dimension, Heard, SeenLimit
 from tidegate.errors import StoreUnavailableError, UpstreamParkedError
+from tidegate.policy import learned
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
+from tidegate.upstream import learning
 from tidegate.upstream.gate_permits import GatePermits
 from tidegate.upstream.learning import Learner
 
@@ -285,6 +289,25 @@ async def test_what_many_threads_hear_at_once_is_all_told():
     assert {gate for gate, _ in shelf.told} == {
         f"u{part} {number}" for part in range(4) for number in range(150)
     }
+
+
+async def test_of_two_answers_heard_at_once_neither_is_forgotten(monkeypatch):
+    learner = a_learner(Shelf())
+    both = threading.Barrier(2)
+
+    def meet_and_learn(before, heard, now):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # nobody comes while the other holds the lock
+        return learned.learn(before, heard, now)
+
+    def hears(dimension: Dimension) -> None:
+        seen = [SeenLimit(dimension, 100, 50, 1.0)]
+        learner.hear("u", seen, sent_at=time.monotonic(), ask=Ask())
+
+    monkeypatch.setattr(learning, "learn", meet_and_learn)
+    dimensions = Dimension.REQUESTS, Dimension.TOKENS
+    await asyncio.gather(*(asyncio.to_thread(hears, dimension) for dimension in dimensions))
+    assert {limit.dimension for limit in learner.known("u")} == set(dimensions)
 
 
 async def test_what_a_loop_took_along_to_its_end_is_told_again_by_another():
