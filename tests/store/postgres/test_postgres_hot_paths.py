@@ -112,7 +112,6 @@ STEADY_STATEMENTS = [
     *[("upstreams", name) for name in ("in_flight", "save")],
     ("beat", "beat"),
     ("progress", "keep"),
-    ("cancel_requests", "asked"),
     ("chunks", "after"),
     ("result", "result"),
     ("payload", "payload"),

@@ -255,7 +255,7 @@ class PostgresStore:
 
     async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
-        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id), steady=True)
+        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id))
 
     # --- streams ---
 
