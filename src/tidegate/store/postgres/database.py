@@ -10,7 +10,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.links import Link, LinksByLoop
+from tidegate.store.postgres.links import Link, Links, LinksByLoop
 from tidegate.store.postgres.session import Session, whole_or_undone
 from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
 
@@ -131,23 +131,24 @@ class Database:
         steady: bool,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
-        dropped_before = self._links.mine().dropped
+        links = self._links.mine()
+        dropped_before = links.dropped
         try:
             async with asyncio.timeout(most_seconds) as limit:
-                return await self._tried(unit, repeatable, steady)
+                return await self._tried(links, unit, repeatable, steady)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if self._links.mine().dropped != dropped_before:  # else it only waited for its turn
-                self._links.mine().part_with_idle()
+            if links.dropped != dropped_before:  # else it only waited for its turn
+                links.part_with_idle()
             raise late(self.place, most_seconds) from error
 
     async def _tried(
-        self, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, steady: bool
+        self, links: Links, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, steady: bool
     ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
-                return await self._done(unit, steady)
+                return await self._done(links, unit, steady)
             except Exception as error:
                 trouble = trouble_of(error)
                 again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
@@ -159,8 +160,7 @@ class Database:
             await asyncio.sleep(_pause(tries))
         raise AssertionError("the last try returns or raises")
 
-    async def _done(self, unit: Callable[[Link, Session], Awaitable[T]], steady: bool) -> T:
-        links = self._links.mine()
+    async def _done(self, links: Links, unit: Callable[[Link, Session], Awaitable[T]], steady: bool) -> T:
         link = await links.take(steady=steady)
         try:
             now = None if self._clock is None else self._clock()

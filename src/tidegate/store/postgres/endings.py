@@ -111,9 +111,9 @@ async def _tell_upstreams(
             if told.is_of_one_key:
                 elsewhere.add(task_id)
         elif shows_that_it_answers(ending):
-            await gates.went_well(db, now, upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
+            await gates.went_well(db, upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
         elif run.probe:
-            await gates.told_nothing(db, now, upstream, run.started_at)
+            await gates.told_nothing(db, upstream, run.started_at)
     return elsewhere
 
 

@@ -15,7 +15,6 @@ from tidegate.store import ids
 from tidegate.store.endings import is_told_again, with_placeholder
 from tidegate.store.gating import Good, by_upstream
 from tidegate.store.postgres import gates
-from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.endings import end
 from tidegate.store.postgres.session import Session
@@ -141,9 +140,8 @@ async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[G
 
 async def _tell_upstreams(db: Session, good: Sequence[Good]) -> None:
     """Let what went well open gates and end slow starts."""
-    now = await moment(db)
     for upstream, told in by_upstream(good):
-        await gates.went_well(db, now, upstream, told)
+        await gates.went_well(db, upstream, told)
 
 
 async def _refused(db: Session, batch: Batch) -> dict[str, Answer]:

@@ -80,42 +80,25 @@ async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | 
 
 async def learned(db: Session, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
     """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
-    found = await locked_row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return None
-    now = await moment(db)
-    after = after_learning(found, heard, now)
-    if after is not found:
-        await save(db, now, [after])
-    return after
+    return await _changed(db, upstream, lambda found, now: after_learning(found, heard, now))
 
 
-async def went_well(db: Session, now: float, upstream: str, good: GoodRuns) -> None:
+async def went_well(db: Session, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
-    found = await locked_row(db, GateKind.UPSTREAM, upstream)
-    if found is not None:
-        await save(db, now, [after_success(found, now, good)])
+    await _changed(db, upstream, lambda found, now: after_success(found, now, good))
 
 
-async def told_nothing(db: Session, now: float, upstream: str, began_at: float) -> None:
+async def told_nothing(db: Session, upstream: str, began_at: float) -> None:
     """Let the gate be tried again after a probe that began then and told nothing."""
-    found = await locked_row(db, GateKind.UPSTREAM, upstream)
-    if found is not None and (after := after_silence(found, now, began_at=began_at)) is not found:
-        await save(db, now, [after])
+    await _changed(db, upstream, lambda found, now: after_silence(found, now, began_at=began_at))
 
 
 async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
     """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
-    found = await locked_row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return
-    now = await moment(db)
     if is_good:
-        after = after_success(found, now, GoodRuns(seconds, 1, is_probe=True))
+        await went_well(db, upstream, GoodRuns(seconds, 1, is_probe=True))
     else:
-        after = after_silence(found, now, began_at=now - seconds)
-    if after is not found:
-        await save(db, now, [after])
+        await _changed(db, upstream, lambda found, now: after_silence(found, now, began_at=now - seconds))
 
 
 # --- what people and applications say --------------------------------------------------------------------
@@ -199,13 +182,17 @@ async def _hasten(db: Session, now: float, before: GateRow, after: GateRow) -> N
 
 
 async def _moved(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:
-    return await _changed(db, name, lambda found, now: replace(found, gate=move(found, now)))
+    after = await _changed(db, name, lambda found, now: replace(found, gate=move(found, now)))
+    return after is not None
 
 
-async def _changed(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> bool:
+async def _changed(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> GateRow | None:
+    """Change the gate of an upstream, at the moment of its turn; return it, None if there is none."""
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
-        return False
+        return None
     now = await moment(db)
-    await save(db, now, [change(found, now)])
-    return True
+    after = change(found, now)
+    if after is not found:
+        await save(db, now, [after])
+    return after

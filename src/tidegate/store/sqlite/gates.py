@@ -80,27 +80,17 @@ def told(
 
 def learned(db: apsw.Connection, now: float, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
     """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
-    found = row(db, GateKind.UPSTREAM, upstream)
-    if found is None:
-        return None
-    after = after_learning(found, heard, now)
-    if after is not found:
-        save(db, now, [after])
-    return after
+    return _changed(db, now, upstream, lambda found: after_learning(found, heard, now))
 
 
 def went_well(db: apsw.Connection, now: float, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
-    found = row(db, GateKind.UPSTREAM, upstream)
-    if found is not None:
-        save(db, now, [after_success(found, now, good)])
+    _changed(db, now, upstream, lambda found: after_success(found, now, good))
 
 
 def told_nothing(db: apsw.Connection, now: float, upstream: str, began_at: float) -> None:
     """Let the gate be tried again after a probe that began then and told nothing."""
-    found = row(db, GateKind.UPSTREAM, upstream)
-    if found is not None and (after := after_silence(found, now, began_at=began_at)) is not found:
-        save(db, now, [after])
+    _changed(db, now, upstream, lambda found: after_silence(found, now, began_at=began_at))
 
 
 def tried(db: apsw.Connection, now: float, upstream: str, seconds: float, *, is_good: bool) -> None:
@@ -176,8 +166,17 @@ def _hasten(db: apsw.Connection, now: float, before: GateRow | None, after: Gate
 
 
 def _moved(db: apsw.Connection, now: float, name: str, move: Callable[[GateRow], Gate]) -> bool:
+    return _changed(db, now, name, lambda found: replace(found, gate=move(found))) is not None
+
+
+def _changed(
+    db: apsw.Connection, now: float, name: str, change: Callable[[GateRow], GateRow]
+) -> GateRow | None:
+    """Change the gate of an upstream; return it, None if there is none."""
     found = row(db, GateKind.UPSTREAM, name)
     if found is None:
-        return False
-    save(db, now, [replace(found, gate=move(found))])
-    return True
+        return None
+    after = change(found)
+    if after is not found:
+        save(db, now, [after])
+    return after
