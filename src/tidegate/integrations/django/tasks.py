@@ -137,20 +137,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         new: NewTask = prepared.prepare(
             path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
         )
-        result = TaskResult(
-            task=task,
-            id=new.id,
-            status=TaskResultStatus.READY,
-            enqueued_at=None,
-            started_at=None,
-            finished_at=None,
-            last_attempted_at=None,
-            args=list(args),
-            kwargs=dict(kwargs),
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
+        result = _result(task, new.id, TaskResultStatus.READY, list(args), dict(kwargs), backend=self.alias)
 
         def store() -> None:
             queue.enqueue_many_sync([new])
@@ -179,24 +166,24 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         if row is None or row.function != FUNCTION:
             raise TaskResultDoesNotExist(result_id)
         _, call = queue.functions[FUNCTION].signature.load((await store.payload(result_id))[0])
-        result = self._result(row, call, await store.history(result_id))
+        result = self._stored(row, call, await store.history(result_id))
         if row.state is State.SUCCEEDED:
             object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
         return result
 
-    def _result(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryEntry]) -> TaskResult:
+    def _stored(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryEntry]) -> TaskResult:
         runs = [entry for entry in history if entry.kind == "run"]
-        return TaskResult(
-            task=import_string(call["path"]),
-            id=row.id,
-            status=_STATUSES.get(row.state, TaskResultStatus.READY),
+        return _result(
+            import_string(call["path"]),
+            row.id,
+            _STATUSES.get(row.state, TaskResultStatus.READY),
+            call["args"],
+            call["kwargs"],
+            backend=self.alias,
             enqueued_at=_moment(row.enqueued_at),
             started_at=_moment(runs[0].at if runs else None),
             finished_at=_moment(row.finished_at),
             last_attempted_at=_moment(runs[-1].at if runs else None),
-            args=call["args"],
-            kwargs=call["kwargs"],
-            backend=self.alias,
             errors=[_error(run) for run in runs if run.error_class],
             worker_ids=[run.worker_id for run in runs],
         )
@@ -221,17 +208,32 @@ def _moment(seconds: float | None) -> datetime | None:
 def _running(ctx: Context, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
     """Return a running task as Django sees it, without asking the store."""
     now = datetime.now(UTC)
-    return TaskResult(
-        task=task,
-        id=ctx.task_id,
-        status=TaskResultStatus.RUNNING,
-        enqueued_at=None,
-        started_at=now,
-        finished_at=None,
-        last_attempted_at=now,
-        args=args,
-        kwargs=kwargs,
+    return _result(
+        task,
+        ctx.task_id,
+        TaskResultStatus.RUNNING,
+        args,
+        kwargs,
         backend=task.backend,
-        errors=[],
+        started_at=now,
+        last_attempted_at=now,
         worker_ids=[f"run {number}" for number in range(1, ctx.run + 1)],
+    )
+
+
+def _result(
+    task: Task,
+    task_id: str,
+    status: TaskResultStatus,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    *,
+    backend: str,
+    **known: Any,
+) -> TaskResult:
+    """Return a task as Django sees it; what is not known of it is empty."""
+    moments = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
+    given: dict[str, Any] = {**moments, "errors": [], "worker_ids": [], **known}
+    return TaskResult(
+        task=task, id=task_id, status=status, args=args, kwargs=kwargs, backend=backend, **given
     )
