@@ -46,6 +46,19 @@ def postgres() -> Iterator[Server]:
         pytest.skip(str(error))
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store of either kind."""
+    from postgres_support import SCHEMA, emptied
+    from tidegate.store.postgres.roles import role
+
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/queue.db"
+    server: Server = request.getfixturevalue("postgres")
+    emptied(server)
+    return server.url(user=role(SCHEMA, "worker"))
+
+
 @pytest.fixture(scope="session")
 def bouncer(postgres: Server) -> Iterator[Bouncer]:
     """A pgbouncer in transaction mode in front of it."""

@@ -12,14 +12,11 @@ import httpx2
 import pytest
 
 from counting_provider import CountingProvider
-from pgserver import Server
-from postgres_support import SCHEMA, emptied
 from support import all_final, load_app, until, worker_process
 from tidegate import Context, Key, State, Tidegate
 from tidegate.domain.outcome import Fence
 from tidegate.domain.permit import Ask, CallEnd
 from tidegate.errors import UpstreamParkedError
-from tidegate.store.postgres.roles import role
 from tidegate.upstream import gate_permits, granted
 from tidegate.upstream.settings import CallTimes
 
@@ -305,22 +302,12 @@ async def test_a_forgotten_answer_gives_its_runs_place_to_the_next_call(app: Tid
 # --- several processes ---
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where two workers and this process keep what they share."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/queue.db"
-    server: Server = request.getfixturevalue("postgres")
-    emptied(server)
-    return server.url(user=role(SCHEMA, "worker"))
-
-
 async def test_three_at_once_are_never_exceeded_by_two_workers_and_calls_from_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
     async with CountingProvider(seconds=0.15) as provider:
-        crowded = load_app("crowded", tmp_path, monkeypatch, url=url)
-        environment = {"PROVIDER_URL": provider.url, "TIDEGATE_DATABASE_URL": url}
+        crowded = load_app("crowded", tmp_path, monkeypatch, url=store_url)
+        environment = {"PROVIDER_URL": provider.url, "TIDEGATE_DATABASE_URL": store_url}
         with (
             worker_process("crowded:app", tmp_path, **environment),
             worker_process("crowded:app", tmp_path, **environment),

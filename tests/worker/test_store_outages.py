@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pgserver import Server
-from postgres_support import SCHEMA, emptied
 from support import FAST, all_final, until
 from tidegate import Pool, State, StoreUnavailableError, Tidegate
 from tidegate.store.connect import open_store
-from tidegate.store.postgres.roles import role
 
 pytestmark = pytest.mark.anyio
 
@@ -47,19 +43,9 @@ class FaultyStore:
         return call
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty store of either kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/queue.db"
-    server: Server = request.getfixturevalue("postgres")
-    emptied(server)
-    return server.url(user=role(SCHEMA, "worker"))
-
-
 @pytest.fixture
-async def faulty(url: str) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
-    store = FaultyStore(url)
+async def faulty(store_url: str) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
+    store = FaultyStore(store_url)
     pools = [Pool(concurrency=20, poll_interval=0.05)]
     app = Tidegate(store=store, pools=pools, timings=FAST)  # type: ignore[arg-type]
     yield app, store
