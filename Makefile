@@ -19,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
-	@echo "make demo       a few hundred tasks, a rate limit, an outage and a killed worker, in about a minute"
+	@echo "make demo       a few hundred tasks, a rate limit, an outage and a killed worker, in a minute and a half"
 	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
