@@ -96,6 +96,26 @@ async def test_a_run_that_comes_again_sends_the_same_keys():
     assert not set(await keys("task b", 1)) & set(first)
 
 
+@pytest.mark.parametrize("how", ["multipart", "streamed"])
+async def test_an_upload_never_carries_the_key_of_another_one(how):
+    def upload(content):
+        if how == "multipart":
+            return {"files": {"file": ("talk.mp3", content)}}
+        return {"content": Pieces(content)}
+
+    async def keys(run, *contents):
+        network = Network(ok())
+        in_a_run("task of uploads", run=run)
+        async with polite(network) as http:
+            for content in contents:
+                await http.post(URL, **upload(content))
+        return [request.headers["idempotency-key"] for request in network.requests]
+
+    first = await keys(1, b"one", b"two")
+    again = await keys(2, b"two")
+    assert len({*first, *again}) == 3
+
+
 async def test_a_key_of_the_users_own_stays_and_reading_has_none():
     network = Network(ok())
     async with polite(network) as http:

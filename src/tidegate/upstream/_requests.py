@@ -60,7 +60,7 @@ def _is_charged(run: Context, upstream: str) -> bool:
 
 def sizes_of_request(request: Any) -> Sizes:
     """Return what a request asks for; nothing where its body is an upload that is still to be read."""
-    return sizes_of(_content(request))
+    return sizes_of(content_of(request))
 
 
 def times_now(times: CallTimes) -> CallTimes:
@@ -76,7 +76,7 @@ def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes
         _put_key(headers, permit.api_key)
     name = settings.idempotency_header
     if name and request.method == "POST" and name not in headers:
-        headers[name] = idempotency_key(request.method, str(request.url), _content(request))
+        headers[name] = idempotency_key(request.method, str(request.url), content_of(request))
     if wants_stream(request):
         # What is compressed cannot be read while it passes.
         headers["accept-encoding"] = "identity"
@@ -85,19 +85,25 @@ def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes
 
 def wants_stream(request: Any) -> bool:
     """Return whether the request asks for an answer in pieces."""
-    return _STREAM_WANTED.search(_content(request)) is not None or b"alt=sse" in request.url.query
+    return _STREAM_WANTED.search(content_of(request) or b"") is not None or b"alt=sse" in request.url.query
 
 
 _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
 
 
-def idempotency_key(method: str, url: str, body: bytes) -> str:
+def idempotency_key(method: str, url: str, body: bytes | None) -> str:
     """Return the key of this call: the same when the task runs again and makes the same call.
 
-    Of several equal calls of one run each has its own, by their number. Outside a task it is random.
+    Equal calls of one run are numbered, so each has a key of its own. The key is random outside a task, and
+    where the content cannot be read: two different uploads must never share one.
+
+    Args:
+        method: Of the request.
+        url: Of the request.
+        body: Its content; None: an upload that is still to be read.
     """
     run = present()
-    if run is None:
+    if run is None or body is None:
         return f"tg-{uuid.uuid4().hex}"
     content = hashlib.sha256(b"\0".join((method.encode(), url.encode(), body))).hexdigest()
     calls = _equal_calls.setdefault(run, Counter())
@@ -111,11 +117,12 @@ def _put_key(headers: Any, secret: str) -> None:
     headers[name] = f"Bearer {secret}" if name == "authorization" else secret
 
 
-def _content(request: Any) -> bytes:
+def content_of(request: Any) -> bytes | None:
+    """Return the request's body; None where it is multipart or streamed, and still to be read."""
     try:
         content: bytes = request.content
-    except Exception:  # it is streamed, and was not read: RequestNotRead of either library
-        return b""
+    except Exception:  # RequestNotRead of either library
+        return None
     return content
 
 
