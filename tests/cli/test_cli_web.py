@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -69,22 +70,32 @@ def test_a_port_that_is_taken_is_said_so(place):
     assert "--port" in refused.stderr
 
 
-@pytest.fixture
-def api(place):
-    """A `tidegate web` in a process of its own; its address."""
+@contextlib.contextmanager
+def serving(place, *options):
+    """A `tidegate web` in a process of its own; its address, the process, and what it printed before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidegate.cli", "web", place.app, "--port", "0"],
+        [sys.executable, "-m", "tidegate.cli", "web", place.app, "--port", "0", *options],
         cwd=place.directory, env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        line = process.stderr.readline()
-        url = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
-        yield url, process
+        printed = ""
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", printed)):
+            line = process.stderr.readline()
+            assert line, printed
+            printed += line
+        yield found[0], process, printed
     finally:
         process.kill()
         process.wait(10)
         process.stderr.close()
+
+
+@pytest.fixture
+def api(place):
+    """A `tidegate web` that requests from this machine may use; its address and process."""
+    with serving(place) as (url, process, _):
+        yield url, process
 
 
 def ask(url, data=None, **headers):
@@ -129,6 +140,24 @@ def test_a_stop_ends_open_streams_whole_and_at_once(place, api):
         assert b"event: end" not in stream.read(), "it is cut off in the middle, or told of an end"
     process.wait(15)
     assert process.stderr.read() == "", "it had to be cancelled after the grace time"
+
+
+def test_a_public_name_closes_it_and_the_first_start_prints_an_admin_token(place):
+    with serving(place, "--host-name", "queue.example") as (url, _, printed):
+        token = re.search(r"tg_[0-9a-f]{10}_[\w-]{43}", printed)[0]
+        assert ask(f"{url}/api/v1/tasks")[0] == 401
+        assert ask(f"{url}/api/v1/audit", Authorization=f"Bearer {token}")[0] == 200
+    [row] = [json.loads(line) for line in place.run("tokens", "ls", "--json").stdout.splitlines()]
+    assert (row["role"], row["tenant"]) == ("admin", None)
+    with serving(place, "--origin", "https://app.example") as (url, _, printed):
+        assert "tg_" not in printed
+        assert ask(f"{url}/api/v1/tasks")[0] == 401
+
+
+def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(place, api):
+    url, _ = api
+    assert ask(f"{url}/api/v1/audit")[0] == 200
+    assert ask(f"{url}/api/v1/audit", X_Forwarded_For="203.0.113.9")[0] == 401
 
 
 def test_a_client_or_worker_loads_no_web_framework():

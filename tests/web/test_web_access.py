@@ -229,9 +229,10 @@ async def test_pages_of_other_origins_and_other_hosts_get_nothing_by_any_method(
 
 
 async def test_its_own_pages_and_named_origins_may_call(app: Tidegate) -> None:
+    token = await make(app, Role.VIEWER)
     async with (
         served(app, origins=("https://app.example",), hosts=("queue.example",)) as api,
-        api.client() as client,
+        api.client(token) as client,
     ):
         own = await client.get("/api/v1/tasks", headers={"Origin": api.url, "Sec-Fetch-Site": "same-origin"})
         assert own.status_code == 200

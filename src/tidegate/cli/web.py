@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -28,16 +29,18 @@ DEFAULT_PORT = 4180
 def command(app: str | None, host: str, port: int, hosts: Sequence[str], origins: Sequence[str]) -> None:
     """Serve the HTTP API of APP (MODULE:NAME).
 
-    At a loopback address, the default, everybody here is let in as long as no token was ever made. Any
-    other address needs tokens: see `tidegate tokens`. Requests for host names that are not named are refused.
+    At a loopback address, the default, requests from this machine need no token until the first one is made.
+    Those through a proxy always do; with --host-name or --origin all do, and the first start prints an admin
+    token. Any other address needs tokens: see `tidegate tokens`. Requests for host names that are not named
+    are refused.
     """
     try:
-        from tidegate.web.serve import demand_tokens, is_loopback, serve
+        from tidegate.web.serve import demand_access, serve
         from tidegate.web.settings import WebSettings
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed", fix="pip install 'tidegate[server]'") from error
     application = load_app(app)
-    if not is_loopback(host):
-        run(demand_tokens(application, host))
     settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
+    is_open = run(demand_access(application, host, settings, talk))
+    settings = replace(settings, open_without_tokens=is_open)
     serve(application, host=host, port=port, settings=settings, tell=talk)

@@ -9,7 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from tidegate.errors import TidegateError
-from tidegate.web.problems import PAGES, Problem, of_error, refuse
+from tidegate.web.openness import TEST_CLIENT
+from tidegate.web.problems import KINDS, PAGES, Problem, of_error, refuse
 from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, demand
 
@@ -18,6 +19,7 @@ PUBLIC = ("/livez", "/readyz", "/api/v1/tidegate.js")
 
 BATCH = "/api/v1/tasks/batch"
 _LENGTH_DIGITS = 15
+_SHOWN = 100
 _PORT = re.compile(r":\d*$")
 
 
@@ -69,8 +71,10 @@ class Door:
 
     def _demand_host(self, connection: HTTPConnection) -> None:
         host = _PORT.sub("", connection.headers.get("host", "").lower())
-        if host not in self._hosts and "*" not in self._hosts:
-            raise Problem("wrong-host")
+        if host in self._hosts or "*" in self._hosts or _is_test_client(connection, host):
+            return
+        detail = f"the request is for host {host[:_SHOWN]!r}. {KINDS['wrong-host'].fix}"
+        raise Problem("wrong-host", detail)
 
     def _demand_origin(self, connection: HTTPConnection) -> None:
         """Refuse what another site's page sends, whatever the method: a browser says where it comes from."""
@@ -100,6 +104,11 @@ class Door:
             return message
 
         return measured
+
+
+def _is_test_client(connection: HTTPConnection, host: str) -> bool:
+    """Return whether Starlette's TestClient sent a request, with the host it uses unless given another."""
+    return host == "testserver" and connection.client is not None and connection.client.host == TEST_CLIENT
 
 
 def _path(scope: Scope) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
+import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType
 
 import uvicorn
 
 from tidegate.app import Tidegate
+from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.errors import ConfigError
+from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.web.app import create_app
+from tidegate.web.openness import is_loopback, public_names
 from tidegate.web.room import Room
 from tidegate.web.settings import WebSettings
 
@@ -20,22 +23,32 @@ GRACE_SECONDS = 5
 """After SIGTERM requests have so long; streams end at once, and their clients come again."""
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+async def demand_access(app: Tidegate, host: str, settings: WebSettings, tell: Callable[[str], None]) -> bool:
+    """Return whether this machine's requests may do without a token; if they may not, there is a good token.
 
+    They may at a loopback address, unless a public host or origin is named: then a proxy serves others. Where
+    that is so and no token was ever made, an admin token is made and printed.
 
-async def demand_tokens(app: Tidegate, host: str) -> None:
-    """Return if the API may be served at this address: others than loopback need a token that is good.
+    Args:
+        app: Whose API.
+        host: Address it is served at.
+        settings: Hosts and origins, as given.
+        tell: Given lines for people.
 
     Raises:
-        ConfigError: Everybody who can reach the address would be let in.
+        ConfigError: The address can be reached by other machines, and no token is good.
     """
+    if not is_loopback(host):
+        await _demand_token(app, host)
+        return False
+    names = public_names(settings)
+    if not names:
+        return True
+    await _make_first_token(app, names, tell)
+    return False
+
+
+async def _demand_token(app: Tidegate, host: str) -> None:
     store = await app.opened_store()
     try:
         now = await store.now()
@@ -53,10 +66,28 @@ async def demand_tokens(app: Tidegate, host: str) -> None:
         )
 
 
+async def _make_first_token(app: Tidegate, names: Sequence[str], tell: Callable[[str], None]) -> None:
+    store = await app.opened_store()
+    try:
+        if await store.tokens():
+            return
+        token_id = secrets.token_hex(5)
+        token = make_token(token_id, secrets.token_urlsafe(32))
+        # Printed first: a token that is stored but was not shown would be one that nobody can use.
+        tell(f"requests need a token, because others reach this API as {', '.join(names)}; none was made yet")
+        tell(f"admin token, shown this once: {token}")
+        await store.add_token(NewToken(token_id, digest_of(token), "first start", Role.ADMIN, None))
+        answer = f"{Role.ADMIN} of all tenants"
+        entry = NewAuditEntry(app.next_id(), "tidegate web", "", None, "token created", token_id, answer)
+        await store.record([entry])
+    finally:
+        await app.aclose()
+
+
 def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: Callable[[str], None]) -> None:
     """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
 
-    On a loopback address everybody is let in as long as no token was ever made.
+    Who may do without a token is in the settings: see `demand_access`.
 
     Args:
         app: Whose task functions may be submitted.
@@ -70,8 +101,7 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
     """
     listening = _listen(host, port)
     bound = listening.getsockname()[1]
-    is_open = is_loopback(host)
-    settings = replace(settings, open_without_tokens=is_open, hosts=(*settings.hosts, *_names(host)))
+    settings = replace(settings, hosts=(*settings.hosts, *_names(host)))
     api = create_app(app, settings=settings)
     config = uvicorn.Config(
         api,

@@ -17,7 +17,9 @@ class WebSettings:
     origins: tuple[str, ...] = ()
     """Origins of other sites whose pages may call this API, as `https://app.example`. Its own always may."""
     open_without_tokens: bool = False
-    """Let everybody in as admin as long as no token was ever made. For loopback addresses only."""
+    """Let requests in as admin that come from this machine itself, as long as no token was ever made. For
+    development. Requests through a proxy always need a token; so do all if `hosts` or `origins` name more
+    than loopback addresses."""
     body_limit: int = 1_310_720
     """Of one request."""
     batch_body_limit: int = 8_388_608

@@ -10,7 +10,8 @@ from starlette.requests import HTTPConnection
 
 from tidegate.domain.access import Principal, Role, digest_of
 from tidegate.store.protocol import Store
-from tidegate.web.problems import Problem
+from tidegate.web.openness import is_from_here, public_names
+from tidegate.web.problems import KINDS, Problem
 from tidegate.web.settings import WebSettings
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
@@ -37,15 +38,21 @@ class Tokens:
     def __init__(self, opened_store: Callable[[], Awaitable[Store]], settings: WebSettings) -> None:
         self._opened_store = opened_store
         self._memory = settings.token_memory
-        self._is_open = settings.open_without_tokens
+        self._may_be_open = settings.open_without_tokens
+        self._public_names = public_names(settings)
+        self._has_no_token = True
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._looked_at = float("-inf")
 
     async def __call__(self, connection: HTTPConnection) -> Principal | None:
-        """Return whose token a request carries; None for nobody's."""
+        """Return whose token a request carries; None for nobody's.
+
+        Raises:
+            Problem: It carries none, and is not one of those that may do without.
+        """
         token = bearer_token(connection)
         if token is None:
-            return ANYBODY if self._is_open and await self._none_exists() else None
+            return await self._without_token(connection) if self._may_be_open else None
         digest = digest_of(token)
         now = asyncio.get_running_loop().time()
         known = self._known.get(digest)
@@ -61,13 +68,20 @@ class Tokens:
             self._known.popitem(last=False)
         return principal
 
+    async def _without_token(self, connection: HTTPConnection) -> Principal | None:
+        if self._public_names:
+            raise _no_token("open_without_tokens has no effect: hosts or origins name more than this machine")
+        if not is_from_here(connection):
+            raise _no_token("requests through a proxy or from another machine always need a token")
+        return ANYBODY if await self._none_exists() else None
+
     async def _none_exists(self) -> bool:
-        """Return whether no token was ever made; once there is one, that is never asked again."""
+        """Return whether no token was ever made; once there is one, the store is never asked again."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at >= self._memory:
+        if self._has_no_token and now - self._looked_at >= self._memory:
+            self._has_no_token = not await (await self._opened_store()).tokens()
             self._looked_at = now
-            self._is_open = not await (await self._opened_store()).tokens()
-        return self._is_open
+        return self._has_no_token
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:
@@ -89,5 +103,10 @@ async def demand(authenticate: Authenticate, connection: HTTPConnection) -> Prin
     """
     principal = await authenticate(connection)
     if principal is None or principal.tenant == "":  # else a user without a tenant sees what has none
-        raise Problem("token", headers=_CHALLENGE)
+        raise _no_token()
     return principal
+
+
+def _no_token(detail: str = "") -> Problem:
+    fix = KINDS["token"].fix
+    return Problem("token", f"{detail}. {fix}" if detail else fix, headers=_CHALLENGE)
