@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import time
 
 import httpx2
 import pytest
 from permits_in_memory import MemoryPermits
+from polite_clients import ASKED, URL, USAGE, Network, Pieces, in_a_run, ok, polite, stream_of
 
-from tidegate.context import Context, RunControl, set_present
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.usage import Usage
@@ -20,51 +19,6 @@ from tidegate.upstream.settings import CallSettings, CallTimes
 from tidegate.upstream.transport import PoliteTransport
 
 pytestmark = pytest.mark.anyio
-URL = "https://api.acme.test/v1/chat/completions"
-ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 9}
-USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
-
-
-class Network:
-    """Answers with what it is given, and keeps the requests."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests = []
-
-    def __call__(self, request):
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def ok(**body):
-    return httpx2.Response(200, json={"usage": USAGE, **body})
-
-
-def polite(network, permits=None, **settings):
-    settings.setdefault("upstream", "acme")
-    transport = PoliteTransport(
-        permits or MemoryPermits(), CallSettings(**settings), httpx2.MockTransport(network)
-    )
-    return httpx2.AsyncClient(transport=transport)
-
-
-def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("inf"), run=1):
-    control = RunControl(scratch_root="/nowhere", scratch_name="x", clock=time.monotonic)
-    control.ends_at = control.clock() + seconds
-    context = Context(
-        control,
-        task_id=task_id,
-        run=run,
-        attempt=1,
-        max_attempts=3,
-        priority=Priority.INTERACTIVE,
-        tenant="acme",
-    )
-    set_present(context)
 
 
 # --- before ---
@@ -297,24 +251,6 @@ async def test_a_raw_reader_gets_the_bytes_of_an_answer_that_was_read_before():
         assert b"".join([piece async for piece in response.aiter_raw()]) == b"nope"
 
 
-class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, *pieces):
-        self.pieces = pieces
-        self.closed = False
-
-    async def __aiter__(self):
-        for piece in self.pieces:
-            yield piece
-
-    async def aclose(self):
-        self.closed = True
-
-
-def stream_of(*pieces, **headers):
-    headers = {"content-type": "text/event-stream", **headers}
-    return httpx2.Response(200, headers=headers, stream=Pieces(*pieces))
-
-
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -324,7 +260,7 @@ def stream_of(*pieces, **headers):
         [
             b'data: {"choices": [], "usage": null}\n',
             b"nonsense\ndata: {usage\n" + b"x" * 300,
-            b'\ndata: {"usage": {"input_tokens": 7, "output_tokens": 3}}',
+            b'\ndata: {"usage": {"input_tokens": 7, "output_tokens": 3}}\ndata: [DONE]',
         ],
     ],
     ids=["whole", "in pieces", "lines", "amid noise"],
@@ -357,7 +293,7 @@ async def test_a_compressed_stream_is_passed_on_unread_and_plain_ones_are_asked_
     ("line", "reason"),
     [
         (b'data: {"type": "error", "error": {"type": "overloaded_error"}}\n', Reason.OVERLOADED),
-        (b'data: {"error": {"code": 502}, "choices": []}\n', Reason.SERVER_ERROR),
+        (b'data: {"error": {"code": 502}}\n', Reason.SERVER_ERROR),
         (
             b'data: {"response": {"status": "failed", "error": {"code": "rate_limit_exceeded"}}}\n',
             Reason.RATE_LIMIT,

@@ -1,4 +1,4 @@
-"""What a request is going to cost, read from its body before it is sent: model, prompt, longest answer.
+"""What a request asks for, read before it is sent: model, prompt, longest answer, and whether as a stream.
 
 Sources: the request bodies of OpenAI chat, Responses and embeddings, Anthropic messages, Gemini
 `generateContent`, Bedrock Converse, Cohere, Ollama. How large a prompt is in tokens is only estimated.
@@ -6,7 +6,8 @@ Sources: the request bodies of OpenAI chat, Responses and embeddings, Anthropic 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate.providers._bodies import Document, as_document
@@ -23,6 +24,15 @@ _LONGEST_ANSWER = (
     ("inferenceConfig", "maxTokens"),
     ("options", "num_predict"),
 )
+_STREAM_ASKED_FOR = re.compile(rb'"stream"\s*:\s*true')
+_STREAM_DECLINED = re.compile(rb'"stream"\s*:\s*false')
+_STREAMING_URL = re.compile(
+    # Gemini and Vertex; Bedrock; Text Generation Inference
+    r":streamGenerateContent|:streamRawPredict|/converse-stream|/invoke-with-response-stream"
+    r"|/generate_stream|[?&]alt=sse\b"
+)
+_STREAMING_UNLESS_DECLINED = re.compile(r"/api/(?:chat|generate)(?:\?|$)")
+"""Ollama streams unless it is asked not to."""
 _MOST_PARTS = 20_000
 _LONGEST_BLOB = 512
 """A longer run of characters without a space is data, an image say, and no text."""
@@ -50,6 +60,24 @@ def sizes_of(body: object) -> Sizes:
         input_tokens=-(-characters // CHARACTERS_PER_TOKEN),
         output_tokens=_longest_answer(document),
     )
+
+
+def asks_for_stream(url: str, headers: Mapping[str, str], body: bytes | None) -> bool:
+    """Return whether a request asks for its answer in pieces, whatever content type the answer will have.
+
+    Args:
+        url: Of the request.
+        headers: By name in lower case.
+        body: None where it cannot be read beforehand.
+    """
+    if _STREAM_ASKED_FOR.search(body or b"") or _STREAMING_URL.search(url):
+        return True
+    if headers.get("x-dashscope-sse", "").lower() == "enable":
+        return True
+    accepted = headers.get("accept", "")
+    if "text/event-stream" in accepted and "json" not in accepted:
+        return True
+    return bool(body and _STREAMING_UNLESS_DECLINED.search(url) and not _STREAM_DECLINED.search(body))
 
 
 def _longest_answer(document: Document) -> int:

@@ -8,20 +8,17 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from tidegate.domain.failure import Failure
+import msgspec
+
 from tidegate.domain.permit import CallEnd
-from tidegate.domain.usage import SeenLimit, Usage
+from tidegate.domain.usage import SeenLimit
 from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.understand import understand_answer
-from tidegate.providers.usage import later, usage_of
+from tidegate.providers.usage import usage_of
 from tidegate.providers.waits import Headers
 from tidegate.upstream._endings import is_in_doubt
 from tidegate.upstream.settings import CallSettings
-
-_LONGEST_LINE = 4_000_000
-_TELLING = (b"usage", b"error", b"eval_count", b"failed")
-"""Pieces of a stream that hold none of these are not looked into."""
 
 
 def limits_of(headers: Headers, *, status: int | None, host: str, provider: str) -> tuple[SeenLimit, ...]:
@@ -41,11 +38,54 @@ def limits_of(headers: Headers, *, status: int | None, host: str, provider: str)
     return tuple(replace(limit, reset_seconds=None) for limit in seen)
 
 
-def is_read_whole(response: Any) -> bool:
-    """Return whether the answer is read before it is handed on: errors and JSON are, streams are not."""
-    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+def is_read_whole(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
+    """Return whether the answer is read before it is handed on.
+
+    Errors are. JSON is where the request asked for no stream: the content type alone does not decide, since
+    Gemini and Cohere label their streams as JSON. JSON of a stated length is no stream in any case.
+
+    Args:
+        response: As the inner transport made it.
+        is_stream_asked_for: Whether the request asks the provider for a stream.
+        is_streamed_by_client: Whether the client reads the answer in pieces.
+    """
     status: int = response.status_code
-    return status >= 400 or kind == "application/json" or kind.endswith("+json")
+    if status >= 400:
+        return True
+    if not is_document(response):
+        return False
+    if is_stream_asked_for:
+        return "content-length" in response.headers
+    return not is_streamed_by_client
+
+
+def is_document(response: Any) -> bool:
+    """Return whether the answer says that it is JSON."""
+    kind = content_type(response)
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def check_whole(response: Any, body: bytes, library: Any, request: Any) -> None:
+    """Do nothing if a good JSON answer is whole.
+
+    Raises:
+        Exception: The library's `RemoteProtocolError`: it breaks off in the middle, as those of a gateway do
+            that closes its connection early without having named a length.
+    """
+    if response.status_code >= 400 or not body.strip() or not is_document(response):
+        return
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            message = "the answer broke off: its JSON has no end"
+            raise library.RemoteProtocolError(message, request=request) from error
+
+
+def content_type(response: Any) -> str:
+    """Return the media type of an answer in lower case, without parameters."""
+    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind
 
 
 def end_of_answer(
@@ -56,10 +96,10 @@ def end_of_answer(
     Some providers answer 200 with an error whose code is the status they meant. It gets that status, so
     that the SDK raises instead of handing on an answer without content.
     """
-    document = _parsed(body)
+    document = parsed(body)
     status: int = response.status_code
     failure = None
-    if status >= 400 or _tells_error(document):
+    if status >= 400 or is_error(document):
         failure = understand_answer(
             status,
             response.headers.multi_items(),
@@ -76,56 +116,8 @@ def end_of_answer(
     return CallEnd(failure, status, usage, seconds, in_doubt=is_in_doubt(status))
 
 
-class StreamReader:
-    """Reads usage and errors out of a stream while it passes: server-sent events, or JSON a line.
-
-    Args:
-        settings: Of the call.
-        host: Who answers.
-        readable: False where the bytes are compressed; nothing is read then.
-    """
-
-    def __init__(self, settings: CallSettings, host: str, *, readable: bool = True) -> None:
-        self._settings = settings
-        self._host = host
-        self._readable = readable
-        self._rest = b""
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None
-        """What the stream itself told of an error."""
-
-    def feed(self, piece: bytes) -> None:
-        """Look at the next bytes. Never raises."""
-        if not self._readable:
-            return
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            self._read(line)
-        if len(self._rest) > _LONGEST_LINE:
-            self._readable, self._rest = False, b""
-
-    def finish(self) -> None:
-        """Look at what came last, without an end of line."""
-        rest, self._rest = self._rest, b""
-        self._read(rest)
-
-    def _read(self, line: bytes) -> None:
-        text = line.removeprefix(b"data:").strip()
-        if not text.startswith((b"{", b"[")) or not any(word in text for word in _TELLING):
-            return
-        document = _parsed(text)
-        if document is None:
-            return
-        self.usage = later(self.usage, usage_of(document))
-        inner = document.get("response")
-        for told in (document, inner if isinstance(inner, dict) else None):
-            if _tells_error(told):
-                self.failure = understand_answer(
-                    None, (), told, now=time.time(), provider=self._settings.meant_by, host=self._host
-                )
-
-
-def _parsed(body: bytes) -> dict[str, Any] | None:
+def parsed(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that the bytes hold, or the first one of a list; None where they hold none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -135,7 +127,7 @@ def _parsed(body: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _tells_error(document: dict[str, Any] | None) -> bool:
+def is_error(document: dict[str, Any] | None) -> bool:
     """Return whether a document is an error, whatever the status beside it."""
     return document is not None and bool(document.get("error") or document.get("status") == "failed")
 

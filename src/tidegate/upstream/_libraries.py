@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from inspect import currentframe
 from typing import Any
 
 from tidegate.errors import ConfigError
@@ -39,14 +40,37 @@ def library_of(inner: object) -> Any:
     Raises:
         ConfigError: It is of neither.
     """
-    for kind in type(inner).__mro__:
-        name = kind.__module__.partition(".")[0]
-        if name in _NAMES:
-            return sys.modules[name]
+    for name in _NAMES:
+        library = sys.modules.get(name)
+        # Not by `__module__`: openai 3 puts its own name there.
+        if library is not None and isinstance(inner, library.BaseTransport | library.AsyncBaseTransport):
+            return library
     raise ConfigError(
         f"{type(inner).__name__} is no transport of httpx2 or httpx",
         fix="give a transport of the library whose client gets it",
     )
+
+
+_NEAREST_FRAMES = 20
+"""Between a client's `send` and its transport are six, and a few more under instrumentation."""
+
+
+def is_streamed_by_client(library: Any) -> bool:
+    """Return whether the client that makes the present request reads its answer in pieces.
+
+    A client keeps `stream=True` to itself, so the frame of its `send` is asked: that of `client.stream(…)` or
+    `client.send(…, stream=True)`. False where no such frame is found. To be called in the client's own task
+    or thread.
+    """
+    senders = {library.AsyncClient.send.__code__, library.Client.send.__code__}
+    frame = currentframe()
+    for _ in range(_NEAREST_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code in senders:
+            return frame.f_locals.get("stream") is True
+        frame = frame.f_back
+    return False
 
 
 @asynccontextmanager

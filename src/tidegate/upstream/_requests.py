@@ -6,7 +6,6 @@ Knows the shape of the requests of `httpx2` and `httpx` by duck typing, and impo
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
 from collections import Counter
 from typing import Any
@@ -16,12 +15,11 @@ from tidegate.context import Context, present
 from tidegate.domain.outcome import Fence
 from tidegate.domain.permit import Ask
 from tidegate.domain.spec import NO_LIMIT
-from tidegate.providers.requests import Sizes, sizes_of
+from tidegate.providers.requests import Sizes, asks_for_stream, sizes_of
 from tidegate.upstream._redirects import is_foreign
 from tidegate.upstream.permits import Permit
 from tidegate.upstream.settings import CallSettings, CallTimes
 
-_STREAM_WANTED = re.compile(rb'"stream"\s*:\s*true')
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 _have_called: WeakSet[Context] = WeakSet()
@@ -85,7 +83,7 @@ def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes
 
 def wants_stream(request: Any) -> bool:
     """Return whether the request asks for an answer in pieces."""
-    return _STREAM_WANTED.search(content_of(request) or b"") is not None or b"alt=sse" in request.url.query
+    return asks_for_stream(str(request.url), request.headers, content_of(request))
 
 
 _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()

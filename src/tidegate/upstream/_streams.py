@@ -7,9 +7,12 @@ from functools import cache
 from typing import Any
 
 from tidegate.domain.permit import CallEnd
-from tidegate.upstream._answers import StreamReader
+from tidegate.providers.aws_frames import CONTENT_TYPE as AWS_EVENT_STREAM
+from tidegate.providers.aws_frames import AwsFrames
+from tidegate.upstream._answers import content_type, is_document
 from tidegate.upstream._endings import end_of_error, see_through
 from tidegate.upstream._libraries import at_most
+from tidegate.upstream._stream_reader import StreamReader
 from tidegate.upstream.permits import Permit
 from tidegate.upstream.settings import CallSettings
 
@@ -25,6 +28,7 @@ class Passing:
         settings: Of the call.
         idle_seconds: The longest wait for the next piece.
         seconds: From sending to the first byte, for the permit.
+        is_asked_for: Whether the request asked the provider for a stream.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Passing:
         settings: CallSettings,
         idle_seconds: float,
         seconds: float,
+        is_asked_for: bool,
     ) -> None:
         self._library = library
         self._request = request
@@ -46,8 +51,15 @@ class Passing:
         self._settings = settings
         self._idle_seconds = idle_seconds
         self._seconds = seconds
-        readable = response.headers.get("content-encoding", "identity") == "identity"
-        self._reader = StreamReader(settings, request.url.host, readable=readable)
+        kind = content_type(response)
+        self._reader = StreamReader(
+            settings,
+            request.url.host,
+            readable=response.headers.get("content-encoding", "identity") == "identity",
+            frames=AwsFrames() if kind == AWS_EVENT_STREAM else None,
+            is_document=is_document(response),
+            is_event_stream=is_asked_for and kind == "text/event-stream",
+        )
         self._ended = False
 
     def stream(self) -> Any:
@@ -55,7 +67,12 @@ class Passing:
         return _stream_class(self._library)(self)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the pieces as they come."""
+        """Yield the pieces as they come.
+
+        Raises:
+            Exception: The library's `RemoteProtocolError` where the stream is over without the end that its
+                protocol promises: it is a part of an answer, and may have been billed whole.
+        """
         source = self._source.__aiter__()
         while True:
             self._permit.keep(self._idle_seconds)
@@ -70,7 +87,15 @@ class Passing:
             self._reader.feed(piece)
             yield piece
         self._reader.finish()
-        await self._settle(self._good_end())
+        if not self._reader.cut_off:
+            await self._settle(self._good_end())
+            return
+        broken = self._library.RemoteProtocolError(self._reader.cut_off, request=self._request)
+        if self._reader.failure is not None:  # it says itself why it broke off
+            await self._settle(self._good_end())
+        else:
+            await self._settle(end_of_error(broken, self._settings, seconds=self._seconds))
+        raise broken
 
     async def aclose(self) -> None:
         """Release the connection. A stream that is left early was still a call that went well."""

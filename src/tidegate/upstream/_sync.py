@@ -11,13 +11,14 @@ from functools import cache
 from typing import Any, Protocol
 
 from tidegate._bridge import run_sync
+from tidegate.upstream._libraries import is_streamed_by_client
 from tidegate.upstream._retries import raise_again, remember
 
 
 class Core(Protocol):
     """The asynchronous transport."""
 
-    def exchange(self, request: Any) -> Coroutine[Any, Any, Any]:
+    def exchange(self, request: Any, is_streamed_by_client: bool) -> Coroutine[Any, Any, Any]:
         """Return the answer to a request."""
         ...
 
@@ -42,7 +43,7 @@ class SyncSide:
         """Return the answer to a request; its stream can be read without a loop."""
         raise_again(request)
         try:
-            response = run_sync(self._core.exchange(request))
+            response = run_sync(self._core.exchange(request, is_streamed_by_client(self._library)))
         except BaseException as error:
             remember(request, error)
             raise

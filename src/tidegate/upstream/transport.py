@@ -4,8 +4,8 @@ It stands between an `httpx2.AsyncClient` (or one of `httpx`) and the transport 
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=upstream.transport()))
 
-Errors and JSON answers are read whole before they are handed on; streams are read while they pass, and
-their permit is settled at their end.
+Errors and JSON answers are read whole before they are handed on, unless a stream was asked for; streams are
+read while they pass, and their permit is settled at their end.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidegate.domain.usage import SeenLimit
-from tidegate.upstream._answers import end_of_answer, is_read_whole, limits_of
+from tidegate.upstream._answers import check_whole, end_of_answer, is_read_whole, limits_of
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
-from tidegate.upstream._libraries import at_most, library_of, make_inner
+from tidegate.upstream._libraries import at_most, is_streamed_by_client, library_of, make_inner
 from tidegate.upstream._redirects import note
-from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now
+from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now, wants_stream
 from tidegate.upstream._retries import raise_again, remember
 from tidegate.upstream._streams import Passing
 from tidegate.upstream._sync import InThreads, SyncSide
@@ -61,7 +61,7 @@ class PoliteTransport:
         """
         raise_again(request)
         try:
-            return await self.exchange(request)
+            return await self.exchange(request, is_streamed_by_client(self._library))
         except BaseException as error:
             remember(request, error)
             raise
@@ -74,10 +74,15 @@ class PoliteTransport:
         """
         return self._sync.handle_request(request)
 
-    async def exchange(self, request: Any) -> Any:
-        """Do the same, and take no notice of an SDK's own retries."""
+    async def exchange(self, request: Any, is_streamed_by_client: bool) -> Any:
+        """Do the same, and take no notice of an SDK's own retries.
+
+        Args:
+            request: Of the client.
+            is_streamed_by_client: Whether the client reads the answer in pieces.
+        """
         permit = await self._permits.acquire(ask_for(sizes_of_request(request), self._settings))
-        response = await self._called(request, permit)
+        response = await self._called(request, permit, is_streamed_by_client)
         note(request, response)
         return response
 
@@ -111,8 +116,8 @@ class PoliteTransport:
     ) -> None:
         self.close()
 
-    async def _called(self, request: Any, permit: Permit) -> Any:
-        host, sent_at = request.url.host, None
+    async def _called(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
+        host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
         try:
             times = times_now(self._settings.times)
             dress(request, self._settings, permit, times)
@@ -121,7 +126,14 @@ class PoliteTransport:
             async with at_most(self._library, times.seconds, request):
                 response = await self._inner.handle_async_request(request)
                 permit.learn(self._limits_of(response, host))
-                body = await self._read(response) if is_read_whole(response) else None
+                read_whole = is_read_whole(
+                    response,
+                    is_stream_asked_for=is_asked_for,
+                    is_streamed_by_client=is_streamed_by_client,
+                )
+                body = await self._read(response) if read_whole else None
+                if body is not None:
+                    check_whole(response, body, self._library, request)
         except BaseException as error:
             await self._broken_off(permit, error, sent_at)
             raise
@@ -135,6 +147,7 @@ class PoliteTransport:
                 settings=self._settings,
                 idle_seconds=times.idle_seconds,
                 seconds=seconds,
+                is_asked_for=is_asked_for,
             ).stream()
             return response
         end = end_of_answer(response, body, self._settings, host, seconds=seconds)
