@@ -14,32 +14,45 @@ from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
 from tidegate.codec import CODEC
+from tidegate.codec.declaration import demand_plain_function
 from tidegate.config import Config, load_config
 from tidegate.context import Context
+from tidegate.domain.failure import Reason
 from tidegate.domain.ids import IdMaker
-from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec
+from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec, backoff_option
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.handle import Handle
 from tidegate.many import Many, each_task
-from tidegate.options import (
+from tidegate.options import priority_option
+from tidegate.readers import (
     Seconds,
+    Size,
     attempts_option,
+    callable_option,
     choice_option,
     limit_option,
     name_option,
-    priority_option,
     seconds_option,
+    shown,
     size_option,
+    wrong,
 )
 from tidegate.store.connect import check_url, open_store
-from tidegate.task import TaskDecorator, TaskFunction, function_name, place_to_run
+from tidegate.task import (
+    TaskDecorator,
+    TaskFunction,
+    function_name,
+    place_of,
+    place_to_run,
+    rules_option,
+)
 from tidegate.upstream.keys import Key, KeyRing
 from tidegate.upstream.limits import UpstreamLimits, make_limits, rate_window
 from tidegate.upstream.settings import CallTimes
 from tidegate.upstream.upstream import Upstream
 from tidegate.watch import TaskWatch
-from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
     from tidegate.policy.classify import Classifier
@@ -63,7 +76,7 @@ class Tidegate:
         store: A store that is made already, for tests.
         retries_per_minute: The retry budget of the whole system, with or without upstreams; None: that of
             `tidegate.toml`, else 600.
-        retry_window: Seconds over which the retry budget holds; None: those of `tidegate.toml`, else 60.
+        retry_window: Time over which the retry budget holds; None: that of `tidegate.toml`, else 60 s.
 
     Example:
         >>> app = Tidegate("sqlite:///queue.db")
@@ -83,15 +96,15 @@ class Tidegate:
         timings: Timings | None = None,
         store: Store | None = None,
         retries_per_minute: float | None = None,
-        retry_window: float | None = None,
+        retry_window: Seconds | None = None,
     ) -> None:
         self.config: Config = load_config()
         retries = self.config.retries_per_minute if retries_per_minute is None else retries_per_minute
         window = self.config.retry_window if retry_window is None else retry_window
         self._system = make_limits(retries_per_minute=retries, retry_window=window)
         self.url = url or self.config.database_url
-        self.pools: tuple[Pool, ...] = tuple(pools) if pools is not None else self.config.pools
-        self.timings = timings or self.config.timings
+        self.pools: tuple[Pool, ...] = self.config.pools if pools is None else pools_option(pools)
+        self.timings = self.config.timings if timings is None else timings_option(timings)
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
         self.upstreams: dict[str, Upstream] = {}
         self.start_hooks: list[Hook] = []
@@ -135,12 +148,12 @@ class Tidegate:
         timeout: Seconds | None = 300.0,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
-        backoff: Backoff | None = None,
-        retry: Sequence[Rule] = (),
+        backoff: Backoff | Seconds | None = None,
+        retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
         on_unknown: str = "retry",
         on_crash: str = "retry",
         runs_in: str | None = None,
-        memory_limit: int | str | None = None,
+        memory_limit: Size | None = None,
         cancel_grace: Seconds | None = None,
     ) -> TaskDecorator: ...
 
@@ -157,12 +170,12 @@ class Tidegate:
         timeout: Seconds | None = 300.0,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
-        backoff: Backoff | None = None,
-        retry: Sequence[Rule] = (),
+        backoff: Backoff | Seconds | None = None,
+        retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
         on_unknown: str = "retry",
         on_crash: str = "retry",
         runs_in: str | None = None,
-        memory_limit: int | str | None = None,
+        memory_limit: Size | None = None,
         cancel_grace: Seconds | None = None,
     ) -> Any:
         """Declare a task function, with or without settings.
@@ -174,11 +187,14 @@ class Tidegate:
             priority: `interactive`, `normal` or `bulk`.
             upstream: The outside service it calls, if any: what `app.upstream(…)` returned, or its name.
             rate_limit: Runs started in a time, such as `50/min`, by all workers together.
-            timeout: Time for one attempt; `NO_LIMIT` must be written out.
+            timeout: Time for one attempt: seconds, a timedelta, or text such as `90s`, `15m`, `1h`; so are
+                all durations here. `NO_LIMIT` must be written out.
             deadline: Time for the whole task from its first start, parks left out.
             max_attempts: Charged attempts before it is dead.
-            backoff: `Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`.
-            retry: Rules by `on(…)` and `discard(…)`; the first that matches counts.
+            backoff: `Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a
+                duration alone means `Fixed`.
+            retry: Rules by `on(…)` and `discard(…)`; the first that matches counts. An exception class or a
+                reason alone means `on(…)` it.
             on_unknown: `retry` or `dead`, for failures of unknown meaning.
             on_crash: `retry`, or `fail`: dead at the first crash of its process.
             runs_in: `loop` (for `async def`, the default), `process` (the default for `def`: a warm child
@@ -198,15 +214,19 @@ class Tidegate:
             "timeout": limit_option("timeout", timeout),
             "deadline": limit_option("deadline", deadline),
             "max_attempts": attempts_option(max_attempts),
-            "backoff": backoff or Exponential(),
-            "rules": tuple(retry),
+            "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
+            "rules": rules_option(retry),
             "retry_unknown": choice_option("on_unknown", on_unknown, ("retry", "dead")) == "retry",
             "on_crash": OnCrash(choice_option("on_crash", on_crash, ("retry", "fail"))),
             "memory_limit": None if memory_limit is None else size_option("memory_limit", memory_limit),
             "cancel_grace": None if cancel_grace is None else seconds_option("cancel_grace", cancel_grace),
         }
 
+        if name is not None:
+            name_option("name", name)
+
         def declare(function: Callable[..., Any]) -> TaskFunction[Any, Any, Any]:
+            demand_plain_function(function)
             where = place_to_run(function, runs_in, memory_limit=memory_limit is not None)
             spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
             return self._declare(function, spec)
@@ -244,23 +264,23 @@ class Tidegate:
         )
         if (known := self.upstreams.get(name)) is not None and known.limits != made.limits:
             raise OptionError(
-                f"upstream {name!r} is declared twice, with different limits", fix="declare it once"
+                f"upstream {shown(name)} is declared twice, with different limits", fix="declare it once"
             )
         return self.upstreams.setdefault(name, made)
 
     def on_start(self, hook: Hook) -> Hook:
         """Register what runs in each worker process's loop before its first task: open clients here."""
-        self.start_hooks.append(hook)
+        self.start_hooks.append(callable_option("on_start", hook))
         return hook
 
     def on_child_start(self, hook: Hook) -> Hook:
         """Register what runs once in each child process before its first task: load models here."""
-        self.child_start_hooks.append(hook)
+        self.child_start_hooks.append(callable_option("on_child_start", hook))
         return hook
 
     def on_stop(self, hook: Hook) -> Hook:
         """Register what runs in the same loop after the last task, in reverse order."""
-        self.stop_hooks.append(hook)
+        self.stop_hooks.append(callable_option("on_stop", hook))
         return hook
 
     def classifier(self, judge: Classifier) -> Classifier:
@@ -270,7 +290,7 @@ class Tidegate:
             judge: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
                 One that raises is passed over.
         """
-        self.classifiers.append(judge)
+        self.classifiers.append(callable_option("classifier", judge))
         return judge
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
@@ -285,7 +305,7 @@ class Tidegate:
         if len(matches) == 1:
             return self.functions[matches[0]]
         raise UnknownFunctionError(
-            f"no task function is named {name!r}",
+            f"no task function is named {shown(name)}",
             fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
         )
 
@@ -307,9 +327,12 @@ class Tidegate:
         if upstream is None:
             return {}
         name = upstream.name if isinstance(upstream, Upstream) else upstream
+        if not isinstance(name, str):
+            raise wrong("upstream", upstream, "give what app.upstream(…) returned, or its name")
         if name not in self.upstreams:
             raise OptionError(
-                f"no upstream is named {name!r}", fix=f"declare it before: app.upstream({name!r}, …)"
+                f"no upstream is named {shown(name)}",
+                fix=f"declare it before: app.upstream({shown(name)}, …)",
             )
         return {"upstream": name, "provider": self.upstreams[name].calls.provider}
 
@@ -318,7 +341,8 @@ class Tidegate:
         known = self.functions.get(spec.name)
         if known is not None and _origin(known.body) != _origin(body):  # the same one again is a reload
             raise ConfigError(
-                f"two task functions are named {spec.name}", fix="give one of them another name="
+                f"two task functions are named {spec.name}: {place_of(known.body)} and {place_of(body)}",
+                fix="give one of them another name=",
             )
         function: TaskFunction[Any, Any, Any] = TaskFunction(body, spec, self)
         self.functions[spec.name] = function

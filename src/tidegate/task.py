@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -16,10 +16,11 @@ from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
-from tidegate.domain.spec import Backoff, Fixed, Priority, Rule, RunsIn, TaskSpec
+from tidegate.domain.spec import Backoff, Priority, Rule, RunsIn, TaskSpec, backoff_option
 from tidegate.errors import ConfigError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
-from tidegate.options import Options, Seconds, make_options, seconds_option
+from tidegate.options import Options, make_options
+from tidegate.readers import Seconds, choice_option, whole_option, wrong
 from tidegate.store.rows import Enqueued, NewTask
 
 P = ParamSpec("P")
@@ -116,7 +117,7 @@ class TaskFunction(Generic[P, C, R]):
         timeout: Seconds | None = None,
         max_attempts: int | None = None,
         key: str | None = None,
-        key_kept: Seconds | str | None = None,
+        key_kept: Seconds | None = None,
         unique: str | None = None,
         labels: Mapping[str, str] | None = None,
         conn: Any = None,
@@ -127,7 +128,8 @@ class TaskFunction(Generic[P, C, R]):
             queue: Another queue than the function's own.
             priority: `interactive`, `normal` or `bulk`.
             tenant: Who the task is for.
-            delay: Seconds or timedelta until it is due.
+            delay: Time until it is due: seconds, a timedelta, or text such as `30s`, `5m`, `1h`; so are all
+                durations here.
             run_at: The moment it is due, with a time zone. In the past: at once.
             deadline: Time for the whole task, counted from now, standing still for nothing.
             timeout: Time for one attempt.
@@ -257,20 +259,25 @@ class TaskDecorator:
 def on(
     error: type[BaseException] | Reason | str,
     *,
-    wait: Seconds | Backoff | None = None,
+    wait: Backoff | Seconds | None = None,
     attempts: int | None = None,
 ) -> Rule:
     """Make a retry rule: this kind of error is tried again.
 
     Args:
         error: An exception class, or a reason such as `"timeout"`.
-        wait: Seconds, a timedelta, or a backoff; None: the function's own.
+        wait: A duration, or a backoff; None: the function's own.
         attempts: Charged attempts for this kind, beside `max_attempts`.
+
+    Raises:
+        OptionError: A value cannot work.
     """
-    if attempts is not None and (isinstance(attempts, bool) or attempts < 1):
-        raise OptionError(f"on(…, attempts={attempts!r})", fix="use 1 or more")
-    backoff = wait if wait is None or isinstance(wait, Backoff) else Fixed(seconds_option("wait", wait))
-    return Rule(_matched(error), retry=True, wait=backoff, attempts=attempts)
+    return Rule(
+        _matched(error),
+        retry=True,
+        wait=None if wait is None else backoff_option("on(…): wait", wait),
+        attempts=None if attempts is None else whole_option("on(…): attempts", attempts),
+    )
 
 
 def discard(error: type[BaseException] | Reason | str) -> Rule:
@@ -278,16 +285,27 @@ def discard(error: type[BaseException] | Reason | str) -> Rule:
     return Rule(_matched(error), retry=False)
 
 
+def rules_option(retry: Sequence[Rule | type[BaseException] | Reason | str]) -> tuple[Rule, ...]:
+    """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` it.
+
+    Raises:
+        OptionError: It is no list, or an item means nothing.
+    """
+    if isinstance(retry, str) or not isinstance(retry, Sequence):
+        raise wrong("retry", retry, 'write a list: retry=[on(ValueError, wait="5s"), discard(KeyError)]')
+    return tuple(rule if isinstance(rule, Rule) else on(rule) for rule in retry)
+
+
 def _matched(error: type[BaseException] | Reason | str) -> type[BaseException] | Reason:
     if isinstance(error, type) and issubclass(error, BaseException):
         return error
+    fix = f"use an exception class or one of {', '.join(Reason)}"
+    if not isinstance(error, str):
+        raise wrong("retry", error, fix)
     try:
         return Reason(error)
     except ValueError:
-        reasons = ", ".join(Reason)
-        raise OptionError(
-            f"retry rule on {error!r}", fix=f"use an exception class or one of {reasons}"
-        ) from None
+        raise wrong("retry", error, fix) from None
 
 
 def place_to_run(body: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
@@ -297,9 +315,10 @@ def place_to_run(body: Callable[..., Any], wanted: str | None, *, memory_limit: 
         OptionError: It cannot run there.
     """
     is_async = inspect.iscoroutinefunction(body)
-    if wanted is not None and wanted not in set(RunsIn):
-        raise OptionError(f"runs_in={wanted!r}", fix=f"use one of {', '.join(RunsIn)}")
-    place = RunsIn(wanted) if wanted else RunsIn.LOOP if is_async else RunsIn.PROCESS
+    if wanted is not None:
+        place = RunsIn(choice_option("runs_in", wanted, RunsIn))
+    else:
+        place = RunsIn.LOOP if is_async else RunsIn.PROCESS
     if place is RunsIn.LOOP and not is_async:
         raise OptionError(
             'runs_in="loop" on a plain function', fix='make it async def, or use "process" or "thread"'
@@ -315,7 +334,8 @@ def function_name(body: Callable[..., Any]) -> str:
     """Return the stable name of a function: `module:function`, never `__main__`.
 
     Raises:
-        ConfigError: A lambda or a function inside another one, which no worker could find again.
+        ConfigError: A lambda, a function inside another one, or one of a script that is no file, which no
+            worker could find again.
     """
     qualname = body.__qualname__
     if "<" in qualname:
@@ -326,6 +346,12 @@ def function_name(body: Callable[..., Any]) -> str:
     return f"{_module_name(body.__module__)}:{qualname}"
 
 
+def place_of(body: Callable[..., Any]) -> str:
+    """Return where a function stands: `app.py:12`."""
+    code = inspect.unwrap(body).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
 def _module_name(module: str) -> str:
     if module != "__main__":
         return module
@@ -334,4 +360,12 @@ def _module_name(module: str) -> str:
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
     file = getattr(main, "__file__", None)
-    return Path(file).stem if file else "interactive"
+    if file is None and hasattr(sys, "ps1"):
+        return "interactive"  # a notebook or a prompt, whose embedded worker finds it
+    if file is None or str(file).startswith("<"):
+        raise ConfigError(
+            "a script that is read from stdin or given with -c cannot declare task functions: "
+            "no worker can import them",
+            fix="save it as a file, or import the functions from a module",
+        )
+    return Path(file).stem

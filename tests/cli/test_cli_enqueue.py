@@ -70,7 +70,7 @@ def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args
         (["greet", "--kwargs", "{"], "not JSON"),
         (["greet", "--arg", "name"], "write name=value"),
         (["greet", "Ada", "--priority", "urgent"], "interactive, normal, bulk"),
-        (["greet", "Ada", "--delay", "soon"], "90s"),
+        (["greet", "Ada", "--delay", "soon"], "30s"),
         (["greet", "Ada", "--run-at", "2026-06-01T12:00"], "no time zone"),
         (["greet", "Ada", "--run-at", "noon"], "ISO 8601"),
         (["greet", "Ada", "--delay", "1", "--run-at", "2026-06-01T12:00Z"], "both delay and run_at"),

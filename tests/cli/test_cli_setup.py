@@ -157,7 +157,7 @@ def test_worker_options_choose_and_change_pools(empty, calls, args):
         (("--pool", "fats"), "did you mean fast?"),
         (("--pool", "fast", "--pool", "slow", "--queues", "a"), "at most one --pool"),
         (("--concurrency", "0"), "--concurrency"),
-        (("--grace", "soon"), "90s"),
+        (("--grace", "soon"), "30s"),
     ],
 )
 def test_worker_options_that_cannot_work_are_wrong_usage(empty, calls, args, told):

@@ -1,11 +1,10 @@
-import math
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.domain.spec import Exponential, Fixed, Polynomial
+from tidegate.domain.spec import Exponential, Fixed, Jitter, Polynomial
 from tidegate.policy.backoff import (
     JITTER,
     LARGEST_SPREAD_SECONDS,
@@ -46,16 +45,31 @@ def test_jitter_spreads_from_a_fifth_less_to_a_fifth_more():
 
 
 @pytest.mark.parametrize(
+    ("jitter", "least", "most"),
+    [("narrow", 80, 120), ("equal", 50, 100), ("full", 0, 100), ("none", 100, 100)],
+)
+def test_the_jitter_that_is_named_is_the_one_drawn(jitter, least, most):
+    backoff = Fixed(100, jitter=jitter)
+
+    assert delay_seconds(backoff, 1, lambda: 0.0) == pytest.approx(least)
+    assert delay_seconds(backoff, 1, lambda: 1.0) == pytest.approx(most)
+    assert backoff.jitter is Jitter(jitter)
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 1_100, 10_000])
+def test_a_base_of_zero_stays_zero_however_many_attempts_failed(attempt):
+    assert delay_seconds(Exponential(base=0), attempt, middle) == 0
+
+
+@pytest.mark.parametrize(
     "backoff",
     [
         Exponential(),
-        Exponential(factor=10.0, cap=math.inf),
-        Exponential(base=1e300, cap=math.inf),
+        Exponential(factor=1e300, cap=LONGEST_DELAY_SECONDS),
+        Exponential(base=LONGEST_DELAY_SECONDS, cap=LONGEST_DELAY_SECONDS),
         Polynomial(power=400.0),
-        Polynomial(power=400.0, cap=math.inf),
-        Fixed(math.inf),
-        Fixed(-5),
-        Fixed(math.nan),
+        Polynomial(power=400.0, cap=LONGEST_DELAY_SECONDS),
+        Fixed("366d"),
     ],
 )
 @pytest.mark.parametrize("attempt", [1, 10_000, 10**18])

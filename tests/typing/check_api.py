@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from datetime import timedelta
 from typing import assert_type
 
-from tidegate import CancelAnswer, Context, Handle, TaskRow, Tidegate, on
+from tidegate import (
+    CallTimes,
+    CancelAnswer,
+    Context,
+    Exponential,
+    Fixed,
+    Handle,
+    Polynomial,
+    Pool,
+    TaskRow,
+    Tidegate,
+    Timings,
+    on,
+)
 
 app = Tidegate()
 
@@ -30,7 +44,28 @@ async def with_context(ctx: Context, name: str) -> float:
     return ctx.remaining()
 
 
+@app.task(
+    timeout="15m",
+    deadline="1h",
+    backoff="30s",
+    memory_limit="2GiB",
+    runs_in="process",
+    retry=[ValueError, "timeout", on(KeyError, wait="5s")],
+)
+def with_text(number: int) -> int:
+    return number
+
+
+openai = app.upstream("openai", times=CallTimes(seconds="2m"), requests_per_minute=5, slow_start="1m")
+pool = Pool(queues=["llm"], memory_limit="2GiB", poll_interval="1s", shares={"bulk": 0.2})
+timings = Timings(lease="1m", drain_grace=timedelta(minutes=2))
+backoffs = [Fixed("5s"), Exponential(base="2s", cap="1m", jitter="full"), Polynomial(plus="2s")]
+
+
 async def use() -> None:
+    assert_type(pool.memory_limit, int | None)
+    assert_type(timings.lease, float)
+    assert_type(await with_text.using(delay="5m", deadline="1h", key_kept="7d").enqueue(1), Handle[int])
     assert_type(await bare.enqueue(1, twice=True), Handle[str])
     assert_type(await (await bare.enqueue(1)).result(), str)
     assert_type(await with_settings.using(delay=5, priority="bulk").enqueue(1), Handle[list[int]])

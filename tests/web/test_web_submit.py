@@ -257,3 +257,47 @@ async def test_an_answer_to_a_lost_submit_is_found_by_its_key(app: Tidegate) -> 
     async with served(app) as api, api.client(idempotency_key="k") as client:
         assert (await client.post("/api/v1/tasks", json=ADD)).json()["task_id"] == first.id
         assert (await client.get(f"/api/v1/tasks/{UNKNOWN}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fix"),
+    [
+        ("priority", 5, "interactive, normal, bulk"),
+        ("priority", "urgent", "interactive, normal, bulk"),
+        ("delay_seconds", "soon", '"5m"'),
+        ("delay_seconds", -5, "from 0"),
+        ("deadline_seconds", True, '"5m"'),
+        ("timeout_seconds", [1], '"5m"'),
+    ],
+)
+async def test_an_option_that_cannot_work_is_answered_with_its_field_and_the_words_that_do(
+    app: Tidegate, field: str, value: Any, fix: str
+) -> None:
+    async with served(app) as api, api.client() as client:
+        answer = await client.post("/api/v1/tasks", json=ADD | {field: value})
+
+        assert (answer.status_code, answer.json()["type"]) == (422, "/api/v1/problems/option")
+        assert field in answer.json()["detail"]
+        assert fix in json.dumps(answer.json(), ensure_ascii=False).replace('\\"', '"')
+
+
+async def test_durations_come_as_text_too_and_a_deadline_before_the_delay_is_refused(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        late = {"delay_seconds": "1h", "deadline_seconds": "30m"}
+        assert (await client.post("/api/v1/tasks", json=ADD | late)).status_code == 422
+        batch = {"tasks": [ADD, ADD | late]}
+        assert (await client.post("/api/v1/tasks/batch", json=batch)).status_code == 422
+        in_time = {"delay_seconds": "30m", "deadline_seconds": "1h", "timeout_seconds": 5}
+        answer = await client.post("/api/v1/tasks", json=ADD | in_time)
+        status = (await client.get(answer.json()["location"])).json()
+        assert round(status["deadline_at"] - status["due_at"]) == 1800
+
+
+async def test_the_document_names_the_priorities_in_their_order(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        schemas = (await client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
+
+    asked = schemas["Submit"]["properties"]["priority"]
+    assert asked["enum"] == ["interactive", "normal", "bulk", None]
+    assert "`normal` unless" in asked["description"]
+    assert schemas["TaskStatus"]["properties"]["priority"]["enum"] == ["interactive", "normal", "bulk"]

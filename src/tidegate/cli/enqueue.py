@@ -14,7 +14,7 @@ from tidegate.cli.failure import FAILED
 from tidegate.cli.output import jsonable, print_json, stored_json, talk
 from tidegate.cli.values import as_labels, as_named_value, as_priority, as_seconds, json_or_text, strict_json
 from tidegate.cli.views import joined
-from tidegate.options import instant_from_text
+from tidegate.readers import instant_from_text
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store

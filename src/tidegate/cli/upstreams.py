@@ -12,11 +12,11 @@ from tidegate.cli.output import jsonable, print_facts, print_json, print_table, 
 from tidegate.cli.text import moment
 from tidegate.domain.upstream import is_key_gate
 from tidegate.errors import OptionError, UnknownUpstreamError
-from tidegate.options import positive_option
 from tidegate.policy.gate_words import block_in_words, dimension_in_words, gate_in_words, learned_in_words
+from tidegate.readers import positive_option, seconds_option, shown, wrong
 from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
-from tidegate.upstream.limits import changed_limits, facts
+from tidegate.upstream.limits import DURATIONS, changed_limits, facts
 
 name_argument = click.argument("name", metavar="NAME")
 
@@ -144,17 +144,23 @@ async def _known(store: Store, name: str) -> UpstreamRow:
 
 async def _unknown(store: Store, name: str) -> UnknownUpstreamError:
     known = ", ".join(row.name for row in await store.upstreams()) or "none"
-    return UnknownUpstreamError(f"no upstream is named {name!r}", fix=f"known here: {known}", upstream=name)
+    return UnknownUpstreamError(
+        f"no upstream is named {shown(name)}", fix=f"known here: {known}", upstream=name
+    )
 
 
 def _change(text: str) -> tuple[str, float | None]:
     name, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError(f"{shown(text)} names no number", fix="write LIMIT=NUMBER or LIMIT=none")
+    if value == "none":
+        return name, None
+    if name in DURATIONS:
+        return name, seconds_option(name, value)
     try:
-        return name, None if value == "none" else float(value)
+        return name, float(value)
     except ValueError:
-        raise OptionError(
-            f"{text!r}" if equals else f"{text!r} names no number", fix="write LIMIT=NUMBER or LIMIT=none"
-        ) from None
+        raise wrong(name, value, "write LIMIT=NUMBER or LIMIT=none") from None
 
 
 def _shown(value: float | None) -> str:

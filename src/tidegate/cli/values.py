@@ -11,7 +11,8 @@ import click
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
-from tidegate.options import instant_from_text, name_option, priority_option, seconds_option
+from tidegate.options import priority_option
+from tidegate.readers import instant_from_text, name_option, seconds_option, shown
 
 T = TypeVar("T")
 
@@ -20,13 +21,13 @@ def as_task_id(text: str) -> str:
     """Return a task id in its usual form; the type of options and arguments."""
     found = id_or_none(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no task id (a UUID)")
+        raise click.BadParameter(f"{shown(text)} is no task id (a UUID)")
     return found
 
 
 def as_seconds(text: str) -> float:
     """Return the seconds of `90`, `15m` or `1h`; the type of options."""
-    return _checked(lambda: seconds_option("duration", _number_or_text(text)), text)
+    return _checked(lambda: seconds_option("duration", text), text)
 
 
 def as_priority(text: str) -> Priority:
@@ -38,7 +39,7 @@ def as_named_value(text: str) -> tuple[str, str]:
     """Return the two parts of `name=value`; the type of options."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise click.BadParameter(f"{text!r}: write name=value")
+        raise click.BadParameter(f"{shown(text)}: write name=value")
     return name, value
 
 
@@ -46,7 +47,7 @@ def _checked(read: Callable[[], T], text: str) -> T:
     try:
         return read()
     except OptionError as error:
-        raise click.BadParameter(f"{text!r}: {error.fix}") from None
+        raise click.BadParameter(f"{shown(text)}: {error.fix}") from None
 
 
 def as_labels(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
@@ -63,7 +64,7 @@ def before_moment(text: str | None, now: float) -> float | None:
     if text is None:
         return None
     try:
-        return now - seconds_option("before", _number_or_text(text))
+        return now - seconds_option("before", text)
     except OptionError:
         return instant_from_text("before", text).timestamp()
 
@@ -87,10 +88,3 @@ def strict_json(text: str) -> Any:
 
 def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
-
-
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -66,7 +66,7 @@ def read_declaration(
     Raises:
         ConfigError: It is no plain function, or an annotation cannot be resolved.
     """
-    _require_plain_function(function)
+    demand_plain_function(function)
     hints = _Hints(function, injected, namespace)
     listed = list(inspect.signature(function).parameters.values())
     takers = [item for item in listed if injected is not None and _is_injected(hints.of(item.name), injected)]
@@ -118,7 +118,12 @@ def _type_shown(value: Any) -> str:
     return "…" if isinstance(value, msgspec.Raw) else type_name(value)  # stored bytes have no type yet
 
 
-def _require_plain_function(function: Callable[..., Any]) -> None:
+def demand_plain_function(function: Callable[..., Any]) -> None:
+    """Refuse what no worker could find by name and call.
+
+    Raises:
+        ConfigError: It is no plain `def` or `async def`.
+    """
     fault = _fault(function)
     if fault:
         shown = getattr(function, "__qualname__", None) or repr(type(function))

@@ -21,6 +21,7 @@ from tidegate.config.sections import (
 from tidegate.config.table import Table, near_miss
 from tidegate.errors import ConfigError
 from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
+from tidegate.readers import shown
 from tidegate.worker.settings import Pool, Timings
 
 DEFAULT_DATABASE_URL = "sqlite:///.tidegate/tidegate.db"
@@ -222,7 +223,8 @@ def _secret(path: Path) -> str:
 def _app(text: str, place: str) -> str:
     if not _APP.fullmatch(text):
         raise ConfigError(
-            f"{place}: app = {text!r}: this value cannot work", fix='name module and attribute: "app:app"'
+            f"{place}: app = {shown(text)}: this value cannot work",
+            fix='name module and attribute: "app:app"',
         )
     return text
 

@@ -7,18 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from tidegate.config.table import Table, did_you_mean
-from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError, OptionError
-from tidegate.options import name_option
-from tidegate.policy.order import DEFAULT_SHARES
 from tidegate.upstream.limits import make_limits
-from tidegate.worker.settings import Pool, Timings
+from tidegate.worker.settings import SHARING, Pool, Timings
 
 TIMING_NAMES = tuple(field.name for field in fields(Timings))
 """Keys of `[worker]`; in capitals after `TIDEGATE_`, also variables of the environment."""
 
 _POOL_KEYS = tuple(field.name for field in fields(Pool) if field.name != "name")
-_SHARING = (Priority.NORMAL, Priority.BULK)
 
 
 def read_timings(table: Table) -> dict[str, Any]:
@@ -33,11 +29,13 @@ def read_timings(table: Table) -> dict[str, Any]:
 
 def read_timing(table: Table, name: str) -> float | int:
     """Return one setting of a `[worker]` table."""
-    return table.whole(name) if name == "promote_batch" else table.seconds(name)
+    if name == "promote_batch":
+        return table.whole(name)
+    return table.kept(name) if name.startswith("retention_") else table.seconds(name)
 
 
 def make_timings(values: Mapping[str, Any], place: str) -> Timings:
-    """Return the timings; where a lease is given and no beat, the beat is a third of the lease, 10 s at most.
+    """Return the timings.
 
     Args:
         values: Settings by name.
@@ -46,12 +44,9 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
     Raises:
         ConfigError: They do not fit together.
     """
-    given = dict(values)
-    if "lease" in given and "beat" not in given:
-        given["beat"] = min(Timings().beat, given["lease"] / 3)
     try:
-        return Timings(**given)
-    except ConfigError as error:
+        return Timings(**values)
+    except OptionError as error:
         raise ConfigError(f"{place}: {error.message}", fix=error.fix) from None
 
 
@@ -100,20 +95,17 @@ def _read_pool(name: str, table: Table) -> Pool:
     if "shares" in table:
         values["shares"] = _read_shares(table.table("shares"))
     try:
-        return Pool(name_option("pool name", name), **values)
-    except (ConfigError, OptionError) as error:
+        return Pool(name, **values)
+    except OptionError as error:
         raise ConfigError(f"{table.place}: {error.message}", fix=error.fix) from None
 
 
-def _read_shares(table: Table) -> dict[Priority, float]:
-    shares = dict(DEFAULT_SHARES)
+def _read_shares(table: Table) -> dict[str, float]:
+    known = [priority.word for priority in SHARING]
     for word in table.values:
-        priority = next((priority for priority in _SHARING if priority.word == word), None)
-        if priority is None:
-            known = [priority.word for priority in _SHARING]
+        if word not in known:
             raise ConfigError(
                 f"{table.place}: {word}: only the lower priorities have a share",
                 fix=did_you_mean(word, known),
             )
-        shares[priority] = table.number(word)
-    return shares
+    return {word: table.number(word) for word in table.values}

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from tidegate.errors import ConfigError, OptionError
-from tidegate.options import name_option, seconds_option, size_option
+from tidegate.readers import (
+    devices_option,
+    flag_option,
+    kept_option,
+    names_option,
+    number_option,
+    seconds_option,
+    shown,
+    size_option,
+    text_option,
+    texts_option,
+    whole_option,
+)
+
+T = TypeVar("T")
 
 
 class Table:
@@ -58,91 +71,60 @@ class Table:
 
     def text(self, key: str) -> str:
         """Return text that is not empty."""
-        value = self.values[key]
-        if not isinstance(value, str) or not value.strip():
-            raise self.wrong(key, "give text in quotes")
-        return value
+        return self._read(key, text_option)
 
     def flag(self, key: str) -> bool:
         """Return true or false."""
-        value = self.values[key]
-        if not isinstance(value, bool):
-            raise self.wrong(key, "use true or false")
-        return value
+        return self._read(key, flag_option)
 
     def whole(self, key: str) -> int:
-        """Return a whole number."""
-        value = self.values[key]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.wrong(key, "use a whole number")
-        return value
+        """Return a whole number, 1 or more."""
+        return self._read(key, whole_option)
 
     def number(self, key: str) -> float:
         """Return a finite number."""
-        value = self.values[key]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.wrong(key, "use a number")
-        return float(value)
+        return self._read(key, number_option)
 
     def seconds(self, key: str) -> float:
         """Return a duration in seconds from a number or text such as `30s` or `5m`."""
-        try:
-            return seconds_option(key, self.values[key])
-        except OptionError:
-            raise self.wrong(
-                key, 'use a number of seconds, or text such as "30s", "5m", "1h", "7d"'
-            ) from None
+        return self._read(key, seconds_option)
+
+    def kept(self, key: str) -> float:
+        """Return for how many seconds something is kept; `inf` keeps it for good."""
+        return self._read(key, kept_option)
 
     def size(self, key: str) -> int:
         """Return a number of bytes from a number or text such as `2GiB` or `500MB`."""
-        try:
-            return size_option(key, self.values[key])
-        except OptionError as error:
-            raise self.wrong(key, error.fix) from None
+        return self._read(key, size_option)
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names, each once, in the order written."""
-        value = self.values[key]
-        if not isinstance(value, list) or not value:
-            raise self.wrong(key, f'write a list: {key} = ["default"], or ["*"] for all')
-        try:
-            names = tuple(name_option(key, name) for name in value)
-        except OptionError as error:
-            raise self.wrong(key, error.fix) from None
-        if len(set(names)) < len(names):
-            raise self.wrong(key, "name each of them once")
-        return names
+        return self._read(key, names_option)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts, empty perhaps."""
-        value = self.values[key]
-        if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-            raise self.wrong(key, f'write a list of texts: {key} = ["CUDA error"], or [] for none')
-        return tuple(value)
+        return self._read(key, texts_option)
 
     def devices(self, key: str) -> tuple[int | str, ...]:
         """Return a list of devices by number or name, empty perhaps."""
-        value = self.values[key]
-        if not isinstance(value, list) or not all(_is_device(device) for device in value):
-            raise self.wrong(key, f'write a list of numbers or UUIDs: {key} = [0, 1], or ["GPU-8a3f…"]')
-        return tuple(value)
+        return self._read(key, devices_option)
+
+    def _read(self, key: str, reader: Callable[[str, Any], T]) -> T:
+        try:
+            return reader(key, self.values[key])
+        except OptionError as error:
+            raise self.wrong(key, error.fix) from None
 
     def wrong(self, key: str, fix: str) -> ConfigError:
         """Return the error about the value of `key`."""
         return ConfigError(f"{self._at(key, self.values[key])}: this value cannot work", fix=fix)
 
     def _at(self, key: str, value: object) -> str:
-        shown = "a table" if isinstance(value, dict) else f"{value!r}"
-        return f"{self.place}: {key} = {shown}"
+        quoted = "a table" if isinstance(value, dict) else shown(value)
+        return f"{self.place}: {key} = {quoted}"
 
     def _inner(self, key: str) -> str:
         return f"{self.section}.{key}" if self.section else key
-
-
-def _is_device(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return False
-    return value >= 0 if isinstance(value, int) else bool(value)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

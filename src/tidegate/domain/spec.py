@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.upstream import Window
+from tidegate.readers import (
+    LONGEST_WAIT_SECONDS,
+    Seconds,
+    choice_option,
+    number_option,
+    seconds_option,
+    set_fields,
+    whole_option,
+    wrong,
+)
 
 
 class Priority(IntEnum):
@@ -43,32 +54,142 @@ class RunsIn(StrEnum):
     """In a thread of the pool process, which nothing can kill."""
 
 
-@dataclass(frozen=True, slots=True)
+class Jitter(StrEnum):
+    """How far a wait is drawn from its plan, so that tasks which failed together come back apart.
+
+    Source of the names full, equal and none: AWS Architecture Blog, "Exponential Backoff and Jitter".
+    """
+
+    NARROW = "narrow"
+    """From 0.8 to 1.2 times the plan: the default. The retry budget already spreads re-runs, and a person
+    can still read the plan in the history."""
+    EQUAL = "equal"
+    """From half of the plan to all of it."""
+    FULL = "full"
+    """From 0 to all of the plan: spreads most, and shortens the mean wait by half."""
+    NONE = "none"
+    """Exactly the plan."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Exponential:
-    """Waits of base, base × factor, base × factor²… seconds, at most `cap`."""
+    """Waits of base, base × factor, base × factor²… seconds, at most `cap`.
 
-    base: float = 10.0
-    cap: float = 600.0
-    factor: float = 2.0
+    Args:
+        base: The first wait; 0 stays 0.
+        cap: The longest, a year at most.
+        factor: 1 or more.
+        jitter: A word of `Jitter`.
+
+    Raises:
+        OptionError: A value cannot work.
+    """
+
+    base: float
+    cap: float
+    factor: float
+    jitter: Jitter
+
+    def __init__(
+        self,
+        base: Seconds = 10.0,
+        cap: Seconds = 600.0,
+        factor: float = 2.0,
+        *,
+        jitter: Jitter | str = Jitter.NARROW,
+    ) -> None:
+        set_fields(
+            self,
+            base=_wait("Exponential: base", base),
+            cap=_wait("Exponential: cap", cap),
+            factor=number_option("Exponential: factor", factor, least=1.0),
+            jitter=_jitter(jitter),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Polynomial:
-    """Waits of nᵖ + plus seconds after the nth charged attempt (n⁴ + 2 by default), at most `cap`."""
+    """Waits of nᵖ + plus seconds after the nth charged attempt (n⁴ + 2 by default), at most `cap`.
 
-    power: float = 4.0
-    plus: float = 2.0
-    cap: float = 86_400.0
+    Args:
+        power: 0 or more.
+        plus: Added to each wait.
+        cap: The longest, a year at most.
+        jitter: A word of `Jitter`.
+
+    Raises:
+        OptionError: A value cannot work.
+    """
+
+    power: float
+    plus: float
+    cap: float
+    jitter: Jitter
+
+    def __init__(
+        self,
+        power: float = 4.0,
+        plus: Seconds = 2.0,
+        cap: Seconds = 86_400.0,
+        *,
+        jitter: Jitter | str = Jitter.NARROW,
+    ) -> None:
+        set_fields(
+            self,
+            power=number_option("Polynomial: power", power, least=0.0),
+            plus=_wait("Polynomial: plus", plus),
+            cap=_wait("Polynomial: cap", cap),
+            jitter=_jitter(jitter),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Fixed:
-    """The same wait each time, in seconds."""
+    """The same wait each time, in seconds.
+
+    Args:
+        seconds: The wait, a year at most.
+        jitter: A word of `Jitter`.
+
+    Raises:
+        OptionError: A value cannot work.
+    """
 
     seconds: float
+    jitter: Jitter
+
+    def __init__(self, seconds: Seconds, *, jitter: Jitter | str = Jitter.NARROW) -> None:
+        set_fields(self, seconds=_wait("Fixed: seconds", seconds), jitter=_jitter(jitter))
 
 
 Backoff = Exponential | Polynomial | Fixed
+
+
+def backoff_option(option: str, value: Backoff | Seconds) -> Backoff:
+    """Return a backoff; a duration means the same wait each time.
+
+    Raises:
+        OptionError: It is neither. A class of the caller's own is refused too, even one derived from ours:
+            waits are also computed where the application's code is not at hand.
+    """
+    if type(value) in (Exponential, Polynomial, Fixed):
+        return value  # type: ignore[return-value]
+    if isinstance(value, int | float | timedelta | str):
+        return Fixed(_wait(option, value))
+    raise wrong(
+        option,
+        value,
+        "use a duration, Fixed, Exponential or Polynomial; for a wait that the task computes, "
+        "raise RetryAfter(seconds) in it",
+    )
+
+
+def _wait(option: str, value: Seconds) -> float:
+    return seconds_option(option, value, most=LONGEST_WAIT_SECONDS)
+
+
+def _jitter(value: Jitter | str) -> Jitter:
+    return Jitter(choice_option("jitter", value, Jitter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +203,12 @@ class Rule:
     """None: the task function's own backoff."""
     attempts: int | None = None
     """Charged attempts this rule allows, beside `max_attempts`; None: no limit of its own."""
+
+    def __post_init__(self) -> None:
+        if self.wait is not None:
+            object.__setattr__(self, "wait", backoff_option("on(…): wait", self.wait))
+        if self.attempts is not None:
+            whole_option("on(…): attempts", self.attempts)
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.domain.spec import Backoff, Exponential, Fixed, Polynomial
+from tidegate.domain.spec import Backoff, Exponential, Fixed, Jitter, Polynomial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     Rng = Random | Callable[[], float]
 
 JITTER = 0.2
-"""A delay is drawn evenly from 1 − JITTER to 1 + JITTER times the plan."""
+"""With `Jitter.NARROW` a delay is drawn evenly from 1 − JITTER to 1 + JITTER times the plan."""
+_SPREADS = {
+    Jitter.NARROW: (1 - JITTER, 1 + JITTER),
+    Jitter.EQUAL: (0.5, 1.0),
+    Jitter.FULL: (0.0, 1.0),
+    Jitter.NONE: (1.0, 1.0),
+}
 LARGEST_SPREAD_SECONDS = 60.0
 """The most that jitter adds to a wait the server asked for."""
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
@@ -24,14 +30,15 @@ def delay_seconds(backoff: Backoff, attempt: int, rng: Rng) -> float:
     """Return the seconds to wait after the failed attempt, jitter included.
 
     The jitter comes after the cap, so that tasks which have all reached it still spread out: a cap of
-    600 s gives 480 to 720 s.
+    600 s gives 480 to 720 s, unless the plan names another `Jitter`.
 
     Args:
         backoff: The plan.
         attempt: 1 for the first failed attempt; smaller numbers count as 1.
         rng: The source of the jitter: a `Random`, or a function that returns a number in [0, 1).
     """
-    return _planned(backoff, max(1, attempt)) * (1 - JITTER + 2 * JITTER * _draw(rng))
+    least, most = _SPREADS[backoff.jitter]
+    return _planned(backoff, max(1, attempt)) * (least + (most - least) * _draw(rng))
 
 
 def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
@@ -51,6 +58,8 @@ def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
 
 
 def _planned(backoff: Backoff, attempt: int) -> float:
+    if isinstance(backoff, Exponential) and backoff.base == 0:
+        return 0.0  # also where the power overflows
     try:
         plan = _formula(backoff, attempt)
     except OverflowError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.errors import OptionError
+from tidegate.readers import demand_in_time
 from tidegate.store.refusals import unstorable
 from tidegate.store.rows import NewTask
 from tidegate.store.text import to_json
@@ -32,11 +33,12 @@ def due_at(now: float, task: NewTask) -> float | None:
     """Return when a task becomes ready; None for at once.
 
     Raises:
-        OptionError: The moment or delay is not a number.
+        OptionError: The moment or delay is not a number, or the task's deadline is over by then.
     """
     due = now + task.delay_seconds if task.run_at is None else task.run_at
     if not math.isfinite(due):
         raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
+    demand_in_time(due - now, task.deadline_seconds)
     return due if due > now else None
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 from tidegate.domain.upstream import Limits, Window
 from tidegate.errors import OptionError
+from tidegate.readers import (
+    MOST,
+    Seconds,
+    flag_option,
+    number_option,
+    rate_option,
+    seconds_option,
+    shown,
+    whole_option,
+    wrong,
+)
 
 WINDOW_SECONDS: Mapping[str, float] = {
     "requests_per_second": 1.0,
@@ -18,16 +27,10 @@ WINDOW_SECONDS: Mapping[str, float] = {
     "requests_per_day": 86_400.0,
 }
 """The windows an upstream may have, several at once."""
+DURATIONS = ("retry_window", "slow_start")
+"""Settings of an upstream that are durations; all others are numbers."""
 COUNTED_BY_THE_DAY = "requests_per_day"
 """Counted from midnight to midnight UTC; shorter ones are paced evenly unless `fixed_windows` is set."""
-MOST = 10_000_000
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-    **dict.fromkeys(("m", "min", "minute"), 60.0),
-    **dict.fromkeys(("h", "hour"), 3_600.0),
-    **dict.fromkeys(("d", "day"), 86_400.0),
-}
-_RATE = re.compile(r"([0-9]+)\s*/\s*([a-z]+)")
 
 
 class UpstreamLimits(TypedDict, total=False):
@@ -41,9 +44,9 @@ class UpstreamLimits(TypedDict, total=False):
     """Runs at once."""
     retries_per_minute: float | None
     """Re-runs: a fifth of the requests a minute unless given."""
-    retry_window: float
+    retry_window: Seconds
     """Seconds over which the retry budget holds: 60."""
-    slow_start: float
+    slow_start: Seconds
     """Seconds from a tenth of its pace to all of it after an outage: 45; 0 for none."""
     failures_to_park: int
     """Network and server failures in a row: 5."""
@@ -59,7 +62,7 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
     """
     _known(given)
     asked: Mapping[str, Any] = given
-    fixed = bool(given.get("fixed_windows"))
+    fixed = flag_option("fixed_windows", given.get("fixed_windows", False))
     in_flight, retries = given.get("max_in_flight"), given.get("retries_per_minute")
     return Limits(
         windows=tuple(
@@ -98,13 +101,8 @@ def rate_window(text: str) -> Window:
     Raises:
         OptionError: It cannot be read.
     """
-    match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if match is None or match[2] not in _UNITS or not 1 <= int(match[1]) <= MOST:
-        raise OptionError(
-            f"rate_limit={text!r}",
-            fix='use text such as "50/min": a number, /, and s, min, h or d (or second, minute, hour, day)',
-        )
-    return Window("rate_limit", int(match[1]), _UNITS[match[2]])
+    amount, seconds = rate_option("rate_limit", text)
+    return Window("rate_limit", amount, seconds)
 
 
 def differences(declared: Limits, stored: Limits) -> list[str]:
@@ -153,26 +151,20 @@ def _known(given: Mapping[str, object]) -> None:
     for name in given:
         if name not in UpstreamLimits.__annotations__:
             raise OptionError(
-                f"there is no limit {name!r}", fix=f"use one of {', '.join(UpstreamLimits.__annotations__)}"
+                f"there is no limit {shown(name)}",
+                fix=f"use one of {', '.join(UpstreamLimits.__annotations__)}",
             )
 
 
 def _rate(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
-        raise OptionError(f"retries_per_minute={value!r}", fix="use a number above 0")
+    if number_option("retries_per_minute", value, least=0.0, most=MOST) == 0:
+        raise wrong("retries_per_minute", value, "use a number above 0")
     return float(value)
 
 
 def _whole(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
-        raise OptionError(
-            f"{name}={value!r}", fix=f"use a whole number from 1 to {MOST}; leave it out for no limit"
-        )
-    return value
+    return whole_option(name, value)
 
 
-def _seconds(name: str, value: float, *, least: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not least <= value <= 86_400:
-        raise OptionError(f"{name}={value!r}", fix=f"use seconds from {least:g} to 86400")
-    return float(value)
+def _seconds(name: str, value: Seconds, *, least: float) -> float:
+    return seconds_option(name, value, least=least, most=86_400.0)

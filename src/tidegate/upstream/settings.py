@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tidegate.readers import Seconds, limit_option, set_fields
 
-@dataclass(frozen=True, slots=True)
+_SHORTEST_SECONDS = 0.001
+"""What a call of a run without any time left gets: it ends at once."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class CallTimes:
-    """Time limits of one call, in seconds from when it is sent. The wait for its permit is not part of it."""
+    """Time limits of one call, in seconds from when it is sent. The wait for its permit is not part of it.
 
-    seconds: float = 60.0
+    Raises:
+        OptionError: One is no duration above 0, and not `NO_LIMIT`.
+    """
+
+    seconds: float
     """To the end of the answer; of a stream, to its beginning."""
-    connect_seconds: float = 5.0
+    connect_seconds: float
     """To a connection."""
-    idle_seconds: float = 30.0
+    idle_seconds: float
     """Between two pieces of a stream."""
+
+    def __init__(
+        self, seconds: Seconds = 60.0, connect_seconds: Seconds = 5.0, idle_seconds: Seconds = 30.0
+    ) -> None:
+        set_fields(
+            self,
+            seconds=limit_option("CallTimes: seconds", seconds),
+            connect_seconds=limit_option("CallTimes: connect_seconds", connect_seconds),
+            idle_seconds=limit_option("CallTimes: idle_seconds", idle_seconds),
+        )
 
     def within(self, remaining_seconds: float) -> CallTimes:
         """Return the same, none longer than the run that makes the call has left."""
+        most = max(remaining_seconds, _SHORTEST_SECONDS)
         return replace(
             self,
-            seconds=min(self.seconds, remaining_seconds),
-            connect_seconds=min(self.connect_seconds, remaining_seconds),
-            idle_seconds=min(self.idle_seconds, remaining_seconds),
+            seconds=min(self.seconds, most),
+            connect_seconds=min(self.connect_seconds, most),
+            idle_seconds=min(self.idle_seconds, most),
         )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from tidegate.app import Tidegate
 from tidegate.domain.access import Principal
 from tidegate.errors import TidegateError, UnknownFunctionError
-from tidegate.options import instant_from_text
+from tidegate.readers import instant_from_text, seconds_option, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
 from tidegate.web.bodies import parse
@@ -90,7 +90,7 @@ class Submitter:
                 function = self._app.function(name)
             except UnknownFunctionError:
                 fix = "GET /api/v1/functions lists what is declared"
-                raise UnknownFunctionError(f"no task function is named {name[:200]!r}", fix=fix) from None
+                raise UnknownFunctionError(f"no task function is named {shown(name)}", fix=fix) from None
             self._functions[name] = function
         return function
 
@@ -99,6 +99,8 @@ class Submitter:
         kept = [name for name in _OPERATORS_OPTIONS if name in given]
         if kept and principal.role not in OPERATORS:
             raise Problem("forbidden", f"a {principal.role} may not choose {', '.join(kept)}")
+        for name in _RENAMED.keys() & given.keys():
+            given[name] = seconds_option(name, given[name])  # so that an error names the field of the body
         options = {_RENAMED.get(name, name): value for name, value in given.items()}
         if asked.run_at is not None:
             options["run_at"] = instant_from_text("run_at", asked.run_at)

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+from tidegate.domain.spec import Priority as TaskPriority
+
+_WORDS = [priority.word for priority in TaskPriority]
+
+AskedPriority = Annotated[
+    Any,
+    msgspec.Meta(
+        description="The most urgent first. Default: the function's own; `normal` unless it names one.",
+        extra_json_schema={"type": ["string", "null"], "enum": [*_WORDS, None]},
+    ),
+]
+"""Any value is read, so that a wrong one is refused with the words that work."""
+Priority = Annotated[str, msgspec.Meta(extra_json_schema={"enum": _WORDS})]
+Duration = Annotated[
+    Any,
+    msgspec.Meta(
+        description="Seconds, or text such as `90s`, `15m`, `1h`, `7d`.",
+        extra_json_schema={"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]},
+    ),
+]
 
 # --- in --------------------------------------------------------------------------------------------------
 
@@ -21,15 +42,15 @@ class Submit(msgspec.Struct, forbid_unknown_fields=True):
     Idempotency-Key header says the same."""
     unique: str | None = None
     """`until_final` or a time such as `1h`: one task by function and arguments until then."""
-    delay_seconds: float | None = None
+    delay_seconds: Duration = None
     run_at: str | None = None
     """ISO 8601 with an offset."""
-    deadline_seconds: float | None = None
+    deadline_seconds: Duration = None
     labels: dict[str, str] | None = None
     queue: str | None = None
     """Operators and admins only, as the next three."""
-    priority: str | None = None
-    timeout_seconds: float | None = None
+    priority: AskedPriority = None
+    timeout_seconds: Duration = None
     max_attempts: int | None = None
 
 
@@ -86,7 +107,7 @@ class TaskStatus(msgspec.Struct):
     task_id: str
     function: str
     queue: str
-    priority: str
+    priority: Priority
     tenant: str | None
     state: str
     run: int
@@ -198,7 +219,7 @@ class FunctionOut(msgspec.Struct):
 
     name: str
     queue: str
-    priority: str
+    priority: Priority
     signature: str
     doc: str
     arguments: dict[str, Any]

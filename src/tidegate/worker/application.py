@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.codec.signature import Signature
@@ -108,7 +110,8 @@ def load_application(reference: str) -> Any:
         raise ConfigError(f"{module_name} cannot be imported: {error}", fix="see the cause above") from error
     except Exception as error:
         raise ConfigError(
-            f"{module_name} cannot be imported: {type(error).__name__}: {error}", fix="see its cause"
+            f"{module_name} cannot be imported{_place_of(error)}: {type(error).__name__}: {error}",
+            fix="see its cause",
         ) from error
     app = getattr(module, attribute or "app", None)
     if not isinstance(getattr(app, "functions", None), Mapping) or not hasattr(app, "opened_store"):
@@ -117,6 +120,16 @@ def load_application(reference: str) -> Any:
             fix=f"name it: {module_name}:NAME",
         )
     return app
+
+
+def _place_of(error: Exception) -> str:
+    """Return the line of the application's own code from which an error came: ` (app.py, line 12)`."""
+    ours, place = str(Path(__file__).parent.parent), ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith((ours, "<frozen ")):
+            place = f" ({file}, line {line})"
+    return place
 
 
 def short_timeouts(app: Application) -> list[tuple[str, float, float]]:

@@ -2,132 +2,229 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tidegate.domain.spec import Priority
-from tidegate.errors import ConfigError
+from tidegate.errors import OptionError
 from tidegate.policy.order import DEFAULT_SHARES
+from tidegate.readers import (
+    Seconds,
+    Size,
+    devices_option,
+    flag_option,
+    kept_option,
+    name_option,
+    names_option,
+    number_option,
+    positive_option,
+    seconds_option,
+    set_fields,
+    shown,
+    size_option,
+    texts_option,
+    whole_option,
+    wrong,
+)
+
+SHARING = (Priority.NORMAL, Priority.BULK)
+"""The priorities that have a share of the claims: what is left goes to those above."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Pool:
-    """Processes that serve some queues, with their own concurrency and poll interval."""
+    """Processes that serve some queues, with their own concurrency and poll interval.
 
-    name: str = "default"
-    queues: tuple[str, ...] = ("*",)
+    Durations and sizes are taken as in `tidegate.toml`: `poll_interval="1s"`, `memory_limit="2GiB"`.
+
+    Raises:
+        OptionError: A value cannot work.
+    """
+
+    name: str
+    queues: tuple[str, ...]
     """In listed order, which counts with `strict`; `*` serves every queue."""
-    concurrency: int = 8
+    concurrency: int
     """Tasks at once in each process."""
-    processes: int = 1
-    poll_interval: float = 0.5
+    processes: int
+    poll_interval: float
     """Seconds between looks for work when no hint comes."""
-    memory_limit: int | None = None
+    memory_limit: int | None
     """Bytes each process may hold with what it started: the pool process with its `async def` tasks, and each
     of its child processes for itself. Beyond that it is killed and the crash recorded with the figure."""
-    memory_soft_limit: int | None = None
+    memory_soft_limit: int | None
     """Bytes beyond which such a process is replaced after its present tasks."""
-    gpus: tuple[int | str, ...] = ()
+    gpus: tuple[int | str, ...]
     """Devices given out in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
-    vram_limit: int | None = None
+    vram_limit: int | None
     """Bytes of GPU memory beyond which a child process is replaced after its present task; needs
     `tidegate[gpu]`."""
-    child_runs: int = 1_000
+    child_runs: int
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
-    fatal_errors: tuple[str, ...] = ("CUDA error", "CUDA out of memory", "cudaError")
+    fatal_errors: tuple[str, ...]
     """Words in an error's class or message after which its child process is replaced."""
-    strict: bool = False
+    strict: bool
     """True: inside each priority, a later queue is served only when the earlier ones have nothing ready."""
-    shares: Mapping[Priority, float] = field(default_factory=lambda: dict(DEFAULT_SHARES))
+    shares: Mapping[Priority, float]
+    """Of the claims, for the lower priorities. What is not named keeps its default."""
 
-    def __post_init__(self) -> None:
-        _require(bool(self.name), "pool name", self.name, "give it a name")
-        _require(bool(self.queues), f"pool {self.name}: queues", self.queues, 'list some, or "*" for all')
-        _require(self.concurrency >= 1, f"pool {self.name}: concurrency", self.concurrency, "use 1 or more")
-        _require(self.processes >= 1, f"pool {self.name}: processes", self.processes, "use 1 or more")
-        _require(
-            0.005 <= self.poll_interval <= 3600,
-            f"pool {self.name}: poll_interval",
-            self.poll_interval,
-            "use 0.005 to 3600 seconds",
+    def __init__(
+        self,
+        name: str = "default",
+        queues: Sequence[str] = ("*",),
+        concurrency: int = 8,
+        processes: int = 1,
+        poll_interval: Seconds = 0.5,
+        memory_limit: Size | None = None,
+        memory_soft_limit: Size | None = None,
+        gpus: Sequence[int | str] = (),
+        vram_limit: Size | None = None,
+        child_runs: int = 1_000,
+        fatal_errors: Sequence[str] = ("CUDA error", "CUDA out of memory", "cudaError"),
+        strict: bool = False,
+        shares: Mapping[Priority | str, float] | Mapping[Priority, float] | Mapping[str, float] | None = None,
+    ) -> None:
+        pool = f"pool {name_option('pool name', name)}: "
+        set_fields(
+            self,
+            name=name,
+            queues=names_option(f"{pool}queues", queues),
+            concurrency=whole_option(f"{pool}concurrency", concurrency),
+            processes=whole_option(f"{pool}processes", processes, most=10_000),
+            poll_interval=seconds_option(f"{pool}poll_interval", poll_interval, least=0.005, most=3600.0),
+            memory_limit=_size(f"{pool}memory_limit", memory_limit),
+            memory_soft_limit=_size(f"{pool}memory_soft_limit", memory_soft_limit),
+            gpus=devices_option(f"{pool}gpus", gpus),
+            vram_limit=_size(f"{pool}vram_limit", vram_limit),
+            child_runs=whole_option(f"{pool}child_runs", child_runs),
+            fatal_errors=texts_option(f"{pool}fatal_errors", fatal_errors),
+            strict=flag_option(f"{pool}strict", strict),
+            shares=shares_option(f"{pool}shares", shares or {}),
         )
-        for name in ("memory_limit", "memory_soft_limit", "vram_limit"):
-            size = getattr(self, name)
-            _require(
-                size is None or size > 0,
-                f"pool {self.name}: {name}",
-                size,
-                'use a size such as "2GiB", or leave it out',
-            )
-        _require(
-            None in (self.memory_limit, self.memory_soft_limit)
-            or (self.memory_soft_limit or 0) < (self.memory_limit or 0),
-            f"pool {self.name}: memory_soft_limit",
-            self.memory_soft_limit,
-            "use less than memory_limit, which kills",
-        )
-        _require(self.child_runs >= 1, f"pool {self.name}: child_runs", self.child_runs, "use 1 or more")
-        _require(
-            all(gpu >= 0 if isinstance(gpu, int) else bool(gpu) for gpu in self.gpus),
-            f"pool {self.name}: gpus",
-            self.gpus,
-            "name each by its number or UUID",
-        )
-        _require(
-            all(self.fatal_errors),
-            f"pool {self.name}: fatal_errors",
-            self.fatal_errors,
-            "leave empty words out: they are in every error",
-        )
-        total = sum(self.shares.values())
-        _require(
-            all(share >= 0 for share in self.shares.values()) and total <= 0.9,
-            f"pool {self.name}: shares",
-            dict(self.shares),
-            "use shares ≥ 0 that add up to 0.9 at most",
-        )
+        if (
+            self.memory_limit is not None
+            and self.memory_soft_limit is not None
+            and self.memory_soft_limit >= self.memory_limit
+        ):
+            fix = "use less than memory_limit, which kills"
+            raise wrong(f"{pool}memory_soft_limit", memory_soft_limit, fix)
 
 
-@dataclass(frozen=True, slots=True)
+def pools_option(pools: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the pools of an application, each with a name of its own.
+
+    Raises:
+        OptionError: They are no list of pools, or two have one name.
+    """
+    if not isinstance(pools, Sequence) or not pools or not all(isinstance(pool, Pool) for pool in pools):
+        raise wrong("pools", pools, 'write a list: pools=[Pool("default")]')
+    names = [pool.name for pool in pools]
+    if len(set(names)) < len(names):
+        raise wrong("pools", names, "give each pool a name of its own")
+    return tuple(pools)
+
+
+def shares_option(option: str, value: Mapping[Any, float]) -> dict[Priority, float]:
+    """Return the shares of the claims by priority, those that are not named at their defaults.
+
+    Raises:
+        OptionError: A priority has no share, or a number cannot work.
+    """
+    if not isinstance(value, Mapping):
+        raise wrong(option, value, 'name them by priority: {"normal": 0.1, "bulk": 0.1}')
+    shares = dict(DEFAULT_SHARES)
+    for key, share in value.items():
+        word = key.word if isinstance(key, Priority) else key
+        priority = next((priority for priority in SHARING if priority.word == word), None)
+        if priority is None:
+            fix = f"use {' and '.join(priority.word for priority in SHARING)}"
+            raise OptionError(f"{option}: {shown(word)}: only the lower priorities have a share", fix=fix)
+        shares[priority] = number_option(f"{option}: {word}", share, least=0.0, most=0.9)
+    if sum(shares.values()) > 0.9:
+        raise wrong(
+            option, {key.word: share for key, share in shares.items()}, "let them add up to 0.9 at most"
+        )
+    return shares
+
+
+def _size(option: str, value: Size | None) -> int | None:
+    return None if value is None else size_option(option, value)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Timings:
-    """The clocks of a worker, in seconds."""
+    """The clocks of a worker, in seconds; taken as in `tidegate.toml`: `lease="1m"`.
 
-    lease: float = 30.0
+    Raises:
+        OptionError: A value cannot work.
+    """
+
+    lease: float
     """How long a worker is believed alive after its last beat."""
-    beat: float = 10.0
-    reap: float = 5.0
+    beat: float
+    """Between beats: a third of the lease unless given, 10 s at most."""
+    reap: float
     """Between looks for workers whose lease ran out."""
-    promote: float = 1.0
+    promote: float
     """Between looks for due tasks."""
-    promote_batch: int = 500
-    stop_grace: float = 5.0
+    promote_batch: int
+    stop_grace: float
     """For a body that was told to stop, before its run is closed without it."""
-    drain_grace: float | None = None
+    drain_grace: float | None
     """For running tasks after SIGTERM; None: the longest timeout of the pool's functions, at most 300."""
-    stall_limit: float = 60.0
+    stall_limit: float
     """A pool process that does not answer for so long is killed."""
-    cancel_poll: float = 0.5
+    cancel_poll: float
     """Between looks for cancel requests of running tasks."""
-    retention_finished: float = 7 * 86_400.0
+    retention_finished: float
     """For succeeded and cancelled tasks; infinity keeps them."""
-    retention_dead: float = 90 * 86_400.0
+    retention_dead: float
     """For dead letters; infinity keeps them."""
 
-    def __post_init__(self) -> None:
-        for name in ("lease", "beat", "reap", "promote", "stop_grace", "stall_limit", "cancel_poll"):
-            value = getattr(self, name)
-            _require(value > 0 and math.isfinite(value), name, value, "use a number of seconds above 0")
-        for name in ("retention_finished", "retention_dead"):
-            value = getattr(self, name)
-            _require(value >= 0, name, value, "use the time to keep them")
-        _require(self.promote_batch >= 1, "promote_batch", self.promote_batch, "use 1 or more")
-        _require(
-            self.beat * 2 <= self.lease,
-            "beat",
-            self.beat,
-            f"use half the lease ({self.lease:g} s) or less, so that one late beat loses nothing",
+    def __init__(
+        self,
+        lease: Seconds = 30.0,
+        beat: Seconds | None = None,
+        reap: Seconds = 5.0,
+        promote: Seconds = 1.0,
+        promote_batch: int = 500,
+        stop_grace: Seconds = 5.0,
+        drain_grace: Seconds | None = None,
+        stall_limit: Seconds = 60.0,
+        cancel_poll: Seconds = 0.5,
+        retention_finished: Seconds = 7 * 86_400.0,
+        retention_dead: Seconds = 90 * 86_400.0,
+    ) -> None:
+        leased = positive_option("lease", lease)
+        set_fields(
+            self,
+            lease=leased,
+            beat=min(10.0, leased / 3) if beat is None else positive_option("beat", beat),
+            reap=positive_option("reap", reap),
+            promote=positive_option("promote", promote),
+            promote_batch=whole_option("promote_batch", promote_batch),
+            stop_grace=positive_option("stop_grace", stop_grace),
+            drain_grace=None if drain_grace is None else seconds_option("drain_grace", drain_grace),
+            stall_limit=positive_option("stall_limit", stall_limit),
+            cancel_poll=positive_option("cancel_poll", cancel_poll),
+            retention_finished=kept_option("retention_finished", retention_finished),
+            retention_dead=kept_option("retention_dead", retention_dead),
         )
+        if self.beat * 2 > self.lease:
+            fix = f"use half the lease ({self.lease:g} s) or less, so that one late beat loses nothing"
+            raise wrong("beat", self.beat, fix)
+
+
+def timings_option(timings: Timings) -> Timings:
+    """Return the clocks of an application.
+
+    Raises:
+        OptionError: They are no `Timings`.
+    """
+    if not isinstance(timings, Timings):
+        raise wrong("timings", timings, 'give a Timings: timings=Timings(lease="1m")')
+    return timings
 
 
 def drain_grace(timings: Timings, timeouts: Iterable[float]) -> float:
@@ -135,8 +232,3 @@ def drain_grace(timings: Timings, timeouts: Iterable[float]) -> float:
     if timings.drain_grace is not None:
         return timings.drain_grace
     return min(300.0, max(timeouts, default=0.0))
-
-
-def _require(truth: bool, name: str, value: object, fix: str) -> None:
-    if not truth:
-        raise ConfigError(f"{name} is {value!r}", fix=fix)

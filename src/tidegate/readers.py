@@ -1,0 +1,359 @@
+"""The one reader of options: durations, sizes, rates, names and numbers, wherever they are written.
+
+Code, `tidegate.toml`, environment variables, command line and HTTP API all take the same forms, since all
+of them read values here. Every reader returns a plain value or raises `OptionError`, whose message quotes
+the option and its value in one line and whose fix says which values work.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from tidegate.errors import OptionError
+
+F = TypeVar("F")
+
+Seconds = float | int | timedelta | str
+"""A duration as users give it: seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`."""
+Size = int | str
+"""A number of bytes as users give it: a whole number, or text such as `300MiB`, `2GB`."""
+
+MOST = 10_000_000
+"""The largest number of requests, tasks or the like that an option takes."""
+LONGEST_SECONDS = 100 * 366 * 86_400.0
+LONGEST_WAIT_SECONDS = 366 * 86_400.0
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d|w)?")
+_DURATION_UNITS = {
+    "ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0
+}  # fmt: skip
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]i?)?B?")
+_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4} | {
+    "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4
+}  # fmt: skip
+_LARGEST_SIZE = 2**60
+_RATE = re.compile(r"([0-9]{1,9})\s*/\s*([a-z]+)")
+_RATE_UNITS = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3_600.0),
+    **dict.fromkeys(("d", "day"), 86_400.0),
+}
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+_MOST_CHARACTERS_SHOWN = 80
+
+_DURATION_FIX = 'use a number of seconds, or text such as "30s", "5m", "1h", "7d"'
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: its repr in one line of 80 characters at most.
+
+    Control characters, and those that change the direction of text, are escaped.
+    """
+    quoting = reprlib.Repr()
+    quoting.maxstring = quoting.maxother = quoting.maxlong = _MOST_CHARACTERS_SHOWN
+    try:
+        quoted = quoting.repr(value)
+    except ValueError:  # Python refuses to write very long numbers
+        quoted = f"<{type(value).__name__}>"
+    text = "".join(_escaped(character) for character in quoted)
+    if len(text) <= _MOST_CHARACTERS_SHOWN:
+        return text
+    return text[: _MOST_CHARACTERS_SHOWN - 1] + "…"
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character.encode("unicode_escape").decode()
+    return character
+
+
+def wrong(option: str, value: object, fix: str) -> OptionError:
+    """Return the error about an option's value."""
+    return OptionError(f"{option}={shown(value)}", fix=fix)
+
+
+# --- durations -------------------------------------------------------------------------------------------
+
+
+def seconds_option(
+    option: str, value: Seconds, *, least: float = 0.0, most: float = LONGEST_SECONDS
+) -> float:
+    """Return a duration in seconds.
+
+    Args:
+        option: Its name, for the error.
+        value: Seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`.
+        least: The shortest that works.
+        most: The longest that works: a century unless given.
+
+    Raises:
+        OptionError: It is no duration, not a number, or out of these bounds.
+    """
+    seconds = _seconds(value)
+    if seconds is None or math.isnan(seconds):
+        raise wrong(option, value, _DURATION_FIX)
+    if not least <= seconds <= most:
+        raise wrong(option, value, f"{_DURATION_FIX}, from {least:g} to {in_words(most)}")
+    return seconds
+
+
+def positive_option(option: str, value: Seconds, *, most: float = LONGEST_SECONDS) -> float:
+    """Return a duration in seconds that must be above 0."""
+    seconds = seconds_option(option, value, most=most)
+    if seconds <= 0:
+        raise wrong(option, value, f"{_DURATION_FIX}, above 0")
+    return seconds
+
+
+def limit_option(option: str, value: Seconds | None) -> float:
+    """Return a time limit in seconds, above 0; `NO_LIMIT` must be written out, None is refused."""
+    if value is None:
+        raise wrong(option, value, f"write {option}=tidegate.NO_LIMIT if you really want no limit")
+    return math.inf if _is_endless(value) else positive_option(option, value)
+
+
+def kept_option(option: str, value: Seconds) -> float:
+    """Return for how many seconds something is kept; infinity (`inf` in the file) keeps it for good."""
+    return math.inf if _is_endless(value) else seconds_option(option, value)
+
+
+def _is_endless(value: object) -> bool:
+    return isinstance(value, float) and value == math.inf
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _as_float(value)
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) * _DURATION_UNITS[match[2] or ""] if match else None
+
+
+def _as_float(value: float) -> float:
+    """Return a number as a float, infinity where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def in_words(seconds: float) -> str:
+    """Return a bound of a duration: `3600 s`, `366 days`, `a century`."""
+    if seconds >= LONGEST_SECONDS:
+        return "a century"
+    return f"{seconds / 86_400:g} days" if seconds > 86_400 else f"{seconds:g} s"
+
+
+# --- sizes and rates -------------------------------------------------------------------------------------
+
+
+def size_option(option: str, value: Size) -> int:
+    """Return a number of bytes, 1 or more, from a whole number or text such as `300MiB`, `2GB`."""
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        size: object = int(min(float(match[1]) * _SIZE_UNITS[(match[2] or "").lower()], 2 * _LARGEST_SIZE))
+    else:
+        size = value
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _LARGEST_SIZE:
+        raise wrong(option, value, 'use a number of bytes above 0, or text such as "300MiB", "2GiB", "2GB"')
+    return size
+
+
+def rate_option(option: str, value: str) -> tuple[int, float]:
+    """Return a number and the seconds it holds for, of a rate such as `50/min`."""
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or match[2] not in _RATE_UNITS or not 1 <= int(match[1]) <= MOST:
+        fix = 'use text such as "50/min": a number, /, and s, min, h or d (or second, minute, hour, day)'
+        raise wrong(option, value, fix)
+    return int(match[1]), _RATE_UNITS[match[2]]
+
+
+# --- numbers and words -----------------------------------------------------------------------------------
+
+
+def whole_option(option: str, value: int, *, least: int = 1, most: int = MOST) -> int:
+    """Return a whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(option, value, "use a whole number")
+    if not least <= value <= most:
+        raise wrong(option, value, f"use a whole number from {least} to {most}")
+    return value
+
+
+def number_option(option: str, value: float, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(_as_float(value)):
+        raise wrong(option, value, "use a number")
+    if not least <= value <= most:
+        bounds = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of {least:g} or more"
+        raise wrong(option, value, f"use a number {bounds}")
+    return float(value)
+
+
+def flag_option(option: str, value: bool) -> bool:
+    """Return true or false; no other value stands for them."""
+    if not isinstance(value, bool):
+        raise wrong(option, value, "use true or false")
+    return value
+
+
+def choice_option(option: str, value: str, choices: Iterable[str]) -> str:
+    """Return one of some words."""
+    words = tuple(choices)
+    if not isinstance(value, str) or value not in words:
+        raise wrong(option, value, f"use one of {', '.join(words)}")
+    return value
+
+
+def attempts_option(value: int) -> int:
+    """Return a number of attempts: 1 to 1,000."""
+    return whole_option("max_attempts", value, most=1_000)
+
+
+def callable_option(option: str, value: F) -> F:
+    """Return what can be called."""
+    if not callable(value):
+        raise wrong(option, value, "give a function")
+    return value
+
+
+# --- names and lists -------------------------------------------------------------------------------------
+
+
+def name_option(option: str, value: str) -> str:
+    """Return a queue, tenant or label name: 1 to 128 characters, no control characters, no outer blanks."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or value != value.strip():
+        raise wrong(option, value, "use 1 to 128 printable characters, no blanks at the ends")
+    return encodable(option, value)
+
+
+def key_option(option: str, value: str) -> str:
+    """Return an idempotency key: text of 1 to 255 characters."""
+    if not isinstance(value, str):
+        raise wrong(option, value, f'use text, such as {option}="{shown(value)[:40]}"')
+    if not value:
+        raise wrong(option, value, "use text of 1 to 255 characters, or leave it out")
+    if len(value) > 255:
+        raise wrong(option, value, f"use text of 1 to 255 characters; this has {len(value):,}: hash it")
+    return encodable(option, value)
+
+
+def encodable(option: str, value: str) -> str:
+    """Return text that can be stored.
+
+    Raises:
+        OptionError: Half of a surrogate pair stands alone in it.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise wrong(option, value, "it is not valid text: remove the lone surrogates") from None
+    return value
+
+
+def text_option(option: str, value: str) -> str:
+    """Return text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise wrong(option, value, "give text in quotes")
+    return value
+
+
+def names_option(option: str, value: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of names, each once, in the order written. One text alone is refused: it is no list."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise wrong(option, value, f'write a list: {_last(option)} = ["default"], or ["*"] for all')
+    names = tuple(name_option(option, name) for name in value)
+    if len(set(names)) < len(names):
+        raise wrong(option, value, "name each of them once")
+    return names
+
+
+def texts_option(option: str, value: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of texts, empty perhaps; none of them is empty, since that would be in every text."""
+    if not _is_list(value) or not all(isinstance(text, str) and text for text in value):
+        raise wrong(option, value, f'write a list of texts: {_last(option)} = ["CUDA error"], or [] for none')
+    return tuple(value)
+
+
+def devices_option(option: str, value: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Return a list of devices by number or name, empty perhaps."""
+    if not _is_list(value) or not all(_is_device(device) for device in value):
+        fix = f'write a list of numbers or UUIDs: {_last(option)} = [0, 1], or ["GPU-8a3f…"]'
+        raise wrong(option, value, fix)
+    return tuple(value)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_device(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return False
+    return value >= 0 if isinstance(value, int) else bool(value)
+
+
+def _last(option: str) -> str:
+    """Return the option's own name: `queues` of `pool llm: queues`."""
+    return option.rpartition(": ")[2]
+
+
+# --- moments ---------------------------------------------------------------------------------------------
+
+
+def instant_option(option: str, value: datetime) -> float:
+    """Return seconds since the epoch of a moment with a zone; a naive one is refused, never guessed at.
+
+    A moment in the gap of a clock change counts by the offset before it; `fold` chooses in the repeated hour.
+    """
+    if not isinstance(value, datetime):
+        raise wrong(option, value, "give a datetime with a time zone")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise OptionError(
+            f"{option}={value.isoformat()} has no time zone",
+            fix="add one, such as tzinfo=datetime.UTC or a zoneinfo zone",
+        )
+    if not 2000 <= value.year <= 2200:
+        raise OptionError(f"{option}={value.isoformat()}", fix="use a moment between the years 2000 and 2200")
+    return value.timestamp()
+
+
+def instant_from_text(option: str, text: str) -> datetime:
+    """Return the moment an ISO 8601 text names; it must carry an offset or Z."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise wrong(option, text, "use ISO 8601 with an offset: 2026-06-01T12:00+02:00") from None
+    instant_option(option, moment)
+    return moment.astimezone(UTC)
+
+
+def demand_in_time(wait_seconds: float, deadline_seconds: float | None) -> None:
+    """Refuse a task that would be due only when its own deadline is over.
+
+    Args:
+        wait_seconds: From its enqueue until it is due.
+        deadline_seconds: From its enqueue until its deadline; None: it has none of its own.
+
+    Raises:
+        OptionError: It could never run.
+    """
+    if deadline_seconds is not None and 0 < wait_seconds >= deadline_seconds:
+        raise OptionError(
+            f"deadline={deadline_seconds:g} s ends before the task is due, in {wait_seconds:g} s",
+            fix="use a deadline longer than the delay: both are counted from the enqueue",
+        )
+
+
+def set_fields(instance: object, **values: Any) -> None:
+    """Give a frozen dataclass its fields, once, in its `__init__`."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
