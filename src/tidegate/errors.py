@@ -190,7 +190,17 @@ class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named 
 
 
 class Permanent(Exception):  # noqa: N818
-    """Raised by a task: trying again cannot help. The task is dead at once, no retry spent."""
+    """Raised by a task: trying again cannot help. The task is dead at once, no retry spent.
+
+    Args:
+        args: The message, kept in the task's history.
+        reason: A word of `Reason`, such as `invalid_request` or `content_policy`, under which the dead letter
+            is found. Unless given: that of the error it was raised from, if that has one, else `rejected`.
+    """
+
+    def __init__(self, *args: object, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(*args)
 
 
 class RetryAfter(Transient):

@@ -2,6 +2,7 @@ import asyncio
 import errno
 import json
 import math
+import pickle
 import socket
 import ssl
 import urllib.error
@@ -362,7 +363,7 @@ def test_groups_nested_beyond_reason_are_unknown():
 
 
 def test_a_task_may_state_the_verdict_itself():
-    assert meaning_of(Permanent("no")) == (PERMANENT, Reason.UNKNOWN)
+    assert meaning_of(Permanent("no")) == (PERMANENT, Reason.REJECTED)
     assert meaning_of(Transient("later")) == (TRANSIENT, Reason.UNKNOWN)
     assert failure_of(Permanent("no")).evidence == "raised Permanent"
     failure = failure_of(RetryAfter(30))
@@ -602,3 +603,29 @@ def test_no_attribute_makes_the_classifier_fail(attributes, message, now):
     assert not failure.evidence.startswith("could not be classified")
     assert failure.verdict is not PERMANENT or failure.wait_seconds is None
     assert failure.wait_seconds is None or 0 <= failure.wait_seconds <= LONGEST_WAIT_SECONDS
+
+
+class OwnRejection(Permanent):
+    """One of a user's own, whose constructor knows nothing of ours."""
+
+    def __init__(self) -> None:
+        self.reason = 5
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (Permanent("no"), Reason.REJECTED),
+        (Permanent("no", reason="content_policy"), Reason.CONTENT_POLICY),
+        (Permanent("no", reason=Reason.INVALID_REQUEST), Reason.INVALID_REQUEST),
+        (Permanent("no", reason="unknown"), Reason.REJECTED),
+        (Permanent("no", reason="no such word"), Reason.REJECTED),
+        (OwnRejection(), Reason.REJECTED),
+        (chained(Permanent("no"), cause=answered(404)), Reason.NOT_FOUND),
+        (chained(Permanent("no"), cause=answered(429)), Reason.REJECTED),
+        (chained(Permanent("no", reason="quota"), cause=answered(404)), Reason.QUOTA),
+        (pickle.loads(pickle.dumps(Permanent("no", reason="quota"))), Reason.QUOTA),
+    ],
+)
+def test_what_a_task_rejects_is_permanent_with_the_reason_it_gives(raised, reason):
+    assert meaning_of(raised) == (PERMANENT, reason)

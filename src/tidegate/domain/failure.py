@@ -33,6 +33,8 @@ class Reason(StrEnum):
     CONTEXT_LENGTH = "context_length"
     TOO_LARGE = "too_large"
     INVALID_OUTPUT = "invalid_output"
+    REJECTED = "rejected"
+    """The task said so, by raising `Permanent`."""
     CANCELLED = "cancelled"
     CRASH = "crash"
     DEADLINE = "deadline"

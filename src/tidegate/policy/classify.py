@@ -125,10 +125,17 @@ def _as_stated(stated: Transient | Permanent, observed: Failure) -> Failure:
     reason = Reason.UNKNOWN if observed.reason in UPSTREAM_REASONS else observed.reason
     failure = replace(observed, reason=reason, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
-        return replace(failure, verdict=Verdict.PERMANENT)
+        return replace(failure, verdict=Verdict.PERMANENT, reason=_reason_stated(stated, reason))
     if isinstance(stated, RetryAfter):
         failure = replace(failure, reason=Reason.RATE_LIMIT, wait_seconds=_usable(peek(stated, "seconds")))
     return replace(failure, verdict=Verdict.TRANSIENT)
+
+
+def _reason_stated(stated: Permanent, observed: Reason) -> Reason:
+    """Return the reason a task gave, else that of the error behind it, else that the task said so."""
+    named = peek(stated, "reason")
+    found = next((reason for reason in Reason if reason == named), observed)
+    return Reason.REJECTED if found is Reason.UNKNOWN else found
 
 
 def _refused(exc: BaseException) -> Failure | None:
