@@ -15,7 +15,8 @@ from web_support import make, serve, served
 
 from tidegate import State, Tidegate
 from tidegate.errors import StoreUnavailableError
-from tidegate.web import Principal, Role, WebSettings, create_app
+from tidegate.web import Principal, Role, create_app
+from tidegate.web.offload import Offload
 from tidegate.web.submit import Submitter
 
 pytestmark = pytest.mark.anyio
@@ -137,7 +138,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(app: Ti
         with pytest.raises(httpx2.TimeoutException):
             await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}, timeout=0.2)
         async with asyncio.timeout(5):
-            while api.room.waiters:
+            while api.room.waiters.taken:
                 await asyncio.sleep(0.02)
 
 
@@ -222,13 +223,15 @@ async def test_a_host_that_names_an_empty_tenant_lets_nobody_see_tasks_without_o
 async def test_checking_a_large_batch_leaves_others_their_turn(app: Tidegate) -> None:
     one = json.dumps({"task": "web:echo", "args": {"value": [[]] * 2_000}}).encode()
     asked = [msgspec.Raw(one)] * 200
+    offload = Offload()
     checking = asyncio.ensure_future(
-        Submitter(app).prepare_many(asked, Principal("somebody", Role.SUBMITTER, None), WebSettings())
+        Submitter(app).prepare_many(asked, Principal("somebody", Role.SUBMITTER, None), offload)
     )
     turns = 0
     while not checking.done():
         turns += 1
         await asyncio.sleep(0)
+    offload.close()
     assert len(checking.result()) == 200
     assert turns > 3
 

@@ -70,7 +70,7 @@ async def test_a_client_that_comes_back_gets_the_rest_once(app: Tidegate) -> Non
         assert [event.name for event in nothing if event.name != "progress"] == ["state", "end"]
 
         async def nobody() -> bool:
-            return bool(api.room.followers == 0)
+            return bool(api.room.followers.taken == 0)
 
         await until(nobody)
 
@@ -167,7 +167,7 @@ async def test_a_client_that_takes_nothing_in_is_dropped_and_costs_no_memory(app
             lazy.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
 
             async def followers(count: int) -> bool:
-                return bool(api.room.followers == count)
+                return bool(api.room.followers.taken == count)
 
             await until(lambda: followers(1))
             await until(lambda: followers(0))

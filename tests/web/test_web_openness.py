@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
-from web_support import make
+from web_support import direct, make
 
 from tidegate import StoreUnavailableError, Tidegate
 from tidegate.domain.access import Role
@@ -18,19 +18,6 @@ pytestmark = pytest.mark.anyio
 TASKS = "/api/v1/tasks"
 
 
-def open_client(
-    app: Tidegate,
-    *,
-    peer: str = "127.0.0.1",
-    url: str = "http://localhost",
-    **settings: Any,
-) -> httpx2.AsyncClient:
-    """Return a client of an API that may be open, called without a server in between."""
-    api = create_app(app, settings=WebSettings(**{"open_without_tokens": True} | settings))
-    transport = httpx2.ASGITransport(app=api, client=(peer, 50_000), raise_app_exceptions=False)
-    return httpx2.AsyncClient(transport=transport, base_url=url)
-
-
 async def status(client: httpx2.AsyncClient, **headers: str) -> int:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with client:
@@ -39,12 +26,12 @@ async def status(client: httpx2.AsyncClient, **headers: str) -> int:
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
 async def test_a_request_from_this_machine_needs_no_token_while_none_exists(app: Tidegate, peer: str) -> None:
-    assert await status(open_client(app, peer=peer)) == 200
+    assert await status(direct(app, peer=peer)) == 200
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.7", "10.0.0.1", "::ffff:192.0.2.7", "2001:db8::1", "", "unix"])
 async def test_a_request_from_another_machine_needs_a_token(app: Tidegate, peer: str) -> None:
-    assert await status(open_client(app, peer=peer)) == 401
+    assert await status(direct(app, peer=peer)) == 401
 
 
 @pytest.mark.parametrize(
@@ -56,7 +43,7 @@ async def test_a_request_from_another_machine_needs_a_token(app: Tidegate, peer:
     ],
 )  # fmt: skip
 async def test_a_request_that_a_proxy_handed_on_needs_a_token(app: Tidegate, header: str) -> None:
-    client = open_client(app)
+    client = direct(app)
     async with client:
         refused = await client.get(TASKS, headers={header: "203.0.113.9"})
     assert refused.status_code == 401
@@ -86,7 +73,7 @@ async def test_a_request_of_http_1_0_needs_a_token_since_proxies_speak_it(app: T
 async def test_an_api_with_a_public_name_or_origin_is_never_open(
     app: Tidegate, settings: dict[str, Any]
 ) -> None:
-    client = open_client(app, **settings)
+    client = direct(app, **settings)
     async with client:
         refused = await client.get(TASKS)
     assert refused.status_code == 401
@@ -97,7 +84,7 @@ async def test_an_api_with_a_public_name_or_origin_is_never_open(
     "settings", [{"hosts": ("localhost", "[::1]")}, {"origins": ("http://localhost:5173",)}]
 )
 async def test_loopback_names_and_origins_leave_it_open(app: Tidegate, settings: dict[str, Any]) -> None:
-    assert await status(open_client(app, **settings)) == 200
+    assert await status(direct(app, **settings)) == 200
 
 
 async def test_a_socket_that_a_proxy_handed_on_needs_a_token(app: Tidegate) -> None:
@@ -117,7 +104,7 @@ async def test_a_store_that_is_away_when_tokens_are_counted_lets_nobody_in(
     async def away() -> Any:
         raise StoreUnavailableError("gone")
 
-    client = open_client(app)
+    client = direct(app)
     async with client:
         with monkeypatch.context() as patch:
             patch.setattr(app.store, "tokens", away)
@@ -127,7 +114,7 @@ async def test_a_store_that_is_away_when_tokens_are_counted_lets_nobody_in(
 
 
 async def test_the_refusal_for_want_of_a_token_names_the_switch_for_development(app: Tidegate) -> None:
-    async with open_client(app, open_without_tokens=False) as client:
+    async with direct(app, open_without_tokens=False) as client:
         refused = await client.get(TASKS)
     assert "WebSettings(open_without_tokens=True)" in refused.json()["detail"]
 
@@ -139,7 +126,7 @@ async def test_starlettes_test_client_works_as_it_is(app: Tidegate) -> None:
 
 
 async def test_the_refusal_of_a_host_names_it_and_the_setting(app: Tidegate) -> None:
-    async with open_client(app, url="http://testserver") as client:
+    async with direct(app, url="http://testserver") as client:
         refused = await client.get(TASKS)
     assert refused.status_code == 421
     for part in ("'testserver'", "WebSettings(hosts=", "base_url"):

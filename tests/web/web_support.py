@@ -91,6 +91,15 @@ class Served:
         )
 
 
+def direct(
+    app: Tidegate, *, peer: str = "127.0.0.1", url: str = "http://localhost", **settings: Any
+) -> httpx2.AsyncClient:
+    """Return a client of an API, open to everybody unless told otherwise, without a server in between."""
+    api = create_app(app, settings=WebSettings(**{"open_without_tokens": True} | settings))
+    transport = httpx2.ASGITransport(app=api, client=(peer, 50_000), raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url=url)
+
+
 @asynccontextmanager
 async def serve(asgi: Any, port: int = 0) -> AsyncIterator[str]:
     """Serve an ASGI application on a port of this machine, a free one unless told; give its address."""

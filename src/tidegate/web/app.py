@@ -107,6 +107,7 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await room.audit.close()
+        room.offload.close()
 
 
 # --- refusals --------------------------------------------------------------------------------------------

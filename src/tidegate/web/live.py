@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tidegate.codec.plain import plain
+from tidegate.codec.plain import to_json as encode
 from tidegate.store.streams import StoredChunk
 from tidegate.watch import Advanced, Ended, Event, Moved, Reset
-from tidegate.web.strict import encode, plain
 
 _SHARED = 128
 """Chunks kept as they are sent: many followers of a task are sent the same ones."""

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from tidegate.codec.plain import to_json as encode
 from tidegate.errors import (
     ArgumentsError,
     KeyConflictError,
@@ -25,7 +26,6 @@ from tidegate.errors import (
     UnknownFunctionError,
     UsageError,
 )
-from tidegate.web.strict import encode
 
 MEDIA_TYPE = "application/problem+json"
 PAGES = "/api/v1/problems/"

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 from fastapi import Path
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from tidegate.app import Tidegate
+from tidegate.codec.plain import is_plain, plain
+from tidegate.codec.plain import to_json as encode
 from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.web.audit import AuditLog
+from tidegate.web.bodies import read_json
 from tidegate.web.guard import principal_of
+from tidegate.web.offload import Offload
 from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.settings import WebSettings
-from tidegate.web.strict import encode
+from tidegate.web.shares import NoPlaceError, Places
 from tidegate.web.submit import Submitter
 from tidegate.web.tokens import Authenticate
+
+T = TypeVar("T")
+
+_LEAST_BODY = 16_384
+"""Bytes that a request in flight counts for at least."""
 
 TaskId = Annotated[str, Path(description="A task id: a UUID as text.", max_length=64)]
 
@@ -41,16 +52,56 @@ class Room:
         self._authenticate = authenticate
         self.submitter = Submitter(app)
         self.audit = AuditLog(app.opened_store, app.next_id)
-        self.waiters = 0
-        """Requests that wait for the end of a task just now."""
-        self.followers = 0
-        """Streams that are open just now."""
+        self.offload = Offload()
+        self.waiters = Places(settings.waiters)
+        """For requests that wait for the end of a task."""
+        self.followers = Places(settings.followers)
+        """For open streams."""
+        self._bodies = Places(settings.bodies_in_flight)
         self.closing = asyncio.Event()
         """Set when this process was told to stop: streams end, and their clients come again."""
 
     async def store(self) -> Store:
         """Return the store, opened."""
         return await self.app.opened_store()
+
+    async def read_json(
+        self,
+        request: Request,
+        kind: type[T],
+        *,
+        otherwise: bytes = b"",
+        items: int | None = None,
+        values: int | None = None,
+    ) -> T:
+        """As `bodies.read_json`, with this API's limits."""
+        return await read_json(
+            request, kind, self.settings, self.offload, otherwise=otherwise, items=items, values=values
+        )
+
+    @contextlib.contextmanager
+    def in_flight(self, request: Request, largest: int) -> Iterator[None]:
+        """Hold the place of a request's body while it is read, checked and stored.
+
+        Args:
+            request: Which.
+            largest: Bytes of the largest body here, in case that it does not say its own size.
+
+        Raises:
+            Problem: Its token, its tenant or all together have too many in flight.
+        """
+        said = request.headers.get("content-length", "")
+        size = int(said) if said.isascii() and said.isdigit() else largest
+        try:
+            with self._bodies.take(principal_of(request), max(size, _LEAST_BODY)):
+                yield
+        except NoPlaceError:
+            raise Problem("too-many-requests", headers={"Retry-After": "1"}) from None
+
+    async def plain(self, stored: bytes) -> msgspec.Raw:
+        """Return a stored result as plain JSON; a long one is converted beside the event loop."""
+        size = 0 if is_plain(stored) else len(stored)
+        return await self.offload.run(size, plain, stored)
 
     async def still_admits(self, connection: HTTPConnection) -> bool:
         """Return whether whoever opened a stream would be let in now, as who it was then."""

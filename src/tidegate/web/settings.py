@@ -26,14 +26,22 @@ class WebSettings:
     """Of a batch submit."""
     depth_limit: int = 64
     """Of nested JSON."""
+    value_limit: int = 150_000
+    """Values in one request's JSON: each comma counts as one, each array and object as four. It takes 128,000
+    token numbers."""
+    batch_value_limit: int = 300_000
+    """Values in a batch submit's JSON."""
     batch_limit: int = 1_000
     """Tasks in a batch, and ids in a bulk act."""
     page_limit: int = 200
     """Items in a page."""
     wait_limit: float = 20.0
     """Longest `Prefer: wait`."""
-    waiters: int = 200
-    """Requests that wait at once; more are answered 202 without a wait."""
+    waiters: int = 400
+    """Requests that wait at once; more are answered 202 without a wait. Of these, of the open streams and of
+    the bodies in flight a token may hold as many as are free, and all tokens of a tenant twice as many."""
+    bodies_in_flight: int = 67_108_864
+    """Of requests that are read, checked and stored at once; more are refused with 429."""
     followers: int = 5_000
     """Open streams at once; more are refused with 503."""
     heartbeat: float = 10.0

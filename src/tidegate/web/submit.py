@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,18 +14,18 @@ from tidegate.errors import TidegateError, UnknownFunctionError
 from tidegate.readers import instant_from_text, seconds_option, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
-from tidegate.web.bodies import parse
+from tidegate.web.bodies import parse_task
 from tidegate.web.guard import OPERATORS
+from tidegate.web.offload import Offload
 from tidegate.web.problems import Problem, of_error
-from tidegate.web.settings import WebSettings
 from tidegate.web.wire import Submit
 
 _OPERATORS_OPTIONS = ("queue", "priority", "timeout_seconds", "max_attempts")
 _RENAMED = {"delay_seconds": "delay", "deadline_seconds": "deadline", "timeout_seconds": "timeout"}
 _OPTIONS = ("key", "unique", "labels", "delay_seconds", "deadline_seconds", *_OPERATORS_OPTIONS)
 
-_TURN_SECONDS = 0.01
-"""Of the event loop, which a batch takes at once."""
+_TURN_SECONDS = 0.05
+"""For which a batch is checked at once, before large bodies of other requests have their turn."""
 
 
 class Submitter:
@@ -55,33 +54,41 @@ class Submitter:
             raise of_error(error) from error
 
     async def prepare_many(
-        self, asked: Sequence[msgspec.Raw], principal: Principal, settings: WebSettings
+        self, asked: Sequence[msgspec.Raw], principal: Principal, offload: Offload
     ) -> list[NewTask]:
         """Return the tasks of a batch; each is checked by itself, and every fault is told.
 
-        Checking takes seconds for the largest batches: in between, others' requests have their turn.
+        Checking takes seconds for the largest batches: the event loop is free meanwhile, and large bodies of
+        other requests have their turn in between.
 
         Raises:
             Problem: The first one's kind, with the place of each fault.
         """
-        tasks: list[NewTask] = []
-        first: Problem | None = None
-        faults: list[dict[str, str]] = []
-        turn_ends_at = time.monotonic() + _TURN_SECONDS
-        for place, raw in enumerate(asked):
-            if time.monotonic() >= turn_ends_at:
-                await asyncio.sleep(0)
-                turn_ends_at = time.monotonic() + _TURN_SECONDS
-            try:
-                tasks.append(self.prepare(parse(raw, Submit, settings), principal))
-            except Problem as problem:
-                first = first or problem
-                at = problem.errors[0]["at"] if problem.errors else ""
-                faults.append({"at": f"tasks[{place}].{at}".rstrip("."), "detail": problem.detail})
-        if first is not None:
+        checked: list[NewTask | Problem] = []
+        size = sum(memoryview(raw).nbytes for raw in asked)
+        while len(checked) < len(asked):
+            checked += await offload.run(size, self._prepare_some, asked, len(checked), principal)
+        faults = [(place, one) for place, one in enumerate(checked) if isinstance(one, Problem)]
+        if faults:
+            first = faults[0][1]
             detail = f"{len(faults)} of {len(asked)} tasks cannot be submitted; nothing was stored"
-            raise Problem(first.slug, detail, errors=faults[:100], **first.facts)
-        return tasks
+            raise Problem(first.slug, detail, errors=[_fault_at(*one) for one in faults[:100]], **first.facts)
+        return [one for one in checked if isinstance(one, NewTask)]
+
+    def _prepare_some(
+        self, asked: Sequence[msgspec.Raw], begin: int, principal: Principal
+    ) -> list[NewTask | Problem]:
+        """Prepare tasks from a place on, as many as fit into a turn and one at least."""
+        checked: list[NewTask | Problem] = []
+        turn_ends_at = time.monotonic() + _TURN_SECONDS
+        for raw in asked[begin:]:
+            try:
+                checked.append(self.prepare(parse_task(raw, Submit), principal))
+            except Problem as problem:
+                checked.append(problem)
+            if time.monotonic() >= turn_ends_at:
+                break
+        return checked
 
     def _function(self, name: str) -> TaskFunction[Any, Any, Any]:
         function = self._functions.get(name)
@@ -111,6 +118,11 @@ class Submitter:
         if principal.tenant is not None:
             options["tenant"] = principal.tenant
         return options
+
+
+def _fault_at(place: int, problem: Problem) -> dict[str, str]:
+    at = problem.errors[0]["at"] if problem.errors else ""
+    return {"at": f"tasks[{place}].{at}".rstrip("."), "detail": problem.detail}
 
 
 def _payload(args: msgspec.Raw) -> bytes:

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from tidegate.deadletter.redrive import purge_tasks, redrive_tasks
 from tidegate.store.rows import ActAnswer, TaskFilter
-from tidegate.web.bodies import read_json
 from tidegate.web.guard import OPERATORS, READERS, Answer, Guarded, Needs, principal_of
 from tidegate.web.room import Room, answer
 from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
@@ -57,7 +56,8 @@ def add(api: Guarded, room: Room) -> None:
 
     async def _act(request: Request, action: str) -> Response:
         principal = principal_of(request)
-        ids = await read_json(request, Ids, room.settings, items=room.settings.batch_limit)
+        with room.in_flight(request, room.settings.body_limit):
+            ids = await room.read_json(request, Ids, items=room.settings.batch_limit)
         asked = list(dict.fromkeys(ids.task_ids))
         seen = list(await room.seen(asked, principal))
         store = await room.store()

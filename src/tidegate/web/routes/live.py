@@ -18,6 +18,7 @@ from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
 from tidegate.web.live import ServerSentEvent, Told, told
 from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.room import Room, TaskId
+from tidegate.web.shares import NoPlaceError
 from tidegate.web.tokens import PROTOCOL
 
 _MOST = 2**53
@@ -56,7 +57,7 @@ def add(api: Guarded, room: Room) -> None:
     async def task_socket(websocket: WebSocket, task_id: TaskId, after: AfterChunk = None) -> None:
         """Follow a task to its end by a WebSocket: one JSON object a message, as the events."""
         await room.row(task_id, principal_of(websocket))
-        with _counted(room):
+        with _counted(room, websocket):
             offered = websocket.scope.get("subprotocols", [])
             await websocket.accept(PROTOCOL if PROTOCOL in offered else None)
             await _serve_socket(room, websocket, task_id, _resume_at(websocket, after))
@@ -77,19 +78,17 @@ def _resume_at(connection: HTTPConnection, after: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _counted(room: Room) -> Iterator[None]:
+def _counted(room: Room, connection: HTTPConnection) -> Iterator[None]:
     """Count one follower for the block.
 
     Raises:
-        Problem: There are too many.
+        Problem: There are too many, of all or of its token or tenant.
     """
-    if room.followers >= room.settings.followers:
-        raise Problem("too-many-followers", headers={"Retry-After": "5"})
-    room.followers += 1
     try:
-        yield
-    finally:
-        room.followers -= 1
+        with room.followers.take(principal_of(connection)):
+            yield
+    except NoPlaceError:
+        raise Problem("too-many-followers", headers={"Retry-After": "5"}) from None
 
 
 async def _parts(
@@ -135,7 +134,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until it is over, one way or another."""
         try:
-            with _counted(self._room):
+            with _counted(self._room, self._request):
                 work = (self._send_all(send), _left(receive), self._room.closing.wait())
                 if await _first_of(f"tidegate events {self._task_id}", *work):
                     await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.states import State
 from tidegate.store.rows import ActAnswer, TaskFilter
-from tidegate.web.bodies import read_json, wanted_wait
+from tidegate.web.bodies import wanted_wait
 from tidegate.web.guard import (
     EVERYBODY,
     OPERATORS,
@@ -26,7 +26,6 @@ from tidegate.web.problems import Problem
 from tidegate.web.room import Room, TaskId, answer, no_such_task, tagged_answer
 from tidegate.web.routes.submit import RETRY_AFTER, wait_for_end
 from tidegate.web.shown import result_of, run_of, status_of
-from tidegate.web.strict import plain
 from tidegate.web.wire import ActOut, CancelAsk, History, TaskPage, TaskResult, TaskStatus
 
 _HURRIED = frozenset({State.SCHEDULED, State.RETRYING})
@@ -67,13 +66,14 @@ def _add_looks(api: Guarded, room: Room) -> None:
     )
     async def task_result(request: Request, task_id: TaskId) -> Response:
         """Return what a task returned; `Prefer: wait=N` waits for it, 20 s at most."""
-        row = await room.row(task_id, principal_of(request))
+        principal = principal_of(request)
+        row = await room.row(task_id, principal)
         stored = await (await room.store()).result(task_id)
         if stored is None and (wait := wanted_wait(request, room.settings)):
-            stored = await wait_for_end(room, task_id, wait)
+            stored = await wait_for_end(room, principal, task_id, wait)
         if stored is None:
             return answer(TaskResult(task_id, row.state.value), 202, Retry_After=RETRY_AFTER)
-        return answer(result_of(task_id, stored, plain(stored.data)))
+        return answer(result_of(task_id, stored, await room.plain(stored.data)))
 
     @api.route(
         "GET",
@@ -101,7 +101,8 @@ def _add_acts(api: Guarded, room: Room) -> None:
     async def cancel_task(request: Request, task_id: TaskId) -> Response:
         """Cancel a task wherever it is. A running one is asked to stop and never runs again."""
         principal = principal_of(request)
-        asked = await read_json(request, CancelAsk, room.settings, otherwise=b"{}")
+        with room.in_flight(request, room.settings.body_limit):
+            asked = await room.read_json(request, CancelAsk, otherwise=b"{}")
         await room.row(task_id, principal)
         answers = await (await room.store()).cancel([task_id], why=asked.why[:500], force=asked.force)
         told = answers[task_id].value

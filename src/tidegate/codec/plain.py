@@ -1,0 +1,48 @@
+"""What is stored as plain JSON for readers outside Python: no tags, and numbers that fit into a double."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from tidegate.codec.result import load_result
+from tidegate.codec.shape import Shape
+from tidegate.codec.tags import TAG_MARK
+
+LARGEST_EXACT = 2**53 - 1
+"""Whole numbers beyond this become strings."""
+
+_MAY_BE_LARGE = re.compile(rb"\d{16}")
+_ANY = Shape()
+
+to_json = msgspec.json.Encoder(enc_hook=str).encode
+"""Encodes a value; what JSON has no form for becomes text."""
+
+
+def is_plain(stored: bytes) -> bool:
+    """Return whether a stored value is plain JSON as it is. It looks through the bytes, in C."""
+    return TAG_MARK not in stored and not _MAY_BE_LARGE.search(stored)
+
+
+def plain(stored: bytes) -> msgspec.Raw:
+    """Return a stored result or chunk as plain JSON: without tags, large whole numbers as strings.
+
+    Bytes become Base64, sets and tuples arrays, moments ISO 8601, durations ISO 8601 durations. The time it
+    takes grows with the number of values, unless `is_plain`.
+    """
+    if is_plain(stored):
+        return msgspec.Raw(stored)
+    value = load_result(_ANY, stored)
+    return msgspec.Raw(to_json(_exact(msgspec.to_builtins(value, enc_hook=str, str_keys=True))))
+
+
+def _exact(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {str(key): _exact(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_exact(item) for item in tree]
+    if isinstance(tree, int) and not isinstance(tree, bool) and abs(tree) > LARGEST_EXACT:
+        return str(tree)
+    return tree
