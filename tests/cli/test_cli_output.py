@@ -8,7 +8,7 @@ from enum import Enum
 
 import pytest
 
-from tidegate.cli import output, text
+from tidegate.cli import output, style, table, text
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 
@@ -34,6 +34,8 @@ def test_moments_are_told_from_now_and_in_utc():
     assert text.ago(940.0, now=1000.0) == "1 min ago"
     assert text.ago(1012.0, now=1000.0) == "in 12 s"
     assert text.ago(None, now=1000.0) == "-"
+    assert text.since(940.0, now=1000.0) == "1 min ago"
+    assert text.since(4600.0, now=1000.0) == "0 s ago", "the clock was set back since"
     assert text.moment(1_780_315_200.25) == "2026-06-01 12:00:00.250Z"
     assert text.moment(None) == "-"
 
@@ -98,7 +100,7 @@ def test_a_lone_surrogate_is_still_valid_json(capsys):
 
 
 def test_a_table_in_a_pipe_is_never_cut(capsys):
-    output.print_table(["NAME", "N", "NOTE"], [["a", 1, "x" * 300], ["longer", 12, "y"]], numbers=["N"])
+    table.print_table(["NAME", "N", "NOTE"], [["a", 1, "x" * 300], ["longer", 12, "y"]], numbers=["N"])
 
     head, first, second = capsys.readouterr().out.splitlines()
     assert head == "NAME     N  NOTE"
@@ -111,9 +113,49 @@ def test_a_table_on_a_terminal_is_cut_to_its_width(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("NO_COLOR", "1")
 
-    output.print_table(["NAME", "NOTE"], [["a", "x" * 300]])
+    table.print_table(["NAME", "NOTE"], [["a", "x" * 300]])
 
     assert capsys.readouterr().out.splitlines()[1] == f"a     {'x' * 33}…"
+
+
+COUNTS = ["NAME", "READY", "DEAD", "LAST"]
+
+
+def shown(capsys, monkeypatch, columns, rows):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    table.print_table(COUNTS, rows, numbers=COUNTS[1:], optional=["READY", "DEAD"], shorten=["NAME"])
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [(42, COUNTS), (41, ["NAME", "READY", "LAST"]), (25, ["NAME", "READY", "LAST"]), (24, ["NAME", "LAST"])],
+)
+def test_a_narrow_terminal_loses_columns_that_show_nothing_then_the_ends_of_names_then_columns(
+    capsys, monkeypatch, columns, heads
+):
+    lines = shown(capsys, monkeypatch, columns, [["n" * 23, 1, 0, 7], ["b", 2, 0, 8]])
+
+    assert lines[0].split() == heads
+    assert max(map(len, lines)) <= columns
+    assert lines[2].split()[0] == "b"
+
+
+def test_characters_that_take_two_cells_of_a_terminal_are_counted_so(capsys, monkeypatch):
+    lines = shown(capsys, monkeypatch, 80, [["排队", 1, 2, 3], ["abcd", 1, 2, 3]])
+
+    assert [line.index("1") for line in lines[1:]] == [10 - 2, 10]
+
+
+def test_json_shows_characters_that_could_steer_a_terminal_escaped(capsys):
+    output.print_json({"text": "a\x9b31m\u202eb\u2028 你好 \U000e0001"})
+
+    shown = capsys.readouterr().out
+    assert shown.rstrip("\n").isprintable()
+    assert "你好" in shown
+    assert json.loads(shown) == {"text": "a\x9b31m\u202eb\u2028 你好 \U000e0001"}
 
 
 @pytest.mark.parametrize(
@@ -128,4 +170,4 @@ def test_colours_obey_no_color_and_force_color(monkeypatch, env, tty, wanted):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: tty, raising=False)
 
-    assert output.wants_color(sys.stdout) is wanted
+    assert style.wants_color(sys.stdout) is wanted

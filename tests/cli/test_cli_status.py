@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from cli_support import dead, retrying, succeeded
 
 from tidegate.cli import status
 from tidegate.cli.doctor import Level, check_sqlite
-from tidegate.cli.status import drain_of
+from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.store.figures import drain_of
 from tidegate.store.moving import source
 from tidegate.store.rows import QueueStats
+from tidegate.store.serving import late_seconds
 
 
 def test_an_empty_database_says_how_to_go_on(place):
@@ -56,11 +59,45 @@ def test_the_table_shows_queues_and_workers(place):
 
     head, line, _, worker_head, worker, *_ = place.run("status").stdout.splitlines()
 
-    assert head.split()[:7] == ["QUEUE", "READY", "BLOCKED", "RUNNING", "RETRYING", "SCHEDULED", "DEAD"]
-    assert line.split()[:4] == ["default", "2", "0", "1"]
+    assert head.split()[:5] == ["QUEUE", "READY", "PACED", "BLOCKED", "RUNNING"]
+    assert head.split()[5:8] == ["RETRYING", "SCHEDULED", "DEAD"]
+    assert line.split()[:5] == ["default", "2", "0", "0", "1"]
     assert line.split()[-1] == "unknown"
     assert worker_head.split()[0] == "WORKER"
     assert worker.split()[:4] == ["w1", "default", "host:123", "1/1"]
+
+
+def test_what_holds_paced_and_blocked_tasks_is_said_below_the_table(place):
+    place.ask(lambda store: store.declare([Declared(GateKind.UPSTREAM, "u", Limits(max_in_flight=1))]))
+    place.add(50, upstream="u")
+    place.add(2, queue="lonely", function="gone:away")
+    place.declare(place.greet)
+    place.work(lambda task: None, functions=[place.greet])
+
+    output = place.run("status").stdout
+    default, lonely = place.json("status")["queues"]
+
+    assert (default["ready"], default["paced"], default["blocked"]) == (0, 49, 0)
+    assert (lonely["ready"], lonely["paced"], lonely["blocked"]) == (0, 0, 2)
+    assert "49 paced in default: upstream u: limit: max_in_flight 1, 1 in flight" in output
+    assert "2 blocked in lonely: no live worker that serves lonely declares the function gone:away" in output
+    assert [wait["kind"] for wait in default["waits"] + lonely["waits"]] == ["paced", "blocked"]
+
+
+def test_a_worker_that_misses_its_beat_is_marked_and_a_clock_set_back_shows_no_beat_to_come(place):
+    place.add()
+    place.work(lambda task: None)
+    now = place.ask(lambda store: store.now())
+    (worker,) = place.ask(lambda store: store.workers())
+
+    def shown(at):
+        beat = replace(worker, beat_at=at, expires_at=at + 30.0)
+        return status._beat(beat, now), late_seconds(beat, now)
+
+    assert shown(now - 10.0) == ("10 s ago", None)
+    assert shown(now - 13.0) == ("no beat for 13 s", pytest.approx(13.0))
+    assert shown(now + 3600.0) == ("0 s ago", None)
+    assert place.json("status")["workers"][0]["late_seconds"] is None
 
 
 @pytest.mark.parametrize(
@@ -70,6 +107,12 @@ def test_the_table_shows_queues_and_workers(place):
         (QueueStats("q", ready=5), "unknown"),
         (QueueStats("q", ready=5, running=3, history_seconds=600), "never"),
         (QueueStats("q", ready=100, blocked=900, done_last_10_minutes=50, history_seconds=600), "20 min"),
+        (QueueStats("q", paced=100, done_last_10_minutes=50, history_seconds=600), "20 min"),
+        (QueueStats("q", paced=15, limited=15, limited_seconds=30.0, history_seconds=600), "30 s"),
+        (
+            QueueStats("q", ready=75, done_last_10_minutes=21, done_last_minute=21, history_seconds=600),
+            "3.57 min",
+        ),
         (QueueStats("q", running=9, blocked=9, retrying=9, scheduled=9), "0 s"),
     ],
 )

@@ -129,7 +129,8 @@ def test_why_names_the_schedule_the_retry_and_that_nothing_serves_the_queue(plac
     (late,) = place.add(delay_seconds=3_600.0)
     (ready,) = place.add(function="gone:away", queue="lonely", priority=Priority.BULK)
     assert place.json("tasks", "why", late)["why"][0].startswith("schedule: due in ")
-    assert place.json("tasks", "why", ready)["why"][0] == "nothing serves the queue lonely: no live worker"
+    nothing = "nothing serves the queue lonely: no live worker; start one: tidegate worker MODULE:APP"
+    assert place.json("tasks", "why", ready)["why"][0] == nothing
     assert "no application that ran here declares gone:away" in place.json("tasks", "why", ready)["why"]
 
 

@@ -28,6 +28,7 @@ from tidegate.policy.learned import (
     paced,
     spent,
 )
+from tidegate.policy.serving import LiveWorker, Serving
 from tidegate.policy.why import Waiting, why
 from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
@@ -163,13 +164,25 @@ def test_a_spent_limit_shuts_the_door_without_a_probe_and_opens_by_itself():
     assert (row.gate.failures, row.gate.by, row.gate.opened_at) == (0, None, None)
 
 
-def test_tasks_of_a_spent_limit_are_blocked_with_the_reason_and_time_in_words():
-    row = a_row(after(requests(remaining=0, reset=12.0)))
-    words = "its window of requests is spent, opens in 12 s"
+def test_tasks_of_a_long_limit_that_is_spent_are_blocked_with_the_reason_and_time_in_words():
+    row = a_row(after(requests(remaining=0, reset=3_600.0)))
+    words = "its window of requests is spent, opens in 1 h"
     assert block_in_words(blocked(row, NOW), NO_LIMITS, NOW) == words
-    task = Waiting(State.READY, "q", "f", "u", None, "", [row], 0, True, True, 1)
-    assert why(task, NOW) == [f"upstream u: gate: {words}"]
-    assert blocked(row, NOW + 11.5) is None
+    assert why(waiting_for(row), NOW) == [f"upstream u: gate: {words}"]
+    assert blocked(row, NOW + 3_600.0) is None
+
+
+@pytest.mark.parametrize(("used", "reset"), [((), 12.0), ((requests(100, 99, 864.0),), 86_400.0)])
+def test_tasks_of_a_limit_that_is_spent_for_a_moment_or_refills_evenly_are_paced(used, reset):
+    row = a_row(after(*used, requests(100, 0, reset)))
+    assert blocked(row, NOW) is None
+    (reason,) = why(waiting_for(row), NOW)
+    assert reason.startswith("upstream u: limit: its window of requests is spent, opens in ")
+
+
+def waiting_for(row):
+    serving = Serving([LiveWorker(["*"], None, 1)])
+    return Waiting(State.READY, "q", "f", "u", None, "", [row], 0, serving, True)
 
 
 def test_a_call_of_its_own_waits_for_the_opening_or_is_refused_uncharged():

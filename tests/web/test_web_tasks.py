@@ -147,8 +147,19 @@ async def test_queues_and_workers_are_shown_at_a_glance(app: Tidegate) -> None:
         await submit(api, "web:add", args=[1], delay_seconds=600)
         queues = (await client.get("/api/v1/queues")).json()["queues"]
         assert [(queue["queue"], queue["scheduled"]) for queue in queues] == [("default", 1)]
+        assert queues[0]["drain"] == {"kind": "seconds", "seconds": 0.0}
         workers = (await client.get("/api/v1/workers")).json()["workers"]
         assert [(worker["live"], worker["running"]) for worker in workers] == [(True, 0)]
+
+
+async def test_a_queue_says_what_its_tasks_wait_for(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        await submit(api, "web:add", args=[1])
+        (queue,) = (await client.get("/api/v1/queues")).json()["queues"]
+    assert (queue["ready"], queue["paced"], queue["blocked"]) == (0, 0, 1)
+    (wait,) = queue["waits"]
+    assert (wait["kind"], wait["by"], wait["tasks"]) == ("blocked", "workers", 1)
+    assert wait["reason"].startswith("nothing serves the queue default: no live worker")
 
 
 async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
-from tidegate.cli.output import jsonable, print_json, print_table
+from tidegate.cli.output import jsonable, print_json
+from tidegate.cli.table import print_table
 from tidegate.cli.text import ago, duration
 
 

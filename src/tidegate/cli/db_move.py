@@ -11,7 +11,8 @@ import click
 
 from tidegate.cli.common import dry_run_option, json_option, require_database, run
 from tidegate.cli.failure import FAILED
-from tidegate.cli.output import print_json, print_table, talk
+from tidegate.cli.output import print_json, talk
+from tidegate.cli.table import print_table
 from tidegate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import click
 
 from tidegate.cli.common import json_option, load_app, run
 from tidegate.cli.failure import FAILED
-from tidegate.cli.output import print_json, style
-from tidegate.cli.status import is_live
+from tidegate.cli.output import print_json
+from tidegate.cli.style import style
 from tidegate.cli.text import clean, duration, redact
 from tidegate.config import Config, load_config
 from tidegate.domain.ids import IdMaker
@@ -26,6 +26,7 @@ from tidegate.domain.spec import Priority
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask, WorkerRow
+from tidegate.store.serving import is_live
 
 _SLOW_COMMIT_SECONDS = 0.05
 _COMMITS = 5

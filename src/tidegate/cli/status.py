@@ -18,15 +18,22 @@ from tidegate.cli.common import (
     tell_if_moved,
     where_options,
 )
-from tidegate.cli.output import jsonable, print_json, print_table, style
-from tidegate.cli.text import ago, duration, moment
+from tidegate.cli.output import jsonable, print_json
+from tidegate.cli.style import style
+from tidegate.cli.table import print_table
+from tidegate.cli.text import clean, duration, moment, since
 from tidegate.cli.upstreams import print_upstreams, upstream_json
-from tidegate.policy.drain import Drain, drain_estimate
+from tidegate.policy.backlog import WORKERS
+from tidegate.store.figures import drain_of
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
+from tidegate.store.serving import is_live, late_seconds, serving_of
 
 _WATCH_SECONDS = 1.0
-_COUNTS = ("ready", "blocked", "running", "retrying", "scheduled", "dead")
+_COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
+_OPTIONAL_COUNTS = ("SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
+"""Columns left out of a narrow terminal, first where they show nothing."""
+_MOST_WAITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,10 @@ class Overview:
 def command(watch: bool, where: Where, as_json: bool) -> None:
     """Show each queue at a glance, and the live workers.
 
-    READY is what could run now; BLOCKED waits for an upstream and is never counted as ready. DRAINS IN is
-    ready tasks by the completions of the last ten minutes: "unknown" without any history, "never" when
-    tasks wait and none was finished.
+    READY may start as soon as a worker has a free slot; PACED waits for its slot of a limit; BLOCKED cannot
+    run: its upstream is parked, or no live worker runs it. What holds them is said below the table. DRAINS IN
+    is for ready and paced tasks, by the rate of their limits, else by what finished in the last ten minutes:
+    "unknown" without any history, "never" when tasks wait and none was finished.
     """
     run(_show(where, watch, as_json))
 
@@ -69,26 +77,20 @@ async def _show(where: Where, watch: bool, as_json: bool) -> None:
 
 async def look(store: Store) -> Overview:
     """Read what the overview needs. Nothing in it scans what is finished."""
-    queues, upstreams, workers = await store.queue_stats(), await store.upstreams(), await store.workers()
+    workers, now = await store.workers(), await store.now()
+    unserved = serving_of(workers, await store.manifests(), now).unserved
+    queues, upstreams = await store.queue_stats(unserved), await store.upstreams()
     return Overview(await store.now(), queues, upstreams, workers)
-
-
-def drain_of(stats: QueueStats) -> Drain:
-    """Return the drain estimate of a queue: its depth is what is ready."""
-    return drain_estimate(
-        depth=stats.ready, done=stats.done_last_10_minutes, history_seconds=stats.history_seconds
-    )
-
-
-def is_live(worker: WorkerRow, now: float) -> bool:
-    """Return whether a worker is not retired and its lease runs."""
-    return worker.retired_at is None and worker.expires_at > now
 
 
 def overview_json(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON values."""
     queues = [jsonable(stats) | {"drain": jsonable(drain_of(stats))} for stats in overview.queues]
-    workers = [jsonable(worker) | {"live": is_live(worker, overview.at)} for worker in overview.workers]
+    workers = [
+        jsonable(worker)
+        | {"live": is_live(worker, overview.at), "late_seconds": late_seconds(worker, overview.at)}
+        for worker in overview.workers
+    ]
     upstreams = [upstream_json(row, overview.at) for row in overview.upstreams]
     return {"at": overview.at, "queues": queues, "upstreams": upstreams, "workers": workers}
 
@@ -120,7 +122,20 @@ def _print_queues(overview: Overview) -> None:
         for stats in overview.queues
     ]
     heads = ["QUEUE", *(name.upper() for name in _COUNTS), "OLDEST", "DONE/MIN", "DRAINS IN"]
-    print_table(heads, rows, numbers=heads[1:])
+    print_table(heads, rows, numbers=heads[1:], optional=_OPTIONAL_COUNTS, shorten=["QUEUE"])
+    _print_waits(overview.queues)
+
+
+def _print_waits(queues: Sequence[QueueStats]) -> None:
+    """Say what holds tasks that are paced or blocked, the most tasks first."""
+    waits = [(stats.queue, wait) for stats in queues for wait in stats.waits]
+    waits.sort(key=lambda each: -each[1].tasks)
+    for queue, wait in waits[:_MOST_WAITS]:
+        held = f"{wait.tasks} {wait.kind} in {queue}"
+        by = "" if wait.by == WORKERS else f"{wait.by}: "
+        click.echo(style(clean(f"{held}: {by}{wait.reason}"), "yellow"))
+    if len(waits) > _MOST_WAITS:
+        click.echo(f"and {len(waits) - _MOST_WAITS} more reasons: --json shows all")
 
 
 def _print_workers(overview: Overview) -> None:
@@ -135,11 +150,20 @@ def _print_workers(overview: Overview) -> None:
                 worker.pool,
                 f"{worker.host}:{worker.pid}",
                 f"{worker.running}/{worker.slots}",
-                ago(worker.beat_at, overview.at),
+                _beat(worker, overview.at),
                 ",".join(worker.queues),
             ]
             for worker in live
         ]
-        print_table(["WORKER", "POOL", "PROCESS", "BUSY", "LAST BEAT", "QUEUES"], rows, numbers=["BUSY"])
+        heads = ["WORKER", "POOL", "PROCESS", "BUSY", "LAST BEAT", "QUEUES"]
+        print_table(heads, rows, numbers=["BUSY"], shorten=["WORKER", "PROCESS", "POOL"])
+    if late := sum(late_seconds(worker, overview.at) is not None for worker in live):
+        words = "worker has" if late == 1 else "workers have"
+        click.echo(style(f"{late} {words} missed a beat; tasks are taken up when the lease ends", "yellow"))
     if silent:
         click.echo(style(f"{silent} silent: lease over, or retired with tasks to be taken up", "yellow"))
+
+
+def _beat(worker: WorkerRow, now: float) -> str:
+    late = late_seconds(worker, now)
+    return since(worker.beat_at, now) if late is None else f"no beat for {duration(late)}"

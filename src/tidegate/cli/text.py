@@ -44,6 +44,11 @@ def ago(moment: float | None, now: float) -> str:
     return f"in {duration(moment - now)}" if moment > now else f"{duration(now - moment)} ago"
 
 
+def since(moment: float, now: float) -> str:
+    """Return how long ago something happened: never in the future, though a clock was set back since."""
+    return ago(min(moment, now), now)
+
+
 def moment(seconds: float | None) -> str:
     """Return a moment in UTC, to the millisecond; `-` for None."""
     if seconds is None:

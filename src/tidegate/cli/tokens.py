@@ -12,7 +12,8 @@ import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
 from tidegate.cli.failure import NOT_FOUND
-from tidegate.cli.output import print_json, print_table, talk
+from tidegate.cli.output import print_json, talk
+from tidegate.cli.table import print_table
 from tidegate.cli.text import moment
 from tidegate.cli.values import as_seconds
 from tidegate.domain.access import Role, digest_of, make_token

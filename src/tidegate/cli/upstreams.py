@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
-from tidegate.cli.output import jsonable, print_facts, print_json, print_table, talk
+from tidegate.cli.output import jsonable, print_facts, print_json, talk
+from tidegate.cli.table import print_table
 from tidegate.cli.text import moment
 from tidegate.domain.upstream import is_key_gate
 from tidegate.errors import OptionError, UnknownUpstreamError
@@ -75,8 +76,7 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
             "since": moment(row.gate.since_at),
             "until": moment(row.gate.until_at),
             "in flight": row.in_flight,
-            "ready": row.ready if row.block is None else None,
-            "blocked": None if row.block is None else row.ready,
+            **counts_of(row),
             "retrying": row.retrying,
         }
         | limits
@@ -170,27 +170,29 @@ def _shown(value: float | None) -> str:
 def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
     """Print upstreams as a table."""
     print_table(
-        ["UPSTREAM", "IN FLIGHT", "READY", "BLOCKED", "RETRYING", "GATE"],
+        ["UPSTREAM", "IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING", "GATE"],
         [
-            [
-                row.name,
-                row.in_flight,
-                0 if row.block else row.ready,
-                row.ready if row.block else 0,
-                row.retrying,
-                state_in_words(row, now),
-            ]
+            [row.name, row.in_flight, *counts_of(row).values(), row.retrying, state_in_words(row, now)]
             for row in rows
         ],
-        numbers=["IN FLIGHT", "READY", "BLOCKED", "RETRYING"],
+        numbers=["IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING"],
+        optional=["RETRYING", "PACED", "BLOCKED", "READY", "IN FLIGHT"],
+        shorten=["UPSTREAM"],
     )
+
+
+def counts_of(row: UpstreamRow) -> dict[str, int]:
+    """Return the ready tasks before an upstream by what they wait for at its gate."""
+    blocked = 0 if row.block is None else row.ready
+    return {"ready": row.ready - row.paced - blocked, "paced": row.paced, "blocked": blocked}
 
 
 def state_in_words(row: UpstreamRow, now: float) -> str:
     """Return what an upstream does, or why its tasks are blocked."""
     if row.block is not None:
         return block_in_words(row.block, row.limits, now)
-    return gate_in_words(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
+    words = gate_in_words(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
+    return f"{words}; {row.waits_for}" if row.waits_for and row.gate.failures == 0 else words
 
 
 def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
@@ -202,7 +204,6 @@ def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
         "limits": facts(row.limits),
         "learned": jsonable(row.gate.learned),
         "in_flight": row.in_flight,
-        "ready": 0 if row.block else row.ready,
-        "blocked": row.ready if row.block else 0,
+        **counts_of(row),
         "retrying": row.retrying,
     }

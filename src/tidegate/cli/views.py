@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
-from tidegate.cli.output import jsonable, print_facts, print_json, print_table, stored_json, style
-from tidegate.cli.text import ago, clean, duration, moment
+from tidegate.cli.output import jsonable, print_facts, print_json, stored_json
+from tidegate.cli.style import style
+from tidegate.cli.table import print_table
+from tidegate.cli.text import ago, clean, duration, moment, since
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
@@ -35,10 +37,20 @@ def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
     print_table(
         ["ID", "STATE", "FUNCTION", "QUEUE", "RUN", "ENQUEUED", "NOTE"],
         [
-            [row.id, row.state, row.function, row.queue, row.run, ago(row.enqueued_at, now), _note(row, now)]
+            [
+                row.id,
+                row.state,
+                row.function,
+                row.queue,
+                row.run,
+                since(row.enqueued_at, now),
+                _note(row, now),
+            ]
             for row in rows
         ],
         numbers=["RUN"],
+        optional=["NOTE", "RUN", "QUEUE"],
+        shorten=["FUNCTION", "QUEUE", "NOTE"],
     )
 
 
@@ -49,7 +61,7 @@ def print_letters(letters: Sequence[DeadLetter], now: float) -> None:
         [
             [
                 letter.task_id,
-                ago(letter.failed_at, now),
+                since(letter.failed_at, now),
                 letter.function,
                 letter.queue,
                 letter.reason,

@@ -6,12 +6,12 @@ import click
 
 from tidegate.cli.common import Where, known_functions, opened_store
 from tidegate.cli.output import print_json
-from tidegate.cli.status import is_live
 from tidegate.cli.text import clean
 from tidegate.errors import TaskNotFoundError
 from tidegate.policy.why import Waiting, why
 from tidegate.store.protocol import Store
-from tidegate.store.rows import EMBEDDED, TaskRow
+from tidegate.store.rows import TaskRow
+from tidegate.store.serving import serving as serving_now
 
 
 async def tell_why(where: Where, task_id: str, as_json: bool) -> None:
@@ -36,14 +36,7 @@ async def tell_why(where: Where, task_id: str, as_json: bool) -> None:
 
 
 async def _gathered(store: Store, where: Where, row: TaskRow) -> Waiting:
-    now = await store.now()
-    serving = [
-        worker
-        for worker in await store.workers()
-        if is_live(worker, now) and ("*" in worker.queues or row.queue in worker.queues)
-    ]
-    # One inside another process keeps no list of what it declares.
-    is_embedded = any(worker.name == EMBEDDED for worker in serving)
+    serving = await serving_now(store, await store.now())
     upstream = next((found for found in await store.upstreams() if found.name == row.upstream), None)
     return Waiting(
         state=row.state,
@@ -54,7 +47,6 @@ async def _gathered(store: Store, where: Where, row: TaskRow) -> Waiting:
         message=row.message,
         gates=await store.gates(),
         in_flight=0 if upstream is None else upstream.in_flight,
-        is_served=bool(serving),
-        is_declared=is_embedded or row.function in await known_functions(store, where),
-        free_slots=sum(max(0, worker.slots - worker.running) for worker in serving),
+        serving=serving,
+        is_declared=row.function in await known_functions(store, where),
     )

@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot, is_key_gate
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Meter, Slot, Window, is_key_gate
 from tidegate.domain.usage import LearnedLimit
 from tidegate.policy import gate as gates
 from tidegate.policy import learned, pacing
 
 AHEAD_SECONDS = 0.25
 """Tasks are handed out so long before their slots, so that no quota is lost between two looks."""
-BLOCKED_SECONDS = 60.0
-"""Tasks whose next slot is further away than this count as blocked."""
-PACED_SECONDS = 1.0
-"""A spent window that opens sooner is a pace; tasks that wait longer for one count as blocked."""
+PACED_SECONDS = 60.0
+"""A spent limit that refills within this time is a pace. Tasks that wait for a longer one are blocked."""
 
 
 class Admitted(NamedTuple):
@@ -96,6 +94,41 @@ class Door:
         if self._room is not None:
             self._room -= 1
         return Admitted(0.0 if is_probe else at - self._now, is_probe)
+
+    def open_slots(self) -> int | None:
+        """Return how many tasks may be handed out now; None: any number."""
+        if not self.is_open:
+            return 0
+        if gates.is_held(self._gate):
+            return 1
+        start, until = max(self._now, self._opens_at), self._now + AHEAD_SECONDS
+        counts = [
+            pacing.slots_until(window, self._meter(window), start, until, stretch=self._stretch)
+            for window in self._limits.windows
+        ]
+        if self._room is not None:
+            counts.append(self._room)
+        return min(counts, default=None)
+
+    def seconds_for(self, tasks: int) -> tuple[float, Window] | None:
+        """Return the seconds until the last of these tasks may start, and the rate limit that says so.
+
+        None: it has no rate limit.
+        """
+        start = max(self._now, self._opens_at)
+        waits = [
+            (
+                start
+                - self._now
+                + pacing.seconds_for(window, self._meter(window), start, tasks, stretch=self._stretch),
+                window,
+            )
+            for window in self._limits.windows
+        ]
+        return max(waits, key=lambda wait: wait[0], default=None)
+
+    def _meter(self, window: Window) -> Meter:
+        return self._meters.get(window.name, Meter())
 
     def _without_bursts(self, row: GateRow) -> dict[str, Meter]:
         """Return the meters without slots from when nothing could start.
@@ -212,15 +245,26 @@ class Block:
 
 
 def blocked(row: GateRow, now: float) -> Block | None:
-    """Return why tasks of a gate are blocked; None if they flow, if slowly."""
+    """Return why tasks of a gate are blocked: at no pace may one start. None if they start, if slowly.
+
+    A limit that refills evenly, or within a minute, is a pace: its tasks wait for their slots.
+    """
     gate = gates.as_of(row.gate, row.limits, now)
     if gate.by is not None:
         return Block(gate, gate.until_at)
-    spent = learned.spent(gate.learned, now + PACED_SECONDS)
+    spent = learned.spent((limit for limit in gate.learned if not _is_pace(limit, now)), now)
     if spent is not None:
         return Block(gate, spent.opens_at, spent=spent)
     for window in row.limits.windows:
         at = pacing.slot_at(window, row.meters.get(window.name, Meter()), now)
-        if at - now > BLOCKED_SECONDS:
+        if window.fixed and window.seconds > PACED_SECONDS and at - now > AHEAD_SECONDS:
             return Block(gate, at, window.name)
     return None
+
+
+def _is_pace(limit: LearnedLimit, now: float) -> bool:
+    if limit.is_refilled:
+        return True
+    if limit.window_seconds is not None:
+        return limit.window_seconds <= PACED_SECONDS
+    return (limit.opens_at or 0.0) - now <= PACED_SECONDS

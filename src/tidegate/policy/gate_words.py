@@ -32,12 +32,18 @@ def gate_in_words(gate: Gate, limits: Limits, now: float, *, of_runs: bool = Tru
 def block_in_words(block: Block, limits: Limits, now: float) -> str:
     """Return why tasks are blocked, and until when."""
     if block.spent is not None:
-        what = dimension_in_words(block.spent.dimension)
-        return f"its window of {what} is spent, opens in {_left(block.until_at, now)}"
+        return spent_in_words(block.spent, now)
     if not block.window:
         return gate_in_words(block.gate, limits, now)
     until = "" if block.until_at is None else f"; goes on in {duration(block.until_at - now)}"
     return f"{block.window} used up{until}"
+
+
+def spent_in_words(limit: LearnedLimit, now: float) -> str:
+    """Return that a provider's own limit is spent, and until when."""
+    return (
+        f"its window of {dimension_in_words(limit.dimension)} is spent, opens in {_left(limit.opens_at, now)}"
+    )
 
 
 def dimension_in_words(dimension: Dimension) -> str:

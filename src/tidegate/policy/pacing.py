@@ -45,6 +45,46 @@ def charged(window: Window, meter: Meter, at: float, *, stretch: float = 1.0) ->
     return replace(meter, used=meter.used + 1, carried=meter.carried + is_near_edge)
 
 
+def slots_until(window: Window, meter: Meter, now: float, until: float, *, stretch: float = 1.0) -> int:
+    """Return how many requests may start from `now` to `until`, a moment shortly after it.
+
+    Args:
+        window: The limit.
+        meter: What is used of it.
+        now: By the store's clock.
+        until: The end of the look ahead, included.
+        stretch: How many slots each request takes, ≥ 1.
+    """
+    if slot_at(window, meter, now) > until:
+        return 0
+    if window.fixed:
+        return max(1, window.amount - _turned(window, meter, now).used)
+    free_from = max(meter.next_at, now) - _catch_up(window)
+    return max(1, math.floor((until - free_from) / (interval(window) * stretch)) + 1)
+
+
+def seconds_for(window: Window, meter: Meter, now: float, requests: int, *, stretch: float = 1.0) -> float:
+    """Return the seconds until the last of so many requests may start, all of the window's slots used.
+
+    Args:
+        window: The limit.
+        meter: What is used of it.
+        now: By the store's clock.
+        requests: How many, at least 1.
+        stretch: How many slots each request takes, ≥ 1.
+    """
+    first = slot_at(window, meter, now)
+    if not window.fixed:
+        last = max(meter.next_at, now) - _catch_up(window) + (requests - 1) * interval(window) * stretch
+        return max(first, last) - now
+    turned = _turned(window, meter, now)
+    left = max(0, window.amount - turned.used)
+    if requests <= left:
+        return first - now
+    opens_at = turned.edge_at + window.seconds + guard_seconds(window)
+    return opens_at + (requests - left - 1) // window.amount * window.seconds - now
+
+
 def without_burst(window: Window, meter: Meter, since: float) -> Meter:
     """Return the meter so that no slot from before `since`, when nothing could start, is used later."""
     return replace(meter, next_at=max(meter.next_at, since + _catch_up(window)))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.domain.states import FINAL, State
-from tidegate.domain.upstream import GateKind, GateRow, Limits, Meter
-from tidegate.policy import gate as gates
-from tidegate.policy import pacing
-from tidegate.policy.admission import blocked
+from tidegate.domain.upstream import GateKind, GateRow, Limits
+from tidegate.policy.backlog import GateStanding
 from tidegate.policy.budget import Budget, per_minute, used
-from tidegate.policy.gate_words import block_in_words, gate_in_words
-from tidegate.policy.learned import paced
+from tidegate.policy.serving import Serving
 from tidegate.policy.words import duration
 
 
@@ -30,12 +27,10 @@ class Waiting:
     gates: Sequence[GateRow]
     in_flight: int
     """Runs and calls of its upstream."""
-    is_served: bool
-    """Whether a live worker serves its queue."""
+    serving: Serving
+    """The live workers."""
     is_declared: bool
     """Whether some application that ran here declares its function."""
-    free_slots: int
-    """Of the live workers that serve its queue."""
 
     def gate(self, kind: GateKind, name: str) -> GateRow | None:
         """Return one of the gates."""
@@ -65,29 +60,10 @@ def _of_its_state(task: Waiting, now: float) -> list[str]:
 
 def _of_its_limits(task: Waiting, now: float) -> list[str]:
     found = []
-    for kind, name, what in (
-        (GateKind.UPSTREAM, task.upstream, f"upstream {task.upstream}"),
-        (GateKind.FUNCTION, task.function, f"rate limit of {task.function}"),
-    ):
-        if (row := task.gate(kind, name)) is not None and name:
-            found += [f"{what}: {words}" for words in _of_a_gate(row, task.in_flight, now)]
-    return found
-
-
-def _of_a_gate(row: GateRow, in_flight: int, now: float) -> list[str]:
-    gate, limits = gates.as_of(row.gate, row.limits, now), row.limits
-    if (block := blocked(row, now)) is not None:
-        return [f"gate: {block_in_words(block, limits, now)}"]
-    if gates.is_held(gate):
-        return [f"gate: {gate_in_words(gate, limits, now)}"]
-    found = []
-    if row.kind is GateKind.UPSTREAM and gates.room(gate, limits, in_flight) == 0:
-        found.append(f"limit: {in_flight} are in flight, no more may be now")
-    waits = {
-        window.name: pacing.slot_at(window, row.meters.get(window.name, Meter()), now) - now
-        for window in paced(limits, gate, now).windows
-    }
-    found += [f"limit: {name}, next slot in {duration(wait)}" for name, wait in waits.items() if wait > 0]
+    for kind, name in ((GateKind.UPSTREAM, task.upstream), (GateKind.FUNCTION, task.function)):
+        if name and (row := task.gate(kind, name)) is not None:
+            standing = GateStanding(row, task.in_flight if kind is GateKind.UPSTREAM else 0, now)
+            found += [f"{standing.name}: {words}" for words in standing.reasons()]
     return found
 
 
@@ -110,15 +86,13 @@ def _of_its_budgets(task: Waiting, now: float) -> list[str]:
 
 
 def _of_the_workers(task: Waiting) -> list[str]:
-    checks: list[tuple[bool, Callable[[], str]]] = [
-        (not task.is_served, lambda: f"nothing serves the queue {task.queue}: no live worker"),
-        (not task.is_declared, lambda: f"no application that ran here declares {task.function}"),
-        (
-            task.is_served and task.free_slots == 0,
-            lambda: f"all slots of the workers that serve {task.queue} are in use",
-        ),
-    ]
-    return [words() for applies, words in checks if applies]
+    serving = task.serving
+    if unserved := serving.unserved(task.queue, task.function):
+        undeclared = f"no application that ran here declares {task.function}"
+        return [unserved] if task.is_declared or serving.has_unknown_functions else [unserved, undeclared]
+    if serving.free_slots(task.queue) == 0:
+        return [f"all slots of the workers that serve {task.queue} are in use"]
+    return []
 
 
 def _left(moment: float | None, now: float) -> str:

@@ -72,7 +72,7 @@ def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitte
 
 def worker_row(row: tuple[Any, ...]) -> WorkerRow:
     """Return a worker as it was stored."""
-    worker_id, name, pool, host, pid, queues, slots, *moments, running, version = row
+    worker_id, name, pool, host, pid, queues, slots, *moments, running, version, application = row
     started_at, beat_at, expires_at, retired_at = moments
     return WorkerRow(
         id=worker_id,
@@ -88,6 +88,7 @@ def worker_row(row: tuple[Any, ...]) -> WorkerRow:
         retired_at=retired_at,
         running=running,
         version=version,
+        application=application,
     )
 
 

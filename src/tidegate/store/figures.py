@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from tidegate.policy.backlog import Backlog
+from tidegate.policy.drain import Drain, drain_estimate
 from tidegate.store.rows import QueueStats
 
 WINDOW_MINUTES = 10
 """The minute under way and the nine full ones before it."""
+MINUTE_SECONDS = 60.0
 
 Row = Iterable[Any]
 
@@ -21,16 +25,18 @@ class Figures:
         self._by_queue: dict[str, dict[str, Any]] = defaultdict(dict)
         self._firsts: dict[str, float] = {}
 
-    def ready(self, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, tasks, when the first became ready)."""
-        for queue, tasks, oldest in rows:
-            self._by_queue[queue].update(ready=tasks, oldest_ready_at=oldest)
-
-    def blocked(self, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, ready tasks that are kept back, when the first other one became ready)."""
-        for queue, tasks, oldest in rows:
-            mine = self._by_queue[queue]
-            mine.update(ready=mine["ready"] - tasks, blocked=tasks, oldest_ready_at=oldest)
+    def backlogs(self, found: Mapping[str, Backlog]) -> None:
+        """Take what the ready tasks of each queue wait for."""
+        for queue, backlog in found.items():
+            self._by_queue[queue].update(
+                ready=backlog.ready,
+                paced=backlog.paced,
+                blocked=backlog.blocked,
+                oldest_ready_at=backlog.oldest_at,
+                limited=backlog.limited,
+                limited_seconds=backlog.limited_seconds,
+                waits=tuple(backlog.waits),
+            )
 
     def counted(self, field: str, rows: Iterable[Row]) -> None:
         """Take rows of (queue, tasks) for a field."""
@@ -51,11 +57,13 @@ class Figures:
             if is_ready:
                 mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at") or since)
 
-    def done(self, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, ends in the window, ends in the last full minute, the first end's moment)."""
-        for queue, done, last_minute, first_final_at in rows:
+    def done(self, rows: Iterable[Row], now: float) -> None:
+        """Take rows of (queue, ends in the window, the last full minute, this minute; when the first was)."""
+        for queue, done, last_minute, this_minute, first_final_at in rows:
             if done:
-                self._by_queue[queue].update(done_last_minute=last_minute, done_last_10_minutes=done)
+                is_recent = first_final_at is not None and first_final_at >= now - MINUTE_SECONDS
+                lately = done if is_recent else in_last_minute(last_minute, this_minute, now)
+                self._by_queue[queue].update(done_last_minute=lately, done_last_10_minutes=done)
                 self._firsts[queue] = first_final_at
 
     @property
@@ -74,6 +82,27 @@ class Figures:
     def stats(self) -> list[QueueStats]:
         """Return each queue at a glance, by name."""
         return [QueueStats(queue, **self._by_queue[queue]) for queue in sorted(self._by_queue)]
+
+
+def drain_of(stats: QueueStats) -> Drain:
+    """Return the drain estimate of a queue."""
+    return drain_estimate(
+        depth=stats.ready + stats.paced,
+        done=stats.done_last_10_minutes,
+        history_seconds=stats.history_seconds,
+        done_last_minute=stats.done_last_minute,
+        limited=stats.limited,
+        limited_seconds=stats.limited_seconds,
+    )
+
+
+def in_last_minute(last_minute: int, this_minute: int, now: float) -> int:
+    """Return the ends in the last 60 seconds, from counts by minute: the last full one counts in part.
+
+    Rounded up, so that 0 means that none ended.
+    """
+    share = 1.0 - now % MINUTE_SECONDS / MINUTE_SECONDS
+    return this_minute + math.ceil(last_minute * share)
 
 
 def first_minute(now: float) -> int:

@@ -11,7 +11,7 @@ from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, 
 from tidegate.domain.usage import Heard
 from tidegate.policy import budget, pacing
 from tidegate.policy import gate as gates
-from tidegate.policy.admission import blocked
+from tidegate.policy.backlog import GateStanding
 from tidegate.policy.learned import learn
 from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import finite, storable
@@ -148,11 +148,9 @@ def upstream_rows(
         waiting: Tasks by upstream and `ready` or `retrying`.
     """
     return [
-        UpstreamRow(
-            name=each.name,
-            limits=each.limits,
-            gate=gates.as_of(each.gate, each.limits, now),
-            block=blocked(each, now),
+        _upstream_row(
+            each,
+            now,
             in_flight=in_flight.get(each.name, 0),
             ready=waiting.get((each.name, "ready"), 0),
             retrying=waiting.get((each.name, "retrying"), 0),
@@ -160,6 +158,23 @@ def upstream_rows(
         for each in rows
         if each.kind is GateKind.UPSTREAM
     ]
+
+
+def _upstream_row(row: GateRow, now: float, *, in_flight: int, ready: int, retrying: int) -> UpstreamRow:
+    standing = GateStanding(row, in_flight, now)
+    is_open = standing.block is None
+    paced = max(0, ready - standing.left) if is_open and standing.left is not None else 0
+    return UpstreamRow(
+        name=row.name,
+        limits=row.limits,
+        gate=gates.as_of(row.gate, row.limits, now),
+        block=standing.block,
+        in_flight=in_flight,
+        ready=ready,
+        retrying=retrying,
+        paced=paced,
+        waits_for="; ".join(standing.reasons(ready)) if paced else "",
+    )
 
 
 def budget_rows(rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], now: float) -> list[BudgetRow]:

@@ -16,6 +16,7 @@ from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
+from tidegate.policy.backlog import Unserved
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
     ActAnswer,
@@ -390,8 +391,12 @@ class DeadLetters(Protocol):
 class Figures(Protocol):
     """Counts that never scan what is finished."""
 
-    async def queue_stats(self) -> list[QueueStats]:
-        """Return each queue that holds a task or finished one in the last ten minutes, by name."""
+    async def queue_stats(self, unserved: Unserved | None = None) -> list[QueueStats]:
+        """Return each queue that holds a task or finished one in the last ten minutes, by name.
+
+        Args:
+            unserved: Which ready tasks no live worker runs: they count as blocked. None: not judged.
+        """
 
     async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
         """Keep what an application declares (functions, pools), for those who cannot import it."""

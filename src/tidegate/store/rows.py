@@ -16,6 +16,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Gate, GateKind, Limits
 from tidegate.policy.admission import Block
+from tidegate.policy.backlog import WaitReason
 
 # --- enqueue ---------------------------------------------------------------------------------------------
 
@@ -173,6 +174,8 @@ class NewWorker:
     slots: int
     lease_seconds: float
     version: str = ""
+    application: str = ""
+    """The reference under which its manifest is kept; empty: it keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ class WorkerRow:
     retired_at: float | None
     running: int
     version: str = ""
+    application: str = ""
+    """The reference under which its manifest is kept; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +368,11 @@ class QueueStats:
 
     queue: str
     ready: int = 0
+    """May start as soon as a worker has a free slot."""
+    paced: int = 0
+    """Wait for their slots of a rate, token or in-flight limit; never part of `ready`."""
     blocked: int = 0
-    """In a channel that does not flow; never part of `ready`."""
+    """Cannot run at any pace; never part of `ready` or `paced`."""
     running: int = 0
     retrying: int = 0
     scheduled: int = 0
@@ -372,12 +380,18 @@ class QueueStats:
     suspended: int = 0
     dead: int = 0
     oldest_ready_at: float | None = None
-    """When the longest-waiting ready task became ready."""
+    """When the longest-waiting task became ready that is not blocked."""
     done_last_minute: int = 0
-    """Tasks that reached a final state in the last full minute."""
+    """Tasks that reached a final state in the last 60 seconds; of the minute before this one, its share."""
     done_last_10_minutes: int = 0
     history_seconds: float = 0.0
     """How far back completions of this queue are known, at most 600; 0: it never finished any."""
+    limited: int = 0
+    """Of the ready and paced tasks, those that a rate limit counts."""
+    limited_seconds: float = 0.0
+    """Until the last of those may start at the rate of their limits, which other queues may share."""
+    waits: tuple[WaitReason, ...] = ()
+    """Why tasks are paced or blocked, in words."""
 
 
 # --- upstreams -------------------------------------------------------------------------------------------
@@ -397,6 +411,10 @@ class UpstreamRow:
     ready: int
     """Tasks in the main queue: blocked ones if `block` is set."""
     retrying: int
+    paced: int = 0
+    """Of `ready`, those that wait for a slot of its limits."""
+    waits_for: str = ""
+    """What the paced ones wait for, in words."""
 
 
 @dataclass(frozen=True, slots=True)

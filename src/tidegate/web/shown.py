@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from tidegate.store.access import AuditEntry
+from tidegate.store.figures import drain_of
 from tidegate.store.rows import DeadLetter, HistoryEntry, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.store.serving import is_live, late_seconds
 from tidegate.web.mask import masked
 from tidegate.web.wire import (
     AuditOut,
+    DrainOut,
     ErrorOut,
     LetterOut,
     ProgressOut,
@@ -19,6 +22,7 @@ from tidegate.web.wire import (
     RunOut,
     TaskResult,
     TaskStatus,
+    WaitOut,
     WorkerOut,
 )
 
@@ -80,14 +84,25 @@ def letter_of(letter: DeadLetter) -> LetterOut:
 
 def queue_of(stats: QueueStats) -> QueueOut:
     """Return a queue's figures as they are shown."""
-    return QueueOut(**{name: getattr(stats, name) for name in QueueOut.__struct_fields__})
+    drain = drain_of(stats)
+    shown: dict[str, Any] = {
+        "waits": [WaitOut(wait.kind.value, wait.by, wait.reason, wait.tasks) for wait in stats.waits],
+        "drain": DrainOut(drain.kind.value, drain.seconds),
+    }
+    plain = {name: getattr(stats, name) for name in QueueOut.__struct_fields__ if name not in shown}
+    return QueueOut(**plain | shown)
 
 
 def worker_of(row: WorkerRow, now: float) -> WorkerOut:
     """Return a worker as it is shown."""
     fields: dict[str, Any] = {name: getattr(row, name, None) for name in WorkerOut.__struct_fields__}
-    is_live = row.retired_at is None and row.expires_at > now
-    return WorkerOut(**fields | {"worker_id": row.id, "queues": list(row.queues), "live": is_live})
+    shown = {
+        "worker_id": row.id,
+        "queues": list(row.queues),
+        "live": is_live(row, now),
+        "late_seconds": late_seconds(row, now),
+    }
+    return WorkerOut(**fields | shown)
 
 
 def audit_of(entry: AuditEntry) -> AuditOut:

@@ -232,12 +232,36 @@ class Functions(msgspec.Struct):
     functions: list[FunctionOut]
 
 
+class WaitOut(msgspec.Struct):
+    """Why some ready tasks of a queue do not start now."""
+
+    kind: str
+    """`paced` or `blocked`."""
+    by: str
+    """`upstream NAME`, `rate limit of FUNCTION`, or `workers`."""
+    reason: str
+    """In words, with the time where it is known."""
+    tasks: int
+
+
+class DrainOut(msgspec.Struct):
+    """An estimate of when the ready and paced tasks of a queue will have run."""
+
+    kind: str
+    """`seconds`; `unknown` without any history; `never` where none finished in ten minutes."""
+    seconds: float | None
+
+
 class QueueOut(msgspec.Struct):
     """One queue at a glance."""
 
     queue: str
     ready: int
+    """May start as soon as a worker has a free slot."""
+    paced: int
+    """Wait for their slots of a rate, token or in-flight limit."""
     blocked: int
+    """Cannot run: their gate is parked, a long window is used up, or no live worker runs them."""
     running: int
     retrying: int
     scheduled: int
@@ -247,6 +271,9 @@ class QueueOut(msgspec.Struct):
     oldest_ready_at: float | None
     done_last_minute: int
     done_last_10_minutes: int
+    waits: list[WaitOut]
+    """Why tasks are paced or blocked."""
+    drain: DrainOut
 
 
 class Queues(msgspec.Struct):
@@ -269,7 +296,11 @@ class WorkerOut(msgspec.Struct):
     started_at: float
     beat_at: float
     live: bool
+    late_seconds: float | None
+    """Since its last beat, where it should have beaten again by now."""
     version: str
+    application: str
+    """As `MODULE:NAME`; empty: unknown."""
 
 
 class Workers(msgspec.Struct):

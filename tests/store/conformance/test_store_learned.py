@@ -30,8 +30,8 @@ async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs
         (row,) = await elsewhere.upstreams()
     assert ids_of(claim.tasks) == [other]
     assert claim.again_seconds == pytest.approx(12.0, abs=0.5)
-    assert row.block is not None
-    assert row.block.spent is not None
+    assert (row.block, row.paced) == (None, 3)
+    assert "its window of requests is spent, opens in 12 s" in row.waits_for
     assert (row.gate.state, row.gate.failures, row.ready) == (GateState.FLOWING, 0, 3)
     clock.advance(12.1)
     claimed = await build.claim(await build.worker())
@@ -39,12 +39,16 @@ async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs
     assert {task.counters.parks for task in claimed} == {0}
 
 
-async def test_tasks_behind_a_spent_window_are_counted_as_blocked(store: Store, build: Build) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+async def test_tasks_behind_a_spent_window_are_blocked_if_it_is_long_and_else_paced(
+    store: Store, build: Build
+) -> None:
+    await store.declare([Declared(GateKind.UPSTREAM, "u"), Declared(GateKind.UPSTREAM, "v")])
     await build.enqueue(3, upstream="u")
-    await store.learn("u", [heard(60, 12.0), heard(0, 12.0)])
+    await build.enqueue(4, upstream="v")
+    await store.learn("u", [heard(60, 3600.0), heard(0, 3600.0)])
+    await store.learn("v", [heard(60, 12.0), heard(0, 12.0)])
     (queue,) = await store.queue_stats()
-    assert (queue.ready, queue.blocked) == (0, 3)
+    assert (queue.ready, queue.paced, queue.blocked) == (0, 4, 3)
 
 
 async def test_of_answers_in_any_order_the_one_to_the_latest_call_counts(store: Store) -> None:

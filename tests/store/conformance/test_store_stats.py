@@ -6,9 +6,14 @@ import pytest
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.domain.outcome import Cancelled, Released
+from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.domain.upstream import Declared, GateKind, Limits, Window
+from tidegate.policy.backlog import WaitKind
+from tidegate.store.figures import drain_of
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats
+from tidegate.store.serving import serving
 
 MINUTE = 60.0
 
@@ -60,16 +65,21 @@ async def test_every_final_state_counts_as_done_and_no_other(build: Build, clock
     assert (await stats(build)).done_last_10_minutes == 4
 
 
-async def test_the_last_full_minute_is_not_the_one_under_way(build: Build, clock: SettableClock) -> None:
+async def test_the_last_minute_counts_what_just_finished_and_the_minute_before_in_part(
+    build: Build, clock: SettableClock
+) -> None:
+    clock.advance(MINUTE - 1)
     await finish(build, 3)
-    assert (await stats(build)).done_last_minute == 0
-    clock.advance(MINUTE)
+    clock.advance(2)
+    assert (await stats(build)).done_last_minute == 3, "all within the last 60 seconds"
     await finish(build, 2)
+    assert (await stats(build)).done_last_minute == 5
+    clock.advance(MINUTE)
     now = await stats(build)
-    assert (now.done_last_minute, now.done_last_10_minutes) == (3, 5)
-    clock.advance(MINUTE)
-    assert (await stats(build)).done_last_minute == 2
-    clock.advance(MINUTE)
+    assert (now.done_last_minute, now.done_last_10_minutes) == (2, 5)
+    clock.advance(MINUTE / 2)
+    assert (await stats(build)).done_last_minute == 1
+    clock.advance(MINUTE / 2)
     assert (await stats(build)).done_last_minute == 0
 
 
@@ -134,6 +144,58 @@ async def test_counts_do_not_change_when_finished_tasks_are_swept(build: Build, 
     clock.advance(1)
     await build.store.sweep(finished_seconds=0.5, dead_seconds=0.5)
     assert (await stats(build)).done_last_10_minutes == 4
+
+
+async def test_tasks_over_an_in_flight_limit_are_paced_and_never_ready(build: Build) -> None:
+    limits = Limits(max_in_flight=1)
+    await build.store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    await build.enqueue(50, upstream="u")
+    assert len(await build.claim(await build.worker())) == 1
+    now = await stats(build)
+    assert (now.ready, now.paced, now.blocked, now.running) == (0, 49, 0, 1)
+    (wait,) = now.waits
+    assert (wait.kind, wait.by, wait.tasks) == (WaitKind.PACED, "upstream u", 49)
+    assert "max_in_flight 1" in wait.reason
+    assert now.oldest_ready_at == START
+    (row,) = await build.store.upstreams()
+    assert (row.ready, row.paced, row.block) == (49, 49, None)
+
+
+async def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate(
+    build: Build, clock: SettableClock
+) -> None:
+    limits = Limits((Window("requests_per_minute", 30, MINUTE),))
+    await build.store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    await finish(build, 3)
+    clock.advance(9 * MINUTE)
+    await build.enqueue(60, upstream="u", priority=Priority.BULK)
+    await build.enqueue(2, queue="other", upstream="u")
+    worker = await build.worker()
+    for _ in range(5):
+        await build.claim(worker)
+        now = await stats(build)
+        assert (now.ready, now.blocked) == (0, 0)
+        clock.advance(2.0)
+    assert now.paced == now.limited
+    assert drain_of(now).seconds == pytest.approx(2.0 * (62 - 5), abs=2.5), "not by the idle time before"
+
+
+async def test_tasks_that_no_live_worker_runs_are_blocked_where_that_is_judged(build: Build) -> None:
+    await build.enqueue(2)
+    await build.enqueue(3, function="app:old")
+    store = build.store
+    assert (await stats(build)).ready == 5
+    await store.save_manifest("main:app", {"functions": {"app:work": {}}})
+    await store.save_manifest("app:app", {"functions": {"app:work": {}, "app:old": {}}})
+    await build.worker(application="main:app")
+    assert [worker.application for worker in await store.workers()] == ["main:app"]
+    unserved = (await serving(store, await store.now())).unserved
+    (now,) = await store.queue_stats(unserved)
+    assert (now.ready, now.blocked) == (2, 3)
+    assert "declares the function app:old" in now.waits[0].reason
+    await build.worker(application="app:app")
+    (now,) = await store.queue_stats((await serving(store, await store.now())).unserved)
+    assert (now.ready, now.blocked, now.waits) == (5, 0, ())
 
 
 async def test_manifests_are_kept_by_application(store: Store) -> None:

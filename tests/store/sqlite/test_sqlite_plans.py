@@ -154,6 +154,11 @@ async def test_counting_finished_tasks_reads_no_finished_task(full: SqliteStore)
         assert "archive" not in sql, name
 
 
+async def test_ready_tasks_are_counted_in_the_order_of_their_index_without_sorting(full: SqliteStore) -> None:
+    steps = await plan(full, load("queue_stats")["ready"], ())
+    assert steps == ["SCAN ready USING INDEX ready_lane"]
+
+
 async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStore) -> None:
     for table, sql in load("list_tasks").items():
         bindings = ("ready", None, None, None, None, None, None, None, b"\xff" * 17, 10)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tidegate.domain.upstream import GateKind
-from tidegate.policy.admission import blocked
+from tidegate.policy.admission import counted
+from tidegate.policy.backlog import Backlog, Lane, Unserved, backlogs
 from tidegate.store.figures import Figures, first_minute
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.session import Session
@@ -22,33 +22,27 @@ _SAVE = load("save_manifest")["save"]
 _ALL = load("manifests")["all"]
 
 
-async def queue_stats(db: Session) -> list[QueueStats]:
+async def queue_stats(db: Session, unserved: Unserved | None = None) -> list[QueueStats]:
     """Return each queue that holds a task or finished one in the last ten minutes, by name.
 
     The ten minutes are the one under way and the nine full ones before it.
     """
     now: float = await db.value(_NOW, db.at)
     figures, first = Figures(), first_minute(now)
-    figures.ready(await db.rows(_SQL["ready"]))
+    figures.backlogs(await _backlogs(db, now, unserved))
     figures.counted("running", await db.rows(_SQL["running"]))
     figures.waiting(await db.rows(_SQL["waiting"]))
     figures.counted("dead", await db.rows(_SQL["dead"]))
-    figures.blocked(await _blocked(db, now))
     figures.staged(await db.rows(_SQL["staged"]))
-    figures.done(await db.rows(_SQL["done"], first, int(now // 60) - 1))
+    figures.done(await db.rows(_SQL["done"], first, int(now // 60) - 1), now)
     figures.history(now, set(await db.column(_SQL["done_before"], figures.queues, first)))
     return figures.stats()
 
 
-async def _blocked(db: Session, now: float) -> list[Any]:
-    """Return by queue how many ready tasks gates and exhausted limits keep back, and the oldest other one."""
-    shut = [row for row in await gates.rows(db) if blocked(row, now) is not None]
-    if not shut:
-        return []
-    upstreams = [row.name for row in shut if row.kind is GateKind.UPSTREAM]
-    return await db.rows(
-        _SQL["blocked"], upstreams, [row.name for row in shut if row.kind is GateKind.FUNCTION]
-    )
+async def _backlogs(db: Session, now: float, unserved: Unserved | None) -> dict[str, Backlog]:
+    every = await gates.rows(db)
+    lanes = [Lane(*row) for row in await db.rows(_SQL["ready"])]
+    return backlogs(lanes, every, await gates.in_flight(db, now, counted(every, now)), now, unserved)
 
 
 async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> None:

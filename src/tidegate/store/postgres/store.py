@@ -13,6 +13,7 @@ from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
+from tidegate.policy.backlog import Unserved
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.migrate import tell_ahead
 from tidegate.store.postgres import (
@@ -358,9 +359,9 @@ class PostgresStore:
 
     # --- figures ---
 
-    async def queue_stats(self) -> list[QueueStats]:
+    async def queue_stats(self, unserved: Unserved | None = None) -> list[QueueStats]:
         """Return each queue that holds a task or finished one in the last ten minutes, by name."""
-        return await self._database.transact(stats.queue_stats, snapshot=True)
+        return await self._database.transact(lambda db: stats.queue_stats(db, unserved), snapshot=True)
 
     async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
         """Keep what an application declares (functions, pools)."""

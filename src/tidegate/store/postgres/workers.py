@@ -39,6 +39,7 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
         worker.slots,
         storable(worker.version),
         worker.lease_seconds,
+        storable(worker.application),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import apsw
 import msgspec
 
-from tidegate.domain.upstream import GateKind
-from tidegate.policy.admission import blocked
+from tidegate.policy.admission import counted
+from tidegate.policy.backlog import Backlog, Lane, Unserved, backlogs
 from tidegate.store.figures import Figures, first_minute
 from tidegate.store.rows import QueueStats
 from tidegate.store.sqlite import gates, query
@@ -21,19 +21,18 @@ _SAVE = load("save_manifest")["save"]
 _ALL = load("manifests")["all"]
 
 
-def queue_stats(db: apsw.Connection, now: float) -> list[QueueStats]:
+def queue_stats(db: apsw.Connection, now: float, unserved: Unserved | None = None) -> list[QueueStats]:
     """Return each queue that holds a task or finished one in the last ten minutes, by name.
 
     The ten minutes are the one under way and the nine full ones before it.
     """
     figures, first = Figures(), first_minute(now)
-    figures.ready(query.rows(db, _SQL["ready"]))
+    figures.backlogs(_backlogs(db, now, unserved))
     figures.counted("running", query.rows(db, _SQL["running"]))
     figures.waiting(query.rows(db, _SQL["waiting"]))
     figures.counted("dead", query.rows(db, _SQL["dead"]))
-    figures.blocked(_blocked(db, now))
     figures.staged(query.rows(db, _SQL["staged"]))
-    figures.done(query.rows(db, _SQL["done"], (first, int(now // 60) - 1)))
+    figures.done(query.rows(db, _SQL["done"], (first, int(now // 60) - 1)), now)
     figures.history(now, {queue for queue in figures.queues if _done_before(db, queue, first)})
     return figures.stats()
 
@@ -48,17 +47,10 @@ def manifests(db: apsw.Connection) -> dict[str, dict[str, Any]]:
     return {app: msgspec.json.decode(body, type=dict[str, Any]) for app, body in query.rows(db, _ALL)}
 
 
-def _blocked(db: apsw.Connection, now: float) -> list[tuple[str, int, float | None]]:
-    """Return by queue how many ready tasks gates and exhausted limits keep back, and the oldest other one."""
-    shut = [row for row in gates.rows(db) if blocked(row, now) is not None]
-    if not shut:
-        return []
-    upstreams = query.names_array(row.name for row in shut if row.kind is GateKind.UPSTREAM)
-    functions = query.names_array(row.name for row in shut if row.kind is GateKind.FUNCTION)
-    return [
-        (queue, tasks, query.value(db, _SQL["oldest_runnable"], (queue, upstreams, functions)))
-        for queue, tasks in query.rows(db, _SQL["blocked"], (upstreams, functions))
-    ]
+def _backlogs(db: apsw.Connection, now: float, unserved: Unserved | None) -> dict[str, Backlog]:
+    every = gates.rows(db)
+    lanes = [Lane(*row) for row in query.rows(db, _SQL["ready"])]
+    return backlogs(lanes, every, gates.in_flight(db, now, counted(every, now)), now, unserved)
 
 
 def _done_before(db: apsw.Connection, queue: str, minute: int) -> bool:

@@ -12,6 +12,7 @@ from tidegate.domain.permit import Hold
 from tidegate.domain.spec import Priority
 from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
 from tidegate.domain.usage import Heard
+from tidegate.policy.backlog import Unserved
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.migrate import tell_ahead
 from tidegate.store.refusals import no_joining
@@ -324,9 +325,9 @@ class SqliteStore:
 
     # --- figures ---
 
-    async def queue_stats(self) -> list[QueueStats]:
+    async def queue_stats(self, unserved: Unserved | None = None) -> list[QueueStats]:
         """Return each queue that holds a task or finished one in the last ten minutes, by name."""
-        return await self._read(lambda db: stats.queue_stats(db, self._now()))
+        return await self._read(lambda db: stats.queue_stats(db, self._now(), unserved))
 
     async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
         """Keep what an application declares (functions, pools)."""

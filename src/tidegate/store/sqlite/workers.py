@@ -35,6 +35,7 @@ def add_worker(db: apsw.Connection, now: float, worker: NewWorker) -> None:
             queues,
             worker.slots,
             storable(worker.version),
+            storable(worker.application),
             now,
             now,
             now + worker.lease_seconds,

@@ -183,7 +183,7 @@ def _figures(record: Record) -> Iterator[Violation]:
     for queue in sorted({queue for queue, _ in counted} & told.keys()):
         stats = told[queue]
         figures = {name: (getattr(stats, name), counted[queue, state]) for name, state in _STATS.items()}
-        figures["ready"] = (stats.ready + stats.blocked, counted[queue, State.READY])
+        figures["ready"] = (stats.ready + stats.paced + stats.blocked, counted[queue, State.READY])
         for name, (shown, recount) in figures.items():
             if shown != recount:
                 yield Violation("I20", "", f"queue {queue} shows {shown} {name}, {recount} are there")

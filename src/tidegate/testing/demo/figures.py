@@ -46,7 +46,7 @@ async def read_figures(store: Store, ledger: Ledger, *, elapsed: float, submitte
     return Figures(
         elapsed_seconds=elapsed,
         submitted=submitted,
-        ready=sum(queue.ready + queue.blocked for queue in queues),
+        ready=sum(queue.ready + queue.paced + queue.blocked for queue in queues),
         running=sum(queue.running for queue in queues),
         waiting=sum(queue.retrying + queue.scheduled + queue.held + queue.suspended for queue in queues),
         dead=sum(queue.dead for queue in queues),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.store.serving import serving
 from tidegate.task import TaskFunction
 from tidegate.web.guard import ADMINS, EVERYBODY, READERS, Answer, Guarded, Needs
 from tidegate.web.room import Room, answer
@@ -29,7 +30,9 @@ def add(api: Guarded, room: Room) -> None:
     @api.route("GET", "/api/v1/queues", Needs(READERS, whole=True), answers={200: Answer("Queues", Queues)})
     async def list_queues(request: Request) -> Response:
         """Return each queue at a glance."""
-        return answer(Queues([queue_of(stats) for stats in await (await room.store()).queue_stats()]))
+        store = await room.store()
+        unserved = (await serving(store, await store.now())).unserved
+        return answer(Queues([queue_of(stats) for stats in await store.queue_stats(unserved)]))
 
     @api.route(
         "GET", "/api/v1/workers", Needs(READERS, whole=True), answers={200: Answer("Workers", Workers)}

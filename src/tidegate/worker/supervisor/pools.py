@@ -174,6 +174,7 @@ class Pools:
             slots=pool.concurrency,
             lease_seconds=terms.timings.lease,
             version=__version__,
+            application=terms.application,
         )
         asked_at = time.monotonic()
         await self._until_stored("registering a process", lambda: self._store.add_worker(row))

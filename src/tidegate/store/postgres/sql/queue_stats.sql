@@ -1,21 +1,10 @@
 -- queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
 
 -- name: ready
-SELECT queue, count(*), min(ready_at)
+-- By lane. The priority, in whose order the index stands, is only grouped by.
+SELECT queue, upstream, function, count(*), min(ready_at)
 FROM /*schema*/ready
-GROUP BY queue
-
--- name: blocked
--- Of the ready ones, those that a gate or an exhausted limit keeps back, and when the first other one became ready.
--- 1 blocked upstreams, 2 blocked functions
-SELECT
-    queue, count(*) FILTER (WHERE shut), min(ready_at) FILTER (WHERE NOT shut)
-FROM (
-    SELECT queue, ready_at, upstream = ANY ($1::text[]) OR function = ANY ($2::text[]) AS shut
-    FROM /*schema*/ready
-) AS looked_at
-GROUP BY queue
-HAVING bool_or(shut)
+GROUP BY queue, priority, upstream, function
 
 -- name: running
 SELECT queue, count(*)
@@ -45,7 +34,8 @@ GROUP BY t.queue, s.due_at IS NULL
 -- name: done
 -- 1 first minute of the window, 2 last full minute
 SELECT
-    queue, sum(ends)::bigint, coalesce(sum(ends) FILTER (WHERE minute = $2), 0)::bigint, min(first_final_at)
+    queue, sum(ends)::bigint, coalesce(sum(ends) FILTER (WHERE minute = $2), 0)::bigint,
+    coalesce(sum(ends) FILTER (WHERE minute > $2), 0)::bigint, min(first_final_at)
 FROM (
     SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
     FROM /*schema*/rollup

@@ -1,27 +1,10 @@
 -- queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
 
 -- name: ready
-SELECT queue, count(*), min(ready_at)
+-- By lane. The priority, in whose order the index stands, is only grouped by.
+SELECT queue, upstream, function, count(*), min(ready_at)
 FROM ready
-GROUP BY queue
-
--- name: blocked
--- Of the ready ones, those that a gate or an exhausted limit keeps back.
--- 1 blocked upstreams: carray of names as bytes, 2 blocked functions: carray of names as bytes
-SELECT queue, count(*)
-FROM ready
-WHERE (upstream <> '' AND CAST(upstream AS BLOB) IN (SELECT value FROM carray(?1)))
-    OR CAST(function AS BLOB) IN (SELECT value FROM carray(?2))
-GROUP BY queue
-
--- name: oldest_runnable
--- When the longest-waiting task became ready that nothing keeps back.
--- 1 queue, 2 blocked upstreams: carray of names as bytes, 3 blocked functions: carray of names as bytes
-SELECT min(ready_at)
-FROM ready
-WHERE queue = ?1
-    AND (upstream = '' OR CAST(upstream AS BLOB) NOT IN (SELECT value FROM carray(?2)))
-    AND CAST(function AS BLOB) NOT IN (SELECT value FROM carray(?3))
+GROUP BY queue, priority, upstream, function
 
 -- name: running
 SELECT queue, count(*)
@@ -54,7 +37,8 @@ GROUP BY t.queue, s.due_at IS NULL
 -- 1 first minute of the window, 2 last full minute
 SELECT
     queue, sum(succeeded + dead + cancelled),
-    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute = ?2), 0), min(first_final_at)
+    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute = ?2), 0),
+    coalesce(sum(succeeded + dead + cancelled) FILTER (WHERE minute > ?2), 0), min(first_final_at)
 FROM rollup
 WHERE minute >= ?1
 GROUP BY +queue

@@ -1,0 +1,116 @@
+"""Tables that fit the terminal: columns are left out or shortened until a row fits a line."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import click
+
+from tidegate.cli.style import style
+from tidegate.cli.text import clean
+
+_GAP = 2
+_NARROWEST = 12
+"""Characters that a shortened column keeps at least."""
+_NOTHING = frozenset({"0", "-", ""})
+
+
+@dataclass(slots=True)
+class _Column:
+    head: str
+    cells: list[str]
+    to_right: bool
+    width: int
+
+    def shows_nothing(self) -> bool:
+        return all(cell in _NOTHING for cell in self.cells)
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    numbers: Collection[str] = (),
+    optional: Sequence[str] = (),
+    shorten: Collection[str] = (),
+) -> None:
+    """Print rows under heads. A pipe gets every column in full; on a terminal each row fits a line.
+
+    Args:
+        heads: Of the columns.
+        rows: A cell for each head.
+        numbers: Heads of the columns that are set to the right.
+        optional: Heads of the columns that a narrow terminal can do without: those that show nothing go
+            first, then the others, each in this order.
+        shorten: Heads of the columns that may be cut, besides the last one.
+    """
+    table = [[clean(str(cell)) for cell in row] for row in rows]
+    columns = [
+        _column(head, [row[at] for row in table], to_right=head in numbers) for at, head in enumerate(heads)
+    ]
+    if sys.stdout.isatty():
+        columns = fitted(columns, shutil.get_terminal_size().columns, optional=optional, shorten=shorten)
+    click.echo(style(_line(columns, None), "bold"))
+    for at in range(len(table)):
+        click.echo(_line(columns, at))
+
+
+def fitted(
+    columns: list[_Column], width: int, *, optional: Sequence[str], shorten: Collection[str]
+) -> list[_Column]:
+    """Return the columns that a line of this width has room for, cut where that is needed."""
+    by_head = {column.head: column for column in columns}
+    dispensable = [by_head[head] for head in optional if by_head[head].shows_nothing()]
+    columns = _without(columns, dispensable, width)
+    cut = [column for column in columns if column.head in shorten or column is columns[-1]]
+    while (excess := _width(columns) - width) > 0:
+        widest = max(cut, key=lambda column: column.width, default=None)
+        if widest is None or widest.width <= _NARROWEST:
+            break
+        following = max((column.width for column in cut if column.width < widest.width), default=_NARROWEST)
+        widest.width -= min(excess, max(1, widest.width - max(following, _NARROWEST)))
+    return _without(columns, [by_head[head] for head in optional], width)
+
+
+def _without(columns: list[_Column], dispensable: Sequence[_Column], width: int) -> list[_Column]:
+    for column in dispensable:
+        if _width(columns) <= width:
+            break
+        columns = [other for other in columns if other is not column]
+    return columns
+
+
+def _column(head: str, cells: list[str], *, to_right: bool) -> _Column:
+    return _Column(head, cells, to_right, max(map(_cells, [head, *cells])))
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _line(columns: Sequence[_Column], at: int | None) -> str:
+    shown = []
+    for column in columns:
+        text = _cut(column.head if at is None else column.cells[at], column.width)
+        space = " " * (column.width - _cells(text))
+        shown.append(space + text if column.to_right else text + space)
+    return (" " * _GAP).join(shown).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if _cells(text) <= width:
+        return text
+    while _cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes: most Chinese characters and emoji take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
