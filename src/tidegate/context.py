@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tidegate.domain.spec import Priority
+from tidegate.domain.text import storable
 
+_LONGEST_LINE = 500
 CROWDED_SECONDS = 0.05
 """How long an emitting body waits before it asks again whether there is room."""
 
@@ -173,9 +175,7 @@ class Context:
             total: Units in all, if known.
             note: One line for people, cut to 500 characters.
         """
-        self._control.on_progress(
-            Progress(float(done), None if total is None else float(total), str(note)[:500])
-        )
+        self._control.on_progress(Progress(float(done), None if total is None else float(total), _line(note)))
 
     async def emit(self, data: Any) -> None:
         """Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
@@ -221,7 +221,8 @@ class Context:
             message = f"ctx.retry(after={after!r}): use 0 to 31,622,400 seconds"
             raise ValueError(message)
         if self._control.retry is None:
-            self._control.retry = RetryRequest(after, reason, charge)
+            seconds = None if after is None else float(after)
+            self._control.retry = RetryRequest(seconds, _line(reason), bool(charge))
         raise RetryRequested(reason)
 
     def condemn_process(self, why: str) -> None:
@@ -229,7 +230,7 @@ class Context:
 
         Outside a child process nothing comes of it.
         """
-        self._control.condemned = f"the task said: {why}"[:500]
+        self._control.condemned = _line(f"the task said: {why}")
 
     def scratch(self) -> Path:
         """Return a directory of this run's own. It is removed when the run ends, also after a kill."""
@@ -268,6 +269,11 @@ class Context:
             beside.replace(final)
             made.unlink()
         return final
+
+
+def _line(text: object) -> str:
+    """Return what a body says in words, cut and fit to be sent and stored."""
+    return storable(str(text), _LONGEST_LINE)
 
 
 def _chunk(data: Any) -> bytes:

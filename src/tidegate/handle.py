@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidegate._bridge import run_sync
+from tidegate.domain.ids import TaskReference
 from tidegate.domain.states import State
 from tidegate.errors import (
     ResultTimeoutError,
@@ -52,10 +53,10 @@ class StoreSource(Protocol):
         ...
 
 
-class Handle(Generic[R_co]):
+class Handle(TaskReference, Generic[R_co]):
     """One stored task. Cheap to make, safe to keep, tied to no event loop."""
 
-    __slots__ = ("_decode", "_source", "created", "id")
+    __slots__ = ("_decode", "_source", "created")
 
     def __init__(
         self,

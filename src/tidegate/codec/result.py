@@ -60,7 +60,12 @@ def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> Encoded
             value.close()  # the reason says it was not awaited; without this the collector would warn as well
         if isinstance(error, TidegateError):
             return _stand_in(type_name(value), f"{error.message}; {error.fix}")
-        return _stand_in(type_name(value), f"{type(error).__name__} while encoding")
+        return unencodable(value, error)
+
+
+def unencodable(value: Any, fault: BaseException) -> EncodedResult:
+    """Return the stand-in for what a body returned where the encoding itself raised this fault."""
+    return _stand_in(type_name(value), f"{type(fault).__name__} while encoding")
 
 
 def _encode(shape: Shape, value: Any, limit: int) -> bytes:

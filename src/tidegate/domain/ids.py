@@ -8,6 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
+class TaskReference:
+    """What stands for a stored task by its id, as a handle does. It is not the task's result."""
+
+    __slots__ = ("id",)
+    id: str
+
+
 class IdMaker:
     """Makes ids that rise within one process, even when the clock stands still or goes back.
 

@@ -6,6 +6,7 @@ The application is a higher room: here it is known by shape only.
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
 import traceback
@@ -146,8 +147,16 @@ def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
 
 def crash_terms(spec: TaskSpec) -> CrashTerms:
     """Return what the steward must know of this function without importing it."""
-    base, cap = _first_and_longest_wait(spec.backoff)
-    return CrashTerms(crash_limit=spec.crash_limit, base_seconds=base, cap_seconds=cap)
+    try:
+        base, cap = _first_and_longest_wait(spec.backoff)
+        limit = int(spec.crash_limit)
+        are_usable = all(math.isfinite(seconds) and seconds >= 0 for seconds in (base, cap))
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        are_usable = False
+    if not are_usable:  # one function's broken option must stop no claim: its own run will say what is wrong
+        base, cap = _first_and_longest_wait(Exponential())
+        limit = TaskSpec(spec.name).crash_limit
+    return CrashTerms(crash_limit=limit, base_seconds=base, cap_seconds=cap)
 
 
 def _first_and_longest_wait(backoff: Backoff) -> tuple[float, float]:

@@ -10,14 +10,20 @@ from tidegate.domain.spec import RunsIn
 from tidegate.policy.retry import Terms
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.application import Runnable
+from tidegate.worker.last_resort import is_duration
 from tidegate.worker.slots.process import SlotProcess
 
 
 class Attempt:
-    """What the worker knows of one run while it lasts. Settled exactly once."""
+    """What the worker knows of one run while it lasts. Settled exactly once.
+
+    Raises:
+        ValueError: A time limit of its function is no number: nothing could ever stop it.
+    """
 
     __slots__ = (
         "_context",
+        "cancel_grace",
         "claimed",
         "control",
         "deadline_seconds",
@@ -25,6 +31,7 @@ class Attempt:
         "has_begun",
         "is_entered",
         "is_forced",
+        "is_killed",
         "is_time_up",
         "job",
         "runs_in",
@@ -52,11 +59,15 @@ class Attempt:
         self.has_begun = False
         """Whether its body may have done something."""
         self.is_forced = False
+        self.is_killed = False
+        """Whether its child process was killed because it did not stop."""
         self.is_time_up = False
         self.settled = False
-        self.timeout_seconds = claimed.timeout_seconds or function.spec.timeout
+        spec = function.spec
+        self.timeout_seconds = _seconds("timeout", claimed.timeout_seconds or spec.timeout)
         self.deadline_seconds = _until_deadline(claimed, function)
         """From the claim; infinite without a deadline."""
+        self.cancel_grace = None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace)
 
     @property
     def is_suspect(self) -> bool:
@@ -126,4 +137,10 @@ class Attempt:
 def _until_deadline(claimed: ClaimedTask, function: Runnable) -> float:
     if claimed.deadline_at is not None:
         return claimed.deadline_at - claimed.claimed_at
-    return function.spec.deadline - claimed.spent_seconds
+    return _seconds("deadline", function.spec.deadline) - claimed.spent_seconds
+
+
+def _seconds(name: str, value: float) -> float:
+    if not is_duration(value):
+        raise ValueError(f"{name} is {value!r}: use a number of seconds")
+    return float(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import inspect
 import random
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from tidegate.context import Progress, Stop
 from tidegate.domain.outcome import Fence, Outcome, Released
-from tidegate.domain.spec import RunsIn
+from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
@@ -30,6 +31,7 @@ from tidegate.worker.emitter import Emitter
 from tidegate.worker.executor import Executor
 from tidegate.worker.finisher import Finisher
 from tidegate.worker.judge import Judge
+from tidegate.worker.last_resort import undecided
 from tidegate.worker.lease import Lease
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.slots.pool import SlotPool, SlotRules
@@ -122,10 +124,12 @@ class Engine:
     async def start(self) -> None:
         """Tell the store of declared limits, run the start hooks, then begin to claim."""
         await self._declare()
+        before = contextvars.copy_context()
         for hook in self._app.start_hooks:
             done = hook()
             if inspect.isawaitable(done):
                 await done
+        self.executor.base = self._base_of_runs(before)
         for name, timeout, seconds in short_timeouts(self._app):
             report.short_timeout(name, timeout, seconds)
         self._spawn(self.finisher.run(), "finisher")
@@ -191,8 +195,14 @@ class Engine:
     # --- what the parts ask of each other ----------------------------------------------------------------
 
     def _take(self, claimed: ClaimedTask) -> None:
+        try:
+            attempt = self.executor.start(claimed)
+        except Exception as fault:  # a setting of its function is broken: the others of the claim go on
+            outcome = undecided(claimed.fence, self._spec(claimed.function), fault)
+            self.finisher.finish(outcome)
+            report.ended(claimed.function, outcome)
+            return
         self._idle.clear()
-        attempt = self.executor.start(claimed)
         attempt.control.on_progress = functools.partial(self._told, claimed.fence)
         attempt.control.on_emit = functools.partial(self._emitted, claimed.fence)
 
@@ -206,14 +216,34 @@ class Engine:
     def _settled(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.emitter.forget(attempt.claimed.fence)
         if outcome is not None:
+            self.finisher.finish(outcome)
             report.ended(attempt.claimed.function, outcome)
             upstream = self._app.upstreams.get(attempt.claimed.upstream)
             if upstream is None or upstream.keys is None:  # else the call's end told which key it was
                 report.told(attempt.claimed.upstream, outcome)
-            self.finisher.finish(outcome)
         if not self.executor.running:
             self._idle.set()
         self._claimer.slot_freed()
+
+    def _base_of_runs(self, before: contextvars.Context) -> contextvars.Context:
+        """Return the context that runs begin in.
+
+        In a pool process that is what the application's import and its start hooks have set. An embedded
+        worker is started anywhere, in a request say, whose trace must not reach every task: there it is what
+        the start hooks have set, and nothing else.
+        """
+        after = contextvars.copy_context()
+        if self._slots is not None:
+            return after
+        base = contextvars.Context()
+        for variable, value in after.items():
+            if variable not in before or before[variable] is not value:
+                base.run(variable.set, value)
+        return base
+
+    def _spec(self, function: str) -> TaskSpec:
+        known = self._app.functions.get(function)
+        return TaskSpec(function) if known is None else known.spec
 
     def _give_back(self, fence: Fence) -> None:
         self.finisher.finish(Released(fence, "its claim was never answered", rank_offset=-LIFT_SECONDS))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.context import RunControl, Stop, set_present
+from tidegate.context import RunControl, Stop, TaskStopped, set_present
 from tidegate.domain.outcome import Fence, Outcome
 from tidegate.domain.spec import RunsIn
-from tidegate.errors import ArgumentsError
+from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker import report
@@ -21,12 +22,17 @@ from tidegate.worker.attempt import Attempt
 from tidegate.worker.judge import Judge, misfit
 from tidegate.worker.lease import Lease
 from tidegate.worker.limits import TimeLimits
+from tidegate.worker.returned import NotAValue, discard, is_value, value_of
 from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.spot import Spot, Tracked, name_of
 from tidegate.worker.threads import DaemonThreads, Raised
 
 BEGUN_AT_ONCE = 32
 """Bodies that begin in one turn of the loop: between turns, what the store has answered is looked at."""
+
+KILLED_SECONDS = 5.0
+"""How long a child process that was killed has to be gone. One that the kernel cannot let go, as while a
+network file system hangs, must not keep its run open."""
 
 Settled = Callable[[Attempt, Outcome | None], None]
 """Told once for each attempt; None: the lease was lost, there is nothing to write."""
@@ -69,6 +75,8 @@ class Executor:
         self._in_slots = in_slots
         self._spot = spot
         self._spoiled = spoiled
+        self.base = contextvars.Context()
+        """Each run begins in a copy of it: nothing of the worker's starter or of another run is in it."""
         self._threads = DaemonThreads("tidegate-body")
         self._loop = asyncio.get_running_loop()
         self._stuck: set[asyncio.Future[Any]] = set()
@@ -126,7 +134,7 @@ class Executor:
             attempt.slot.halt(why)
         elif attempt.runs_in is not RunsIn.THREAD and attempt.is_entered:
             attempt.job.cancel()
-        grace = self._stop_grace if why is not Stop.CANCEL else attempt.function.spec.cancel_grace
+        grace = self._stop_grace if why is not Stop.CANCEL else attempt.cancel_grace
         if grace is not None:  # else the body may go on to its time limit
             self._loop.call_later(grace, self._close, attempt)
 
@@ -158,6 +166,7 @@ class Executor:
         attempt.job = self._loop.create_task(
             run if self._spot is None else Tracked(run, self._spot, name_of(fence)),
             name=f"tidegate {attempt.claimed.function} {fence.task_id}",
+            context=self.base.copy(),
         )
 
     async def _run(self, attempt: Attempt) -> None:
@@ -166,7 +175,7 @@ class Executor:
             outcome = await self._perform(attempt)
         except asyncio.CancelledError:
             outcome = self._judge.raised(attempt, asyncio.CancelledError("cancelled by nobody"))
-        except BaseException as error:  # from signatures, decoders, encoders: the run must end all the same
+        except BaseException as error:  # from signatures and decoders: the run must end all the same
             outcome = self._judge.raised(attempt, error)
         try:
             if attempt.control.scratch_used:  # in a thread: it may be large, and others need the loop
@@ -189,10 +198,14 @@ class Executor:
             return self._judge.stopped(attempt)
         try:
             args, kwargs = attempt.load()
-        except ArgumentsError as error:
-            return misfit(attempt, str(error))
+        except (ArgumentsError, ConfigError) as error:
+            return misfit(attempt, error)
         try:
             value = await self._called(attempt, args, kwargs)
+            if not is_value(value):
+                value = await self._awaited(attempt, value)
+        except NotAValue as refused:
+            return self._judge.refused(attempt, refused)
         except BaseException as raised:  # a body may raise anything, also what is no Exception
             return self._judge.raised(attempt, raised.error if isinstance(raised, Raised) else raised)
         return self._judge.returned(attempt, value)
@@ -215,6 +228,15 @@ class Executor:
             return coroutine
         attempt.thread = self._threads.run(functools.partial(body, *args, **kwargs))
         return attempt.thread
+
+    async def _awaited(self, attempt: Attempt, returned: object) -> object:
+        """Return what a body's return value comes to: it returned a coroutine, or something else to await."""
+        if attempt.thread is not None:  # it is done; the rest runs on this loop, where it can be cancelled
+            attempt.thread, attempt.runs_in = None, RunsIn.LOOP
+            if attempt.control.stop is not None:
+                discard(returned)
+                raise TaskStopped(attempt.control.stop.value)
+        return await value_of(returned)
 
     def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Close an attempt, once."""
@@ -252,17 +274,32 @@ class Executor:
         """End the run of a body that will not stop. Its later writes are refused by the fence."""
         if attempt.settled:
             return
-        if attempt.slot is not None:
+        if attempt.slot is None:
+            self._leave_behind(attempt)
+        elif not attempt.is_killed:
+            attempt.is_killed = True
             attempt.slot.kill(f"did not stop: {attempt.control.stop}")  # its run is closed when it is gone
+            self._loop.call_later(KILLED_SECONDS, self._leave_behind, attempt)
+
+    def _leave_behind(self, attempt: Attempt) -> None:
+        """Close the run of a body that nothing can end."""
+        if attempt.settled:
             return
         left_behind = attempt.thread or attempt.job
         if left_behind is not None:
             stray = self._stuck if attempt.thread is not None else self._strays
             stray.add(left_behind)
             left_behind.add_done_callback(stray.discard)
-        report.body_will_not_stop(attempt.claimed, attempt.control.stop, thread=attempt.thread is not None)
+        report.body_will_not_stop(attempt.claimed, attempt.control.stop, _left(attempt))
         if attempt.control.scratch_used:
             self._loop.run_in_executor(None, attempt.control.remove_scratch)
         self._settle(attempt, self._judge.stopped(attempt))
-        if attempt.thread is None:
+        if attempt.thread is None and attempt.slot is None:
             self._spoiled()
+
+
+def _left(attempt: Attempt) -> str:
+    """Return what is left of a body that does not end, for logs."""
+    if attempt.slot is not None:
+        return "child process, which was killed and is not gone,"
+    return "coroutine" if attempt.thread is None else "thread, which keeps its slot,"

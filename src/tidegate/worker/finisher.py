@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
 from tidegate.context import Progress
@@ -12,10 +12,15 @@ from tidegate.domain.outcome import Answer, Fence, Outcome
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ProgressNote
 from tidegate.worker import report
+from tidegate.worker.last_resort import unwritable
 from tidegate.worker.pause import Pause
 
 BATCH = 500
 """Outcomes in one write at most."""
+REFUSALS = 3
+"""How often an outcome is tried whose content the store cannot take."""
+CONTENT_ERRORS = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
+"""What a value that cannot be written makes of a write; everything else may pass by itself."""
 PROGRESS_SECONDS = 0.5
 """Between writes of progress."""
 
@@ -44,6 +49,10 @@ class Finisher:
         self._lost = lost
         self._first = first
         self._outcomes: deque[Outcome] = deque()
+        self._size = BATCH
+        """Outcomes in the next write; 1 once the store could not take one of them."""
+        self._refusals: Counter[Fence] = Counter()
+        """By run whose outcome the store could not take: how often."""
         self._progress: dict[Fence, Progress] = {}
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
@@ -93,17 +102,51 @@ class Finisher:
     async def _write(self) -> None:
         await self._write_progress()
         while self._outcomes:
-            batch = [self._outcomes[place] for place in range(min(BATCH, len(self._outcomes)))]
+            batch = [self._outcomes[place] for place in range(min(self._size, len(self._outcomes)))]
             await self._write_progress()  # the last word of these runs, which the fence would refuse later
-            if self._first is not None:
-                await self._first()
-            answers = await self._store.finish(batch)
+            await self._write_first()
+            try:
+                answers = await self._store.finish(batch)
+            except CONTENT_ERRORS as fault:
+                self._refused(batch, fault)
+                continue
             for outcome, answer in zip(batch, answers, strict=True):
                 self._outcomes.popleft()
+                self._refusals.pop(outcome.fence, None)
                 if answer is Answer.FENCED:
                     report.fenced(outcome.fence)
+        self._size = BATCH
         self._woken.clear()
         self._empty.set()
+
+    def _refused(self, batch: list[Outcome], fault: Exception) -> None:
+        """See to it that outcomes which no store can write keep no other from being written.
+
+        They go one by one then, and the one at fault behind the others. After `REFUSALS` times its run gets
+        an end that can be written: dead, with the fault in its failure.
+
+        Raises:
+            Exception: The fault, where there is nothing to do but to try again after a pause.
+        """
+        self._size = 1
+        if len(batch) > 1:
+            return
+        outcome = self._outcomes.popleft()
+        self._refusals[outcome.fence] += 1
+        is_final = self._refusals[outcome.fence] >= REFUSALS
+        self._outcomes.append(unwritable(outcome, fault) if is_final else outcome)
+        if is_final:
+            report.unwritable(outcome, fault)
+        if self._refusals[outcome.fence] > REFUSALS:
+            raise fault
+
+    async def _write_first(self) -> None:
+        if self._first is None:
+            return
+        try:
+            await self._first()
+        except CONTENT_ERRORS as error:  # what can never be written must not keep runs open
+            report.trouble("writing what tasks emitted", error, 0.0)
 
     async def _write_progress(self) -> None:
         if not self._progress:
@@ -112,6 +155,9 @@ class Finisher:
         notes = [ProgressNote(fence, told.done, told.total, told.note) for fence, told in taken.items()]
         try:
             gone = await self._store.progress(notes)
+        except CONTENT_ERRORS as error:  # as above; the next progress of these runs replaces it
+            report.trouble("writing progress", error, 0.0)
+            return
         except Exception:
             self._progress = taken | self._progress
             raise

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec
 
 from tidegate.codec import CODEC
 from tidegate.context import RetryRequested, Stop, TaskStopped
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
 from tidegate.domain.spec import Rule
+from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.policy.classify import Classifier, classify
 from tidegate.policy.crash import cut_short, decide_orphan, limit_after
+from tidegate.policy.describe import class_name_of
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.policy.words import duration
 from tidegate.worker.application import crash_terms
 from tidegate.worker.attempt import Attempt
+from tidegate.worker.last_resort import undecided
+from tidegate.worker.returned import NotAValue, encoded
+
+P = ParamSpec("P")
+
+
+def _without_fail(
+    decide: Callable[Concatenate[Judge, Attempt, P], Outcome | None],
+) -> Callable[Concatenate[Judge, Attempt, P], Outcome | None]:
+    """Make a decision answer whatever it meets: an error on the way to an outcome is an outcome itself."""
+
+    @functools.wraps(decide)
+    def decided(judge: Judge, attempt: Attempt, /, *args: P.args, **kwargs: P.kwargs) -> Outcome | None:
+        try:
+            return decide(judge, attempt, *args, **kwargs)
+        except BaseException as fault:  # options, rules and classifiers are other people's code
+            if attempt.control.stop is Stop.LOST:
+                return None
+            return undecided(attempt.claimed.fence, attempt.function.spec, fault)
+
+    return decided
 
 
 class Judge:
     """Decides the outcomes of attempts. A lost lease has none: every answer is None then.
+
+    No decision raises. One that cannot be made, because an option, a rule or a classifier is broken, ends the
+    task with a failure that names it (`last_resort`).
 
     Args:
         clock: Monotonic seconds, the same as the attempts'.
@@ -42,18 +70,27 @@ class Judge:
         self._rng = rng
         self._classifiers = classifiers
 
+    @_without_fail
     def returned(self, attempt: Attempt, value: object) -> Outcome | None:
         """Return the outcome of a body that returned, here in this process."""
         return (
             self.asked(attempt)
             or self.stopped(attempt)
-            or self.succeeded(attempt, attempt.function.signature.encode_result(value).data)
+            or self.succeeded(attempt, encoded(attempt.function.signature, value))
         )
 
+    @_without_fail
+    def refused(self, attempt: Attempt, returned: NotAValue) -> Outcome | None:
+        """Return the outcome of a body that returned what can be no result."""
+        failure = returned.failure(attempt.function.spec.name)
+        return self.asked(attempt) or self.stopped(attempt) or self.understood(attempt, failure, None)
+
+    @_without_fail
     def raised(self, attempt: Attempt, error: BaseException) -> Outcome | None:
         """Return the outcome of a body that raised, here in this process."""
         return self.asked(attempt) or self.stopped(attempt) or self.failed(attempt, error)
 
+    @_without_fail
     def asked(self, attempt: Attempt) -> Outcome | None:
         """Return the outcome of `ctx.retry`, if the body called it, whatever it did afterwards."""
         request = attempt.control.retry
@@ -69,6 +106,7 @@ class Judge:
             rng=self._rng,
         )
 
+    @_without_fail
     def stopped(self, attempt: Attempt) -> Outcome | None:
         """Return the outcome of being asked to stop: it wins over whatever the body did then."""
         fence, why = attempt.claimed.fence, attempt.control.stop
@@ -85,6 +123,7 @@ class Judge:
         limit = duration(attempt.timeout_seconds)
         return self.failed(attempt, TimeoutError(f"ran longer than its timeout of {limit}"))
 
+    @_without_fail
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome | None:
         """Return the outcome of an exception."""
         if isinstance(error, TaskStopped | RetryRequested):
@@ -99,25 +138,34 @@ class Judge:
         )
         return self.understood(attempt, judged.failure, judged.rule)
 
+    @_without_fail
     def understood(self, attempt: Attempt, failure: Failure, rule: Rule | None) -> Outcome | None:
         """Return the outcome of a failure that is understood already."""
         if attempt.control.stop is Stop.LOST:
             return None
-        terms = attempt.terms(self._clock())
-        return retry.decide(attempt.claimed.fence, failure, rule, terms, attempt.claimed.counters, self._rng)
+        try:
+            terms = attempt.terms(self._clock())
+            return retry.decide(
+                attempt.claimed.fence, failure, rule, terms, attempt.claimed.counters, self._rng
+            )
+        except BaseException as fault:  # as in `_without_fail`, and here it is known what the run failed with
+            return undecided(attempt.claimed.fence, attempt.function.spec, fault, failure)
 
+    @_without_fail
     def succeeded(self, attempt: Attempt, result: bytes) -> Outcome | None:
         """Return the outcome of an encoded result."""
         if attempt.control.stop is Stop.LOST:
             return None
         return Succeeded(attempt.claimed.fence, result, CODEC)
 
+    @_without_fail
     def released(self, attempt: Attempt, why: str) -> Outcome | None:
         """Return the outcome of a run that could not begin, through no fault of the task."""
         if attempt.control.stop is Stop.LOST:
             return None
         return Released(attempt.claimed.fence, why)
 
+    @_without_fail
     def crashed(self, attempt: Attempt, how: str) -> Outcome | None:
         """Return the outcome of a body whose own process died under it."""
         if attempt.control.stop is Stop.LOST:
@@ -135,14 +183,18 @@ class Judge:
         )
 
 
-def misfit(attempt: Attempt, message: str) -> Dead:
+def misfit(attempt: Attempt, error: ArgumentsError | ConfigError) -> Dead:
     """Return the end of a task whose arguments do not fit the present code; its body is not entered."""
-    why = "arguments do not fit"
-    failure = Failure(
+    failure = failure_of_misfit(error)
+    return Dead(attempt.claimed.fence, failure, Charge.ATTEMPT, failure.evidence)
+
+
+def failure_of_misfit(error: ArgumentsError | ConfigError) -> Failure:
+    """Return the failure of arguments that do not fit, or of a function that no worker can call."""
+    return Failure(
         Verdict.PERMANENT,
         Reason.INVALID_REQUEST,
-        message=message,
-        error_class="tidegate.errors.ArgumentsError",
-        evidence=why,
+        message=str(error),
+        error_class=class_name_of(error),
+        evidence="arguments do not fit" if isinstance(error, ArgumentsError) else "it cannot be called",
     )
-    return Dead(attempt.claimed.fence, failure, Charge.ATTEMPT, why)

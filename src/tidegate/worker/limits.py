@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from tidegate.domain.outcome import Fence
 from tidegate.worker.attempt import Attempt
 
+log = logging.getLogger("tidegate.worker")
 _NEVER = float("inf")
 
 
@@ -51,4 +53,7 @@ class TimeLimits:
         self._set(min((a.control.ends_at for a in minded if a.control.ends_at > now), default=_NEVER))
         for attempt in due:
             attempt.is_time_up = True
-            self._time_up(attempt)
+            try:
+                self._time_up(attempt)
+            except Exception:  # whatever it is, the limits of the others hold all the same
+                log.exception("the time limit of %s could not be kept", attempt.claimed.fence.task_id)

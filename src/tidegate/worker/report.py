@@ -85,14 +85,14 @@ def fenced(fence: Fence) -> None:
     )
 
 
-def body_will_not_stop(task: ClaimedTask, stop: Stop | None, *, thread: bool) -> None:
-    """Tell that a body was left behind."""
+def body_will_not_stop(task: ClaimedTask, stop: Stop | None, left: str) -> None:
+    """Tell that a body was left behind: `left` says what of it goes on."""
     log.warning(
         "%s %s did not stop (%s) within its grace time; its run is closed, the %s goes on",
         task.function,
         task.fence.task_id,
         stop.value if stop else "?",
-        "thread, which keeps its slot," if thread else "coroutine",
+        left,
     )
 
 
@@ -102,6 +102,17 @@ def trouble(what: str, error: Exception, pause: float) -> None:
         log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
     else:
         log.error("%s failed; again in %.1f s", what, pause, exc_info=error)
+
+
+def unwritable(outcome: Outcome, fault: Exception) -> None:
+    """Tell that no store can write how a run ended, so that its task is dead instead."""
+    log.error(
+        "dead: %s after run %d: its outcome (%s) cannot be stored",
+        outcome.fence.task_id,
+        outcome.fence.run,
+        type(outcome).__name__,
+        exc_info=fault,
+    )
 
 
 def no_processes_here(function: str) -> None:

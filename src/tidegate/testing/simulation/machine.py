@@ -149,6 +149,19 @@ class MachineLoop(VirtualLoop):
         self.steps = 0
         """Callbacks that were asked for, on any machine or none."""
 
+    def create_task(  # type: ignore[override]
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Start a coroutine on the machine that asks, also where it gets a context of its own."""
+        machine = _present.get()
+        if machine is not None and context is not None and _present not in context:
+            context.run(_present.set, machine)
+        return super().create_task(work, name=name, context=context)
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -25,6 +26,8 @@ from tidegate.worker.slots.frames import (
     decode_to_pool,
     packed,
 )
+
+log = logging.getLogger("tidegate.worker")
 
 START_SECONDS = 300.0
 """An application that has not been imported by then never will be."""
@@ -151,7 +154,7 @@ class SlotProcess:
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         """Hear it out until it is gone."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
+        try:
             while True:
                 header = await reader.readexactly(HEADER_BYTES)
                 frame = decode_to_pool(await reader.readexactly(int.from_bytes(header, "big")))
@@ -159,6 +162,11 @@ class SlotProcess:
                     await self._pass_on(frame.data)
                 else:
                     self._hear(frame)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except Exception as error:  # a frame that cannot be read: nothing it says from now on can be
+            log.exception("child process %d sent what cannot be read; it is killed", self.pid)
+            self._killed_for = self._killed_for or f"sent what cannot be read: {type(error).__name__}"
         assert self._process is not None
         assert self._writer is not None
         tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and live on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 
@@ -66,8 +67,9 @@ class SlotRunner:
             return self._judge.stopped(attempt) or self._judge.released(attempt, str(error))
         finally:
             attempt.slot = None
-            if attempt.control.scratch_path.exists():  # it may be large, and others need the loop
-                await asyncio.to_thread(attempt.control.remove_scratch)
+            with contextlib.suppress(OSError):
+                if attempt.control.scratch_path.exists():  # it may be large, and others need the loop
+                    await asyncio.to_thread(attempt.control.remove_scratch)
         return self._outcome(attempt, answer)
 
     def _outcome(self, attempt: Attempt, answer: Answer) -> Outcome | None:

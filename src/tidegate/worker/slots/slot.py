@@ -25,9 +25,12 @@ import msgspec
 from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop, TaskStopped, set_present
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
-from tidegate.errors import ArgumentsError
+from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.worker.application import Application, Runnable, load_application
+from tidegate.worker.judge import failure_of_misfit
+from tidegate.worker.last_resort import failure_of
 from tidegate.worker.logs import set_up_logging
+from tidegate.worker.returned import NotAValue, encoded, is_value, value_of
 from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.slots.frames import (
     HEADER_BYTES,
@@ -81,32 +84,39 @@ class Slot:
                 started = hook()
                 if inspect.isawaitable(started):
                     runner.run(_awaited(started))
+            base = (
+                contextvars.copy_context()
+            )  # what the import and the start hooks have set; no run adds to it
             self._send(Ready())
             while True:
                 run, control = self._runs.get()
                 set_title(f"slot: {run.function} {run.task_id}")
                 self._send(Began())
-                answer = self._perform(run, control, runner)
+                answer = base.copy().run(self._perform, run, control, runner)
                 why = control.condemned
                 self._send(msgspec.structs.replace(answer, condemned=why) if why else answer)
                 set_title("slot: idle")
 
     def _perform(self, run: Run, control: RunControl, runner: asyncio.Runner) -> Answer:
-        function = self._app.functions[run.function]
+        function = self._app.functions.get(run.function)
+        if function is None:
+            return Failed(failure=_unknown(run.function), rule=-1)
         self._last_told = None
         context = _context(control, run)
         set_present(context)
         try:
             args, kwargs = function.signature.load(run.args)
             args, kwargs = function.signature.with_context(args, kwargs, context)
-        except ArgumentsError as error:
-            return Failed(failure=_misfit(error), rule=-1)
+        except (ArgumentsError, ConfigError) as error:
+            return Failed(failure=failure_of_misfit(error), rule=-1)
         except BaseException as error:  # annotations and decoders are the user's code
             return self._judge(function, control, error)
         if control.stop is not None:
             return Halted()
         try:
             value = self._call(function, control, args, kwargs, runner)
+        except NotAValue as refused:
+            return _asked(control) or Failed(failure=refused.failure(function.spec.name), rule=-1)
         except BaseException as error:  # a body may raise anything, also what is no Exception
             return self._judge(function, control, error)
         finally:
@@ -123,14 +133,16 @@ class Slot:
         runner: asyncio.Runner,
     ) -> Any:
         if not function.is_async:
-            return function.body(*args, **kwargs)
+            returned = function.body(*args, **kwargs)
+            if is_value(returned):
+                return returned
 
         async def tracked() -> Any:
             self._body = asyncio.current_task()
             try:
                 if control.stop is not None:  # before there was a task to cancel
                     raise asyncio.CancelledError
-                return await function.body(*args, **kwargs)
+                return await value_of(function.body(*args, **kwargs) if function.is_async else returned)
             finally:
                 self._body = None
 
@@ -142,6 +154,12 @@ class Slot:
             return asked
         if control.stop is not None:
             return Halted()
+        try:
+            return self._classified(function, error)
+        except BaseException as fault:  # rules and classifiers are the user's code as well
+            return Failed(failure=failure_of(function.spec, fault), rule=-1)
+
+    def _classified(self, function: Runnable, error: BaseException) -> Failed:
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
         from tidegate.policy.classify import classify  # most bodies succeed: not at every start
@@ -251,16 +269,17 @@ def _asked(control: RunControl) -> AskedAgain | None:
 
 
 def _returned(function: Runnable, value: Any) -> Returned:
-    return Returned(data=function.signature.encode_result(value).data)
+    return Returned(data=encoded(function.signature, value))
 
 
-def _misfit(error: ArgumentsError) -> Failure:
+def _unknown(function: str) -> Failure:
+    """Return the failure of a task whose function the code of this child process does not declare."""
     return Failure(
-        Verdict.PERMANENT,
-        Reason.INVALID_REQUEST,
-        message=str(error),
-        error_class="tidegate.errors.ArgumentsError",
-        evidence="arguments do not fit",
+        Verdict.UNKNOWN,
+        Reason.UNKNOWN,
+        message=f"{function} is not declared where the child process imported the application",
+        error_class="tidegate.errors.ConfigError",
+        evidence="function not declared",
     )
 
 

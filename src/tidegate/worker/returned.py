@@ -1,0 +1,106 @@
+"""What a task function returned: awaited where it is still to run, refused where it is no value, encoded.
+
+A plain function that hands back a coroutine has done nothing yet: a sync wrapper around an `async def`, say.
+Taking that for success would lose the work in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator
+from typing import Any
+
+from tidegate.codec.result import unencodable
+from tidegate.codec.signature import Signature
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.ids import TaskReference
+
+_MOST_AWAITED = 10
+"""Coroutines that return coroutines are awaited so deep; an awaitable that returns itself has no end."""
+
+_NO_VALUES = (Awaitable, AsyncIterator, Generator, concurrent.futures.Future, TaskReference)
+"""What stands for a value that is still to come."""
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
+"""The usual results, recognised at once."""
+
+
+class NotAValue(Exception):  # noqa: N818 - a fact about what was returned, turned into a failure at once
+    """The function returned something that cannot be awaited here and is no result: `what`, and the fix."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"returned {what}")
+        self.what = what
+        self.fix = fix
+
+    def failure(self, function: str) -> Failure:
+        """Return the failure of a run whose function returned this."""
+        return Failure(
+            Verdict.PERMANENT,
+            Reason.INVALID_REQUEST,
+            message=f"{function} returned {self.what}, which is no result: {self.fix}",
+            error_class="tidegate.errors.ArgumentsError",
+            evidence="returned no value",
+        )
+
+
+def is_value(returned: object) -> bool:
+    """Return whether this is a result as it is, with nothing left to run."""
+    return type(returned) in _PLAIN or not isinstance(returned, _NO_VALUES)
+
+
+async def value_of(returned: object) -> object:
+    """Return what a function's return value comes to, awaited on this loop while it is awaitable.
+
+    Raises:
+        NotAValue: It can be no result: a generator, a future of another loop, a handle of another task.
+        BaseException: What the awaited work raised.
+    """
+    for _ in range(_MOST_AWAITED):
+        if is_value(returned):
+            return returned
+        returned = await _awaitable(returned)
+    if is_value(returned):
+        return returned
+    discard(returned)
+    raise NotAValue(f"awaitables more than {_MOST_AWAITED} deep", "await them in the function")
+
+
+def discard(returned: object) -> None:
+    """Close work that will not be run, so that Python does not warn that nobody awaited it."""
+    with contextlib.suppress(BaseException):  # closing a generator runs its code
+        if inspect.iscoroutine(returned) or isinstance(returned, Generator):
+            returned.close()
+
+
+def encoded(signature: Signature, value: object) -> bytes:
+    """Return the bytes for a result. Never raises: what cannot be kept gets a stand-in."""
+    try:
+        return signature.encode_result(value).data
+    except BaseException as fault:  # annotations and their encoders are other people's code
+        return unencodable(value, fault).data
+
+
+def _awaitable(returned: object) -> Awaitable[Any]:
+    """Return what to await for it on the running loop.
+
+    Raises:
+        NotAValue: Nothing.
+    """
+    if isinstance(returned, TaskReference):
+        raise NotAValue(
+            f"the handle of task {returned.id}", "return its id, or wait for its result and return that"
+        )
+    if isinstance(returned, concurrent.futures.Future):
+        return asyncio.wrap_future(returned)
+    if asyncio.isfuture(returned) and returned.get_loop() is not asyncio.get_running_loop():
+        raise NotAValue(f"a {type(returned).__name__} of another event loop", "await it where it was made")
+    if isinstance(returned, Awaitable):
+        return returned
+    kind = "an async generator" if isinstance(returned, AsyncGenerator) else f"a {type(returned).__name__}"
+    discard(returned)
+    raise NotAValue(kind, "its code has not run: consume it in the function, and return a value")
