@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -80,7 +81,8 @@ class RunControl:
     """By `clock`: when the worker took it up."""
     ends_at: float = float("inf")
     """By `clock`: when timeout or deadline will stop this run."""
-    stop: Stop | None = None
+    is_over: bool = False
+    """The run has ended: code of it that is left over must make no call any more."""
     retry: RetryRequest | None = None
     """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
     on_progress: Callable[[Progress], None] = field(default=_nobody)
@@ -90,6 +92,36 @@ class RunControl:
     scratch_used: bool = False
     condemned: str = ""
     """Why this process must run nothing more, if the body said so."""
+    is_stop_raised: bool = False
+    """Whether a call that blocks was cut off by the stop: those that the body makes afterwards go on."""
+    _stop: Stop | None = field(default=None, init=False)
+    _cuts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the body is asked to stop; None: it is not. Setting it cuts off the calls that block."""
+        return self._stop
+
+    @stop.setter
+    def stop(self, why: Stop | None) -> None:
+        self._stop = why
+        for cut in tuple(self._cuts.values()):
+            cut()
+
+    @contextmanager
+    def cut_off_by_stop(self, cut: Callable[[], None]) -> Iterator[None]:
+        """Have `cut` called, in any thread, when the body is asked to stop within the block.
+
+        Once: when a body that was cut off makes further calls, to clean up for one, they are let through.
+        """
+        key = object()
+        self._cuts[key] = cut
+        try:
+            if self._stop is not None and not self.is_stop_raised:
+                cut()
+            yield
+        finally:
+            del self._cuts[key]
 
     @property
     def scratch_path(self) -> Path:
@@ -162,6 +194,31 @@ class Context:
         """
         if self._control.stop is not None:
             raise TaskStopped(self._control.stop.value)
+
+    def raise_if_ended(self) -> None:
+        """Stop here if this run has ended or is no longer this worker's: nothing may be called for it.
+
+        Raises:
+            TaskStopped: It has. The caller is code that the body started and left behind.
+        """
+        if self._control.is_over:
+            message = "its run has ended"
+            raise TaskStopped(message)
+        if self._control.stop is Stop.LOST:
+            raise TaskStopped(Stop.LOST.value)
+
+    def cut_off_by_stop(self, cut: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have `cut` called, in any thread, when this run is asked to stop within the block."""
+        return self._control.cut_off_by_stop(cut)
+
+    def raise_stop(self) -> NoReturn:
+        """Raise what a call was cut off for; calls that the body makes afterwards are let through.
+
+        Raises:
+            TaskStopped: Always.
+        """
+        self._control.is_stop_raised = True
+        raise TaskStopped("" if self._control.stop is None else self._control.stop.value)
 
     def remaining(self) -> float:
         """Return the seconds until a time limit stops this run, 0 at least; infinity without limits."""

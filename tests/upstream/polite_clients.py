@@ -57,6 +57,7 @@ def in_a_run(task_id="01900000-0000-7000-8000-000000000001", *, seconds=float("i
         tenant="acme",
     )
     set_present(context)
+    return control
 
 
 class Pieces(httpx2.AsyncByteStream):

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
 from tidegate.domain.text import storable
-from tidegate.errors import CallTooLargeError, Permanent, RetryAfter, Transient, UpstreamError
+from tidegate.errors import (
+    CallTooLargeError,
+    KeyConflictError,
+    NotAcceptedError,
+    Permanent,
+    RetryAfter,
+    Transient,
+    UnknownUpstreamError,
+    UpstreamError,
+    UsageError,
+)
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 from tidegate.providers.evidence import peek
 from tidegate.providers.understand import chain, understand
@@ -99,7 +109,7 @@ def _understood(
     """Return what the exception means before its own rules; a rule here is that of a group's member."""
     if stated is not None:
         return Classified(_as_stated(stated, understand(exc, now=terms.now, provider=terms.provider)))
-    if (refused := _refused(exc)) is not None:
+    if (refused := _refused(exc) or _misused(exc)) is not None:
         return Classified(refused)
     if (judged := _asked(exc, terms.classifiers)) is not None:
         return Classified(judged)
@@ -155,6 +165,21 @@ def _refused(exc: BaseException) -> Failure | None:
         wait_seconds=_usable(refusal.facts.get("wait_seconds")),
         is_refusal=True,
         evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({told})",
+    )
+
+
+def _misused(exc: BaseException) -> Failure | None:
+    """Return what a wrong call of Tidegate by the body means: the same call is refused in every run."""
+    causes, _ = chain(exc)
+    misuse = next((link for link in causes if isinstance(link, UsageError)), None)
+    # What the store holds, or another process declares, may be different next time.
+    if misuse is None or isinstance(misuse, NotAcceptedError | KeyConflictError | UnknownUpstreamError):
+        return None
+    return Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        message=message_of(misuse),
+        evidence=f"class {class_name_of(misuse)}",
     )
 
 

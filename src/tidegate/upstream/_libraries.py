@@ -30,7 +30,8 @@ def make_inner() -> Any:
             library = import_module(name)
         except ImportError:
             continue
-        return library.AsyncHTTPTransport()
+        # Permits and `max_in_flight` limit the calls. A pool that let fewer through would spend their time.
+        return library.AsyncHTTPTransport(limits=library.Limits(max_keepalive_connections=100))
     raise ConfigError("a transport needs httpx2 or httpx, and neither is installed", fix="pip install httpx2")
 
 

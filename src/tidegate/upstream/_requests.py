@@ -27,8 +27,12 @@ _have_called: WeakSet[Context] = WeakSet()
 
 
 def ask_for(sizes: Sizes, settings: CallSettings) -> Ask:
-    """Return what to ask a permit for, on behalf of the present run."""
-    run = present()
+    """Return what to ask a permit for, on behalf of the present run.
+
+    Raises:
+        TaskStopped: The run has ended.
+    """
+    run = present_run()
     seconds = times_now(settings.times).seconds
     if run is None:
         return Ask(sizes.model, sizes.input_tokens, sizes.output_tokens, seconds=seconds)
@@ -46,6 +50,18 @@ def ask_for(sizes: Sizes, settings: CallSettings) -> Ask:
         is_probe=run.is_probe and run.upstream == settings.upstream,
         seconds=seconds,
     )
+
+
+def present_run() -> Context | None:
+    """Return the run that makes the present call; None outside a task.
+
+    Raises:
+        TaskStopped: The run has ended: the call is made by code that it left behind.
+    """
+    run = present()
+    if run is not None:
+        run.raise_if_ended()
+    return run
 
 
 def _is_charged(run: Context, upstream: str) -> bool:

@@ -16,7 +16,7 @@ from tidegate.providers.usage import usage_of
 from tidegate.providers.waits import Headers
 from tidegate.upstream._answers import limits_of
 from tidegate.upstream._endings import end_of_error, see_through
-from tidegate.upstream._requests import ask_for, times_now
+from tidegate.upstream._requests import ask_for, present_run, times_now
 from tidegate.upstream.permits import Permit, Permits
 from tidegate.upstream.settings import CallSettings
 
@@ -72,6 +72,7 @@ async def by_hand(permits: Permits, settings: CallSettings, sizes: Sizes) -> Asy
     call = Call(permit, settings)
     started_at = time.monotonic()
     try:
+        present_run()  # it may have ended while the call waited for its permit
         seconds = times_now(settings.times).seconds
         await permit.sending()
         async with asyncio.timeout(None if seconds == float("inf") else seconds):

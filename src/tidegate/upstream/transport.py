@@ -19,7 +19,7 @@ from tidegate.upstream._answers import check_whole, end_of_answer, is_read_whole
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, is_streamed_by_client, library_of, make_inner
 from tidegate.upstream._redirects import note
-from tidegate.upstream._requests import ask_for, dress, sizes_of_request, times_now, wants_stream
+from tidegate.upstream._requests import ask_for, dress, present_run, sizes_of_request, times_now, wants_stream
 from tidegate.upstream._retries import raise_again, remember
 from tidegate.upstream._streams import Passing
 from tidegate.upstream._sync import InThreads, SyncSide
@@ -56,6 +56,7 @@ class PoliteTransport:
         Raises:
             UpstreamParkedError: The gate is shut; nothing was sent.
             CallTooLargeError: It can never be let through; nothing was sent.
+            TaskStopped: The run that makes the call has ended; nothing was sent.
             Exception: What the inner transport raises, and its library's `ReadTimeout` when the call takes
                 too long.
         """
@@ -71,6 +72,7 @@ class PoliteTransport:
 
         Raises:
             UsageError: Called inside an event loop, which it would block.
+            TaskStopped: The run was asked to stop; the call was cut off, and may have been done.
         """
         return self._sync.handle_request(request)
 
@@ -119,6 +121,7 @@ class PoliteTransport:
     async def _called(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
         host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
         try:
+            present_run()  # it may have ended while the call waited for its permit
             times = times_now(self._settings.times)
             dress(request, self._settings, permit, times)
             await permit.sending()

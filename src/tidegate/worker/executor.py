@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidegate._threads import DaemonThreads, Raised
 from tidegate.context import RunControl, Stop, TaskStopped, set_present
 from tidegate.domain.outcome import Fence, Outcome
 from tidegate.domain.spec import RunsIn
@@ -25,7 +26,6 @@ from tidegate.worker.limits import TimeLimits
 from tidegate.worker.returned import NotAValue, discard, is_value, value_of
 from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.spot import Spot, Tracked, name_of
-from tidegate.worker.threads import DaemonThreads, Raised
 
 BEGUN_AT_ONCE = 32
 """Bodies that begin in one turn of the loop: between turns, what the store has answered is looked at."""
@@ -242,7 +242,7 @@ class Executor:
         """Close an attempt, once."""
         if attempt.settled:
             return
-        attempt.settled = True
+        attempt.settled = attempt.control.is_over = True
         del self.running[attempt.claimed.fence]
         self._settled(attempt, outcome)
 

@@ -93,6 +93,7 @@ class Slot:
                 set_title(f"slot: {run.function} {run.task_id}")
                 self._send(Began())
                 answer = base.copy().run(self._perform, run, control, runner)
+                control.is_over = True
                 why = control.condemned
                 self._send(msgspec.structs.replace(answer, condemned=why) if why else answer)
                 set_title("slot: idle")

@@ -1,4 +1,4 @@
-"""Threads for `def` bodies. Daemon threads: a body that never returns must not keep the process alive."""
+"""Threads for calls that block. Daemon threads: one that never returns must not keep the process alive."""
 
 from __future__ import annotations
 
