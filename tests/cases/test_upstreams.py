@@ -15,6 +15,7 @@ from support import FAST, all_final, make_app, until
 from tidegate import Fixed, OptionError, Pool, State, Tidegate
 from tidegate.domain.upstream import GateState
 from tidegate.store.rows import UpstreamRow
+from tidegate.upstream.limits import changed_limits
 
 pytestmark = pytest.mark.anyio
 
@@ -207,17 +208,34 @@ async def test_twenty_thousand_blocked_tasks_in_front_delay_nobody(app: Tidegate
     assert stats.ready + stats.blocked >= 19_998
 
 
-async def test_two_processes_that_say_different_things_get_the_stored_limits_and_a_warning(
+async def test_the_code_of_the_latest_worker_counts_and_it_logs_what_it_changed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with _app(tmp_path) as one, _app(tmp_path) as other:
-        one.upstream("u", requests_per_minute=600, max_in_flight=4)
-        other.upstream("u", requests_per_minute=500, max_in_flight=4)
-        with caplog.at_level(logging.WARNING, logger="tidegate.worker"):
-            async with one.worker(), other.worker():
+        one.upstream("u", requests_per_minute=120, max_in_flight=4)
+        other.upstream("u", requests_per_minute=900, max_in_flight=4)
+        with caplog.at_level(logging.INFO, logger="tidegate.worker"):
+            async with one.worker():
+                assert "limits of u" not in caplog.text
+            async with other.worker():
                 row = await gate_of(one, "u")
+    assert [window.amount for window in row.limits.windows] == [900]
+    assert "limits of u: requests_per_minute was 120, is 900 now, as declared here" in caplog.text
+
+
+async def test_a_limit_set_by_hand_counts_and_the_warning_names_the_command_that_hands_it_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _app(tmp_path) as app:
+        app.upstream("u", requests_per_minute=500, max_in_flight=4)
+        async with app.worker():
+            limits = (await gate_of(app, "u")).limits
+            await app.store.set_limits("u", changed_limits(limits, {"requests_per_minute": 600}))
+        async with app.worker():
+            row = await gate_of(app, "u")
     assert [window.amount for window in row.limits.windows] == [600]
     assert "requests_per_minute is 600, declared here as 500" in caplog.text
+    assert "tidegate upstreams set u requests_per_minute=code" in caplog.text
     assert "max_in_flight is" not in caplog.text
 
 
@@ -259,16 +277,10 @@ async def _app(directory: Path, **options: object) -> AsyncIterator[Tidegate]:
         await app.aclose()
 
 
-async def test_another_way_to_count_a_window_is_told_too(
-    app: Tidegate, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    app.upstream("u", requests_per_minute=100)
-    async with app.worker():
-        pass
-    other = make_app(tmp_path)
-    other.upstream("u", requests_per_minute=100, fixed_windows=True)
-    async with other.worker():
-        assert (
-            "requests_per_minute is paced evenly, declared here as counted from edge to edge" in caplog.text
-        )
-    await other.aclose()
+async def test_another_way_to_count_a_window_is_taken_from_the_code(tmp_path: Path) -> None:
+    async with _app(tmp_path) as one, _app(tmp_path) as other:
+        one.upstream("u", requests_per_minute=100)
+        other.upstream("u", requests_per_minute=100, fixed_windows=True)
+        async with one.worker(), other.worker():
+            row = await gate_of(one, "u")
+    assert [window.fixed for window in row.limits.windows] == [True]

@@ -10,7 +10,7 @@ from cli_support import dead, retrying, succeeded
 
 from tidegate.cli import status
 from tidegate.cli.doctor import Level, check_sqlite
-from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.domain.upstream import Declared, GateKind, Limits, Window
 from tidegate.store.figures import drain_of
 from tidegate.store.moving import source
 from tidegate.store.rows import QueueStats
@@ -243,3 +243,21 @@ def test_a_doctor_knows_which_sqlite_can_corrupt_files(version):
 @pytest.mark.parametrize("version", ["3.51.3", "3.53.0", "3.54.1", "4.0.0"])
 def test_a_doctor_knows_which_sqlite_is_sound(version):
     assert check_sqlite(version).level is Level.OK
+
+
+def test_a_doctor_shows_where_limits_set_by_hand_differ_from_the_code(place):
+    (place.directory / "limits.py").write_text(
+        "from tidegate import Tidegate\napp = Tidegate()\n"
+        "app.upstream('openai', requests_per_minute=900, max_in_flight=5)\n"
+    )
+    minute = Window("requests_per_minute", 120, 60.0)
+    stored = Limits((minute,), max_in_flight=5, retries_per_minute=7, by_hand=("requests_per_minute",))
+    place.ask(lambda store: store.declare([Declared(GateKind.UPSTREAM, "openai", stored)]))
+
+    checks = place.json("doctor", "--app", "limits:app")["checks"]
+
+    by_hand, later = [check for check in checks if check["name"] == "limits"]
+    assert "openai, by hand: requests_per_minute is 120, declared here as 900" in by_hand["detail"]
+    assert "tidegate upstreams set openai requests_per_minute=code" in by_hand["fix"]
+    assert "retries_per_minute is 7, declared here as not limited" in later["detail"]
+    assert [by_hand["level"], later["level"]] == ["warn", "warn"]

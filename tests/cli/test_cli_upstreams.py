@@ -92,6 +92,27 @@ def test_limits_are_changed_live_and_lifted(place: Place, openai: str) -> None:
     assert "gate" in place.run("upstreams", "show", openai).stdout
 
 
+def test_a_limit_set_by_hand_is_shown_as_such_until_it_is_handed_back(place: Place, openai: str) -> None:
+    place.run("upstreams", "set", openai, "requests_per_minute=300", "retry_window=2m")
+    place.run("upstreams", "set", openai, "max_in_flight=none")
+    shown = place.run("upstreams", "show", openai).stdout
+    assert "300 (by hand)" in shown
+    assert "not limited (by hand)" in shown
+    assert "120 (by hand)" in shown
+    declared = Declared(GateKind.UPSTREAM, openai, Limits((MINUTE,)))
+    place.ask(lambda store: store.declare([declared]))
+    row = place.json("upstreams", "show", openai)
+    assert row["limits"]["requests_per_minute"] == 300
+    assert row["by_hand"] == ["requests_per_minute", "retry_window", "max_in_flight"]
+
+    told = place.run("upstreams", "set", openai, "requests_per_minute=code", "retry_window=code").stderr
+    assert "as the code says from the next start of a worker on" in told
+    place.ask(lambda store: store.declare([declared]))
+    row = place.json("upstreams", "show", openai)
+    assert (row["limits"]["requests_per_minute"], row["limits"]["retry_window"]) == (600, 60)
+    assert row["by_hand"] == ["max_in_flight"]
+
+
 @pytest.mark.parametrize(
     "text", ["requests_per_minute=0", "requests_per_minute=-1", "colour=1", "max_in_flight", "slow_start=x"]
 )

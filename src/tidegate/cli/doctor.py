@@ -95,6 +95,7 @@ def examine(app: str | None, database: str | None) -> Iterator[Finding]:
     yield from _check_pools(config)
     url = database or config.database_url
     reference = app or config.app
+    application = None
     if reference is None:
         yield Finding(Level.WARN, "app", "none is configured", 'write app = "app:app" into tidegate.toml')
     else:
@@ -105,7 +106,7 @@ def examine(app: str | None, database: str | None) -> Iterator[Finding]:
         else:
             yield Finding(Level.OK, "app", f"{reference}, task functions: {len(application.functions)}")
             url = database or application.url
-    yield from _check_database(url)
+    yield from _check_database(url, application)
     yield from _check_services(url)
 
 
@@ -177,18 +178,18 @@ def _check_services(url: str) -> Iterator[Finding]:
                 )
 
 
-def _check_database(url: str) -> Sequence[Finding]:
+def _check_database(url: str, application: Any = None) -> Sequence[Finding]:
     from tidegate.store.connect import is_postgres, sqlite_path
 
     if is_postgres(url):
-        return run(_check_store(url))
+        return run(_check_store(url, application))
     try:
         path = sqlite_path(url)
     except TidegateError as error:
         return [_failed("database", error)]
     if not path.exists():
         return [Finding(Level.WARN, "database", f"{path} is not there yet", "it is made on first use")]
-    return [_check_file_system(path), *run(_check_store(url))]
+    return [_check_file_system(path), *run(_check_store(url, application))]
 
 
 def _check_file_system(path: Path) -> Finding:
@@ -201,7 +202,8 @@ def _check_file_system(path: Path) -> Finding:
     return Finding(Level.OK, "file system", file_system_of(path) or "of a kind this host does not tell")
 
 
-async def _check_store(url: str) -> list[Finding]:
+async def _check_store(url: str, application: Any = None) -> list[Finding]:
+    from tidegate.cli.doctor_limits import check_limits
     from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
@@ -213,6 +215,7 @@ async def _check_store(url: str) -> list[Finding]:
             await _check_clock(store),
             _check_workers(live),
             await _check_disk(store),
+            *(() if application is None else await check_limits(store, application)),
             *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
     except TidegateError as error:

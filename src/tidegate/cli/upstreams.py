@@ -11,13 +11,17 @@ from tidegate.cli.common import Where, json_option, opened_store, run, where_opt
 from tidegate.cli.output import jsonable, print_facts, print_json, talk
 from tidegate.cli.table import print_table
 from tidegate.cli.text import moment
-from tidegate.domain.upstream import is_key_gate
+from tidegate.domain.upstream import Declared, GateKind, Limits, is_key_gate
 from tidegate.errors import OptionError, UnknownUpstreamError
 from tidegate.policy.gate_words import block_in_words, dimension_in_words, gate_in_words, learned_in_words
 from tidegate.readers import positive_option, seconds_option, shown, wrong
 from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
-from tidegate.upstream.limits import DURATIONS, changed_limits, facts
+from tidegate.upstream.limits import DURATIONS, changed_limits, facts, handed_back
+
+_CODE = "code"
+"""The value that hands a limit back to the code."""
+_FORMS = "write LIMIT=NUMBER, LIMIT=none or LIMIT=code"
 
 name_argument = click.argument("name", metavar="NAME")
 
@@ -64,7 +68,11 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
     if as_json:
         print_json(upstream_json(row, now))
         return
-    limits = {name: f"{value:g}" for name, value in facts(row.limits).items()}
+    by_hand = row.limits.by_hand
+    limits = dict.fromkeys(by_hand, "not limited") | {
+        name: f"{value:g}" for name, value in facts(row.limits).items()
+    }
+    limits |= {name: f"{limits[name]} (by hand)" for name in by_hand}
     learned = {
         f"{dimension_in_words(limit.dimension)} shown": learned_in_words(limit, now)
         for limit in row.gate.learned
@@ -89,16 +97,32 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
 @click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
 @where_options
 def set_command(name: str, limits: Sequence[str], where: Where) -> None:
-    """Change limits for all workers, from the next claim on; `LIMIT=none` lifts one."""
-    changes = dict(_change(text) for text in limits)
-    run(_set(where, name, changes))
+    """Change limits for all workers, from the next claim on; `LIMIT=none` lifts one.
+
+    What is set here counts, whatever the code says, until `LIMIT=code` hands it back.
+    """
+    back = [name for name, _, value in (text.partition("=") for text in limits) if value == _CODE]
+    changes = dict(_change(text) for text in limits if text.partition("=")[2] != _CODE)
+    run(_set(where, name, changes, back))
 
 
-async def _set(where: Where, name: str, changes: dict[str, float | None]) -> None:
+async def _set(where: Where, name: str, changes: dict[str, float | None], back: list[str]) -> None:
+    declared = _declared(where, name)
     async with opened_store(where) as store:
         row = await _known(store, name)
-        await store.set_limits(name, changed_limits(row.limits, changes))
-    talk(f"{name}: " + ", ".join(f"{limit} {_shown(value)}" for limit, value in changes.items()))
+        await store.set_limits(name, handed_back(changed_limits(row.limits, changes), back, declared))
+    told = [f"{limit} {_shown(value)}" for limit, value in changes.items()]
+    when = " from the next start of a worker on" if declared is None else ""
+    talk(f"{name}: " + ", ".join([*told, *(f"{limit} as the code says{when}" for limit in back)]))
+
+
+def _declared(where: Where, name: str) -> Limits | None:
+    """Return what the application of `--app` declares of an upstream; None: nothing is known of it."""
+    if where.application is None:
+        return None
+    declared: Sequence[Declared] = where.application.declared()
+    kind = GateKind.UPSTREAM
+    return next((each.limits for each in declared if (each.kind, each.name) == (kind, name)), None)
 
 
 @command.command("park")
@@ -152,7 +176,7 @@ async def _unknown(store: Store, name: str) -> UnknownUpstreamError:
 def _change(text: str) -> tuple[str, float | None]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise OptionError(f"{shown(text)} names no number", fix="write LIMIT=NUMBER or LIMIT=none")
+        raise OptionError(f"{shown(text)} names no number", fix=_FORMS)
     if value == "none":
         return name, None
     if name in DURATIONS:
@@ -160,7 +184,7 @@ def _change(text: str) -> tuple[str, float | None]:
     try:
         return name, float(value)
     except ValueError:
-        raise wrong(name, value, "write LIMIT=NUMBER or LIMIT=none") from None
+        raise wrong(name, value, _FORMS) from None
 
 
 def _shown(value: float | None) -> str:
@@ -202,6 +226,7 @@ def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
         "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned"},
         "words": state_in_words(row, now),
         "limits": facts(row.limits),
+        "by_hand": row.limits.by_hand,
         "learned": jsonable(row.gate.learned),
         "in_flight": row.in_flight,
         **counts_of(row),

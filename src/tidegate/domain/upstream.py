@@ -6,7 +6,7 @@ Plain values. What follows from them is decided in the rooms of `policy`: gate, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegate.domain.failure import Reason
@@ -134,10 +134,37 @@ class Limits:
     """From a tenth of its pace to all of it after an outage."""
     failures_to_park: int = 5
     """Consecutive network and server failures after which the gate parks."""
+    by_hand: tuple[str, ...] = ()
+    """Names of the limits that a person set: for them the code does not count until they are handed back."""
+
+    def declared_as(self, declared: Limits) -> Limits:
+        """Return what counts of these stored limits after a declaration: the code, but for what is by hand.
+
+        How a window is counted, evenly or from edge to edge, is always the code's.
+        """
+        by_hand = frozenset(self.by_hand)
+        windows = [window for window in declared.windows if window.name not in by_hand]
+        for window in self.windows:
+            if window.name in by_hand:
+                theirs = declared.window(window.name)
+                windows.append(window if theirs is None else replace(window, fixed=theirs.fixed))
+        kept = {field: getattr(self, field) for name, field in _FIELDS_BY_NAME.items() if name in by_hand}
+        ordered = tuple(sorted(windows, key=lambda window: window.seconds))
+        return replace(declared, windows=ordered, by_hand=self.by_hand, **kept)
 
     def window(self, name: str) -> Window | None:
         """Return the window of that name."""
         return next((window for window in self.windows if window.name == name), None)
+
+
+_FIELDS_BY_NAME = {
+    "max_in_flight": "max_in_flight",
+    "retries_per_minute": "retries_per_minute",
+    "retry_window": "retry_window_seconds",
+    "slow_start": "slow_start_seconds",
+    "failures_to_park": "failures_to_park",
+}
+"""Limits that are no windows, by the names users give them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,13 +123,12 @@ def with_limits(row: GateRow, limits: Limits, now: float) -> GateRow:
 def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
     """Return the row that counts after a declaration; the same one if nothing changes.
 
-    An upstream that is known keeps its stored limits; functions and the system live in code.
+    One rule for upstreams, functions and the system: the code counts, but for what a person set by hand.
     """
     if row is None:
         return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))
-    if declared.kind is not GateKind.UPSTREAM and row.limits != declared.limits:
-        return with_limits(row, declared.limits, now)
-    return row
+    limits = row.limits.declared_as(declared.limits)
+    return row if limits == row.limits else with_limits(row, limits, now)
 
 
 def upstream_rows(

@@ -301,8 +301,7 @@ class Upstreams(Protocol):
     async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
         """Keep what an application declares of limits; return the rows that count, in the order given.
 
-        An upstream that is known keeps its stored limits. Of functions and the system's retry budget the
-        latest declaration counts: they live in code.
+        The latest declaration counts, but for limits that a person set (`Limits.by_hand`).
         """
 
     async def gates(self) -> list[GateRow]:
@@ -312,7 +311,10 @@ class Upstreams(Protocol):
         """Return every upstream with what stands before it, by name."""
 
     async def set_limits(self, upstream: str, limits: Limits) -> bool:
-        """Give an upstream other limits, from now on and for all; tell whether it is known."""
+        """Give an upstream other limits, from now on and for all; tell whether it is known.
+
+        Those that `limits.by_hand` names are kept when an application declares others.
+        """
 
     async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
         """Park an upstream by hand, for some seconds or until it is opened; tell whether it is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -79,7 +79,7 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
 
 
 def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limits:
-    """Return limits with some set anew; None lifts one, or gives it its usual value.
+    """Return limits with some set by hand; None lifts one, or gives it its usual value.
 
     Raises:
         OptionError: There is no such limit, or the value cannot work.
@@ -87,12 +87,30 @@ def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limit
     whole = {name: _as_whole(value) for name, value in changes.items()}
     given: dict[str, Any] = {**facts(limits), **whole}
     given = {name: value for name, value in given.items() if value is not None}
+    _known(changes)
     made = make_limits(**given)
     fixed = {window.name for window in limits.windows if window.fixed}
     return replace(
         made,
         windows=tuple(replace(window, fixed=window.fixed or window.name in fixed) for window in made.windows),
+        by_hand=tuple(dict.fromkeys([*limits.by_hand, *changes])),
     )
+
+
+def handed_back(limits: Limits, names: Collection[str], declared: Limits | None) -> Limits:
+    """Return limits of which some follow the code again.
+
+    Args:
+        limits: As they are stored.
+        names: Which of them.
+        declared: What the code says; None: it is not known here, and the values stay until a worker starts.
+
+    Raises:
+        OptionError: There is no such limit.
+    """
+    _known(names)
+    kept = replace(limits, by_hand=tuple(name for name in limits.by_hand if name not in names))
+    return kept if declared is None else kept.declared_as(declared)
 
 
 def rate_window(text: str) -> Window:
@@ -105,18 +123,31 @@ def rate_window(text: str) -> Window:
     return Window("rate_limit", amount, seconds)
 
 
-def differences(declared: Limits, stored: Limits) -> list[str]:
-    """Return in words where limits differ: `requests_per_minute is 600, declared here as 500`."""
-    ours, theirs = facts(declared), facts(stored)
+def differences(declared: Limits, stored: Limits) -> dict[str, str]:
+    """Return in words where limits differ, by name: `requests_per_minute is 600, declared here as 500`."""
+    return {
+        name: f"{name} is {theirs}, declared here as {ours}"
+        for name, ours, theirs in _compared(declared, stored)
+    }
+
+
+def changes(before: Limits, after: Limits) -> list[str]:
+    """Return in words what changed: `requests_per_minute was 120, is 900 now`."""
+    return [f"{name} was {old}, is {new} now" for name, old, new in _compared(before, after)]
+
+
+def _compared(one: Limits, other: Limits) -> list[tuple[str, str, str]]:
+    """Return name and both values, in words, of each limit that differs."""
+    first, second = facts(one), facts(other)
     numbers = [
-        f"{name} is {_shown(theirs.get(name))}, declared here as {_shown(ours.get(name))}"
-        for name in dict.fromkeys([*theirs, *ours])
-        if ours.get(name) != theirs.get(name)
+        (name, _shown(first.get(name)), _shown(second.get(name)))
+        for name in dict.fromkeys([*second, *first])
+        if first.get(name) != second.get(name)
     ]
-    counted = {window.name: window.fixed for window in stored.windows}
+    counted = {window.name: window.fixed for window in other.windows}
     ways = [
-        f"{window.name} is {_counted(not window.fixed)}, declared here as {_counted(window.fixed)}"
-        for window in declared.windows
+        (window.name, _counted(window.fixed), _counted(not window.fixed))
+        for window in one.windows
         if counted.get(window.name, window.fixed) is not window.fixed
     ]
     return numbers + ways
@@ -147,7 +178,7 @@ def _as_whole(value: float | None) -> float | None:
     return int(value) if value is not None and float(value).is_integer() else value
 
 
-def _known(given: Mapping[str, object]) -> None:
+def _known(given: Iterable[str]) -> None:
     for name in given:
         if name not in UpstreamLimits.__annotations__:
             raise OptionError(

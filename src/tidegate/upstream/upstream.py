@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Upstream:
     """An outside service that tasks call. Made by `app.upstream(…)`, given to `@app.task(upstream=…)`.
 
-    Its limits are stored at the first start of a worker and shared by all processes from then on; what is
-    stored counts, also when the code says something else later. `tidegate upstreams set` changes them.
+    Its limits are stored when a worker starts and shared by all processes. The code of the latest start
+    counts, but for what a person sets: `tidegate upstreams set` holds until it is handed back.
     """
 
     def __init__(

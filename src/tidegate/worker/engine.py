@@ -22,7 +22,7 @@ from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
-from tidegate.upstream.limits import differences
+from tidegate.upstream.limits import changes, differences
 from tidegate.worker import report
 from tidegate.worker.application import Application, crash_terms, short_timeouts
 from tidegate.worker.attempt import Attempt
@@ -274,11 +274,14 @@ class Engine:
         return SlotRunner(self._slots, judge, self._lease, self._pool.fatal_errors)
 
     async def _declare(self) -> None:
-        """Keep the declared limits; warn where the store knows other ones of an upstream, which count."""
+        """Keep the declared limits; log those that changed, and warn of those set by hand, which count."""
         declared = self._app.declared()
+        before = {(row.kind, row.name): row.limits for row in await self._store.gates()}
         for ours, kept in zip(declared, await self._store.declare(declared), strict=True):
             if different := differences(ours.limits, kept.limits):
-                report.other_limits(ours.name, different)
+                report.limits_by_hand(ours.name, different)
+            if changed := changes(before.get((ours.kind, ours.name), kept.limits), kept.limits):
+                report.limits_changed(ours.name, changed)
 
     # --- loops -------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidegate.context import Stop
 from tidegate.domain.failure import Verdict
@@ -55,14 +55,21 @@ def told(upstream: str, outcome: Outcome) -> None:
         )
 
 
-def other_limits(upstream: str, differences: Sequence[str]) -> None:
-    """Tell that the store keeps other limits of an upstream than this process declares."""
+def limits_by_hand(upstream: str, differences: Mapping[str, str]) -> None:
+    """Log that limits set by hand count instead of those this process declares."""
     log.warning(
-        "upstream %s: the stored limits count: %s. To change them: tidegate upstreams set %s NAME=NUMBER",
+        "upstream %s: set by hand, so the code does not count: %s. To follow the code again: "
+        "tidegate upstreams set %s %s",
         upstream,
-        "; ".join(differences),
+        "; ".join(differences.values()),
         upstream,
+        " ".join(f"{name}=code" for name in differences),
     )
+
+
+def limits_changed(name: str, changes: Sequence[str]) -> None:
+    """Log that the limits which this process declares have replaced others."""
+    log.info("limits of %s: %s, as declared here", name or "the whole system", "; ".join(changes))
 
 
 def short_timeout(function: str, timeout: float, call_seconds: float) -> None:

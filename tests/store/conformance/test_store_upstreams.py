@@ -235,16 +235,37 @@ async def test_a_call_can_tell_of_its_upstream_by_itself(store: Store, build: Bu
 # --- limits ----------------------------------------------------------------------------------------------
 
 
-async def test_the_stored_limits_of_an_upstream_count_and_those_of_functions_follow_the_code(
-    store: Store, build: Build
-) -> None:
-    one, other = Limits((MINUTE,)), Limits((replace(MINUTE, amount=5),))
+async def test_limits_of_upstreams_and_functions_follow_the_code(store: Store, build: Build) -> None:
+    one, other = Limits((MINUTE,)), Limits((replace(MINUTE, amount=5),), max_in_flight=3)
     function = Declared(GateKind.FUNCTION, "app:work", one)
     await store.declare([upstream(limits=one), function])
     kept = await store.declare([upstream(limits=other), replace(function, limits=other)])
-    assert [row.limits for row in kept] == [one, other]
-    assert await store.set_limits("u", other)
-    assert [row.limits for row in await store.declare([upstream(limits=one)])] == [other]
+    assert [row.limits for row in kept] == [other, other]
+    assert [row.limits for row in await store.gates() if row.name] == [other, other]
+
+
+async def test_a_limit_set_by_hand_outlasts_what_the_code_says_and_all_others_follow_it(store: Store) -> None:
+    await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+    by_hand = Limits((replace(MINUTE, amount=5),), max_in_flight=3, by_hand=("requests_per_minute",))
+    assert await store.set_limits("u", by_hand)
+    day = Window("requests_per_day", 900, 86_400.0, fixed=True)
+    declared = Limits((replace(MINUTE, amount=700, fixed=True), day), max_in_flight=9)
+
+    (kept,) = await store.declare([upstream(limits=declared)])
+
+    assert kept.limits == replace(
+        declared, windows=(replace(MINUTE, amount=5, fixed=True), day), by_hand=("requests_per_minute",)
+    )
+    assert [row.limits for row in await store.gates() if row.name == "u"] == [kept.limits]
+
+
+async def test_a_limit_lifted_by_hand_stays_lifted(store: Store) -> None:
+    await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+    await store.set_limits("u", Limits(by_hand=("requests_per_minute", "max_in_flight")))
+
+    (kept,) = await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+
+    assert (kept.limits.windows, kept.limits.max_in_flight) == ((), None)
 
 
 @pytest.mark.parametrize("kind", [GateKind.UPSTREAM, GateKind.FUNCTION])
