@@ -79,6 +79,22 @@ async def test_what_a_body_emits_is_streamed_in_order_while_it_runs(app: Tidegat
         assert await handle.result(0) == "over"
 
 
+async def test_a_token_cut_inside_a_character_is_streamed_as_text_that_shows_it(app: Tidegate) -> None:
+    @app.task(name="cut")
+    async def cut(ctx: Context) -> int:
+        ctx.progress(1, 2, "\ud83d")
+        await ctx.emit("a \ud83d")
+        await ctx.emit({"\ude00": ["\ude00", ("é", 1)]})
+        return ctx.run
+
+    async with app.worker(), asyncio.timeout(20):
+        handle = await cut.enqueue()
+        told = [chunk.data async for chunk in handle.stream()]
+        assert told[0] == r"a \ud83d"
+        assert list(told[1]) == [r"\ude00"]
+        assert await handle.result(0) == 1, "the first run"
+
+
 async def test_a_thousand_chunks_arrive_once_each_and_before_the_end(app: Tidegate) -> None:
     tokens = emitting(app)
     async with app.worker():

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tidegate.domain.spec import Priority
-from tidegate.domain.text import storable
+from tidegate.domain.text import storable, with_surrogates_escaped
+from tidegate.errors import ArgumentsError
 
 _LONGEST_LINE = 500
 CROWDED_SECONDS = 0.05
@@ -235,14 +236,15 @@ class Context:
         self._control.on_progress(Progress(float(done), None if total is None else float(total), _line(note)))
 
     async def emit(self, data: Any) -> None:
-        """Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
+        r"""Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
 
         Chunks keep their order, are stored within 0.1 s, and in any case before the task's end. They stay
         as long as the task. Those of a run that is repeated stay too: the next run's follow them. Waits
         only while the store cannot keep up.
 
         Args:
-            data: Whatever JSON can hold, `CHUNK_BYTES` (64 KiB) at most.
+            data: Whatever JSON can hold, `CHUNK_BYTES` (64 KiB) at most. Half of a surrogate pair, where a
+                stream was cut inside a character, is kept as text such as `\ud83d`.
 
         Raises:
             ArgumentsError: It cannot be stored.
@@ -337,7 +339,12 @@ def _chunk(data: Any) -> bytes:
     from tidegate.codec import encode
     from tidegate.store.streams import CHUNK_BYTES
 
-    return encode(data, path="chunk", limit=CHUNK_BYTES)
+    try:
+        return encode(data, path="chunk", limit=CHUNK_BYTES)
+    except ArgumentsError:
+        if (shown := with_surrogates_escaped(data)) == data:
+            raise
+    return encode(shown, path="chunk", limit=CHUNK_BYTES)  # a token stream may be cut inside a character
 
 
 _present: ContextVar[Context | None] = ContextVar("tidegate_context", default=None)

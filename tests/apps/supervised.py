@@ -103,6 +103,12 @@ def hold_in_child(mebibytes: int) -> int:
     return len(kept) >> 20
 
 
+@app.task
+def sleep_in_child(seconds: float) -> None:
+    note("sleeps", os.getpid())
+    time.sleep(seconds)
+
+
 @app.task(max_attempts=1)
 def leave_orphans(count: int) -> None:
     """Start programs whose parents end at once: whoever adopts them must reap them."""

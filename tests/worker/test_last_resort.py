@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import copy
 import math
 import random
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from tidegate.domain.failure import Reason, Verdict
 from tidegate.domain.outcome import Answer, Charge, Dead, Fence, Outcome, Retrying, Succeeded
 from tidegate.domain.spec import Rule, TaskSpec
 from tidegate.store.protocol import Store
+from tidegate.worker import report
 from tidegate.worker.application import crash_terms
 from tidegate.worker.finisher import Finisher
 from tidegate.worker.judge import Judge
@@ -30,6 +31,14 @@ FENCE = Fence("00000000-0000-7000-8000-000000000001", 1)
 OK = Succeeded(FENCE, b"1", "json")
 
 
+def unchecked(made: Any, **values: object) -> Any:
+    """Return settings with these values, as a version that did not check them would have made them."""
+    settings = copy.copy(made)
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
+    return settings
+
+
 def declare(scene: Scene, **broken: Any) -> None:
     """Declare a function that fails, then break its settings, as an older check would have let them through."""
     scene.lease.renew(math.inf)
@@ -39,14 +48,14 @@ def declare(scene: Scene, **broken: Any) -> None:
         raise ValueError("the body's own")
 
     function = scene.app.function("body")
-    function.spec = dataclasses.replace(function.spec, **broken)
+    function.spec = unchecked(function.spec, **broken)
 
 
 BROKEN = {
     "backoff as text": {"backoff": "5s"},
     "backoff as a number": {"backoff": 30},
-    "backoff of text": {"backoff": Fixed(cast("float", "5s"))},
-    "a rule's wait as text": {"rules": (Rule(ValueError, wait=cast("Fixed", "5s")),)},
+    "backoff of text": {"backoff": unchecked(Fixed(1.0), seconds="5s")},
+    "a rule's wait as text": {"rules": (unchecked(Rule(ValueError), wait="5s"),)},
     "rules that are none": {"rules": 5},
     "attempts as text": {"max_attempts": "3"},
 }
@@ -88,7 +97,7 @@ async def test_a_time_limit_ends_a_run_whose_backoff_is_broken(scene: Scene) -> 
         await asyncio.sleep(100)
 
     function = scene.app.function("body")
-    function.spec = dataclasses.replace(function.spec, backoff=cast("Fixed", "5s"))
+    function.spec = unchecked(function.spec, backoff="5s")
     scene.start("body")
     outcome = await scene.ended()
     assert isinstance(outcome, Dead)
@@ -143,13 +152,47 @@ async def test_a_result_whose_encoding_fails_has_a_stand_in_since_the_work_is_do
     assert b"RuntimeError while encoding" in outcome.result
 
 
+async def test_a_task_whose_deadline_passed_before_it_began_says_so_and_one_that_ran_says_for_how_long(
+    scene: Scene,
+) -> None:
+    declare(scene)
+    attempt = scene.start("body")
+    attempt.deadline_seconds = -3.18
+    attempt.control.stop = Stop.DEADLINE
+    judge = Judge(
+        clock=lambda: attempt.control.started_at + 2.0, wall_clock=lambda: 0.0, rng=random.Random(1)
+    )
+    unbegun = judge.stopped(attempt)
+    attempt.has_begun = True
+    stopped = judge.stopped(attempt)
+    assert isinstance(unbegun, Dead)
+    assert isinstance(stopped, Dead)
+    assert unbegun.failure.message == "its deadline passed before it was started"
+    assert stopped.failure.message == "stopped by its deadline after it had run for 2 s"
+
+
+def test_a_lost_process_is_told_as_a_crash_each_time_and_not_as_an_unknown_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message="worker lost: memory limit 512 MiB passed")
+    for run in (1, 2):
+        report.ended("app:hog", Retrying(
+            FENCE._replace(run=run), failure, 0.0, Charge.CRASH, 0.0,
+            why="crash 1 of 3, uncharged: memory limit 512 MiB passed",
+        ))  # fmt: skip
+    assert [record.getMessage() for record in caplog.records] == [
+        f"crashed: app:hog {FENCE.task_id}, run {run}: crash 1 of 3, uncharged: memory limit 512 MiB passed"
+        for run in (1, 2)
+    ]
+
+
 def test_the_last_resort_names_the_fault_and_keeps_what_the_run_failed_with() -> None:
     class Odd:
         def __repr__(self) -> str:
             raise RuntimeError
 
     before = Failure(Verdict.TRANSIENT, Reason.SERVER_ERROR, message="503", error_class="HTTPError")
-    spec = TaskSpec("app:f", backoff=cast("Fixed", Odd()))
+    spec = unchecked(TaskSpec("app:f"), backoff=Odd())
     dead = undecided(FENCE, spec, KeyError("x"), before)
     assert dead.failure.reason is Reason.SERVER_ERROR
     assert "app:f" in dead.why
@@ -164,14 +207,14 @@ def test_the_last_resort_names_the_fault_and_keeps_what_the_run_failed_with() ->
     [
         {"backoff": 30},
         {"backoff": "5s"},
-        {"backoff": Exponential(base=math.nan)},
-        {"backoff": Fixed(math.inf)},
-        {"backoff": Fixed(-3.0)},
+        {"backoff": unchecked(Exponential(), base=math.nan)},
+        {"backoff": unchecked(Fixed(1.0), seconds=math.inf)},
+        {"backoff": unchecked(Fixed(1.0), seconds=-3.0)},
         {"max_attempts": "3"},
     ],
 )
 def test_a_broken_option_of_one_function_is_no_hindrance_to_the_claims_of_all(broken: dict[str, Any]) -> None:
-    terms = crash_terms(TaskSpec("app:f", **broken))
+    terms = crash_terms(unchecked(TaskSpec("app:f"), **broken))
     assert 0 <= terms.base_seconds <= terms.cap_seconds < math.inf
     assert terms.crash_limit == 3
 

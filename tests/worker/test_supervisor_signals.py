@@ -198,6 +198,24 @@ async def test_what_must_be_killed_at_the_end_is_told_by_the_exit_code(client: A
     await client.app.aclose()
 
 
+async def test_a_child_process_that_had_to_be_killed_is_told_with_its_task_and_by_the_exit_code(
+    client: Any, tmp_path: Path
+) -> None:
+    with service(tmp_path, *WORKER, GRACE="0.2") as worker:
+        handle = await client.sleep_in_child.enqueue(60.0)
+        await came(lambda: notes(tmp_path, "sleeps"), "the child process sleeps")
+        (pid,) = notes(tmp_path, "sleeps")
+        os.kill(pid, signal.SIGSTOP)
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.wait() == 1
+        log = worker.log()
+    assert (await handle.status()).state is State.READY
+    assert f"child process {pid} is killed: supervised:sleep_in_child {handle.id}, run 1" in log
+    assert f"released: supervised:sleep_in_child {handle.id}, run 1: released by shutdown" in log
+    assert "1 child processes were killed because their tasks did not stop" in log
+    await client.app.aclose()
+
+
 async def test_a_set_up_that_cannot_work_ends_with_78_at_the_start_and_is_tried_again_later(
     client: Any, tmp_path: Path
 ) -> None:

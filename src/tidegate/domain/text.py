@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -23,6 +24,19 @@ def storable(text: str, limit: int) -> str:
 def escaped(text: str) -> str:
     r"""Return the text with unstorable characters shown as `\x00` or `\ud800`."""
     return _UNSTORABLE.sub(_visible, text)
+
+
+def with_surrogates_escaped(value: Any) -> Any:
+    r"""Return a value of plain containers and text with lone surrogates shown as `\ud800`."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [with_surrogates_escaped(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(with_surrogates_escaped(item) for item in value)
+    if isinstance(value, dict):
+        return {with_surrogates_escaped(key): with_surrogates_escaped(item) for key, item in value.items()}
+    return value
 
 
 def _visible(match: re.Match[str]) -> str:

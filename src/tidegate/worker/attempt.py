@@ -37,6 +37,7 @@ class Attempt:
         "runs_in",
         "settled",
         "slot",
+        "taken_up_at",
         "thread",
         "timeout_seconds",
     )
@@ -54,6 +55,8 @@ class Attempt:
         """The child process that runs it, while it does."""
         self.thread: asyncio.Future[Any] | None = None
         """The thread's answer, where the body is a plain function."""
+        self.taken_up_at = control.started_at
+        """When this process took it up, by the clock of its control: what its deadline counts from."""
         self.is_entered = False
         """Whether its job has taken its first step. A job cancelled before that would never settle it."""
         self.has_begun = False
@@ -106,7 +109,7 @@ class Attempt:
         """
         left: float | None = None
         if self.deadline_seconds != float("inf"):
-            left = self.deadline_seconds - (now - self.started_at)
+            left = self.deadline_seconds - (now - self.taken_up_at)
         return Terms.of(
             self.function.spec,
             max_attempts=self.claimed.max_attempts,
@@ -118,7 +121,7 @@ class Attempt:
 
     @property
     def started_at(self) -> float:
-        """When this process took it up, by the clock of its control."""
+        """When its time limits began, by the clock of its control: a body in a child waits for one first."""
         return self.control.started_at
 
     def load(self) -> tuple[tuple[Any, ...], dict[str, Any]]:

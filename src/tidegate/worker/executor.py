@@ -85,6 +85,8 @@ class Executor:
         """Coroutines left behind the same way; referenced so that they are not collected while running."""
         self._unbegun: deque[Attempt] = deque()
         """Taken up, without a job yet."""
+        self.killed = 0
+        """Child processes that had to be killed because their body did not stop."""
         self.running: dict[Fence, Attempt] = {}
         self._limits = TimeLimits(self.running, self._time_up)
 
@@ -258,7 +260,9 @@ class Executor:
         """Let the time limits of an attempt run from now."""
         control = attempt.control
         control.started_at = self._loop.time()
-        control.ends_at = control.started_at + min(attempt.timeout_seconds, attempt.deadline_seconds)
+        control.ends_at = min(
+            control.started_at + attempt.timeout_seconds, attempt.taken_up_at + attempt.deadline_seconds
+        )
         self._limits.watch(attempt)
 
     # --- limits ------------------------------------------------------------------------------------------
@@ -267,7 +271,9 @@ class Executor:
         if attempt.control.stop is not None:  # asked to stop before, and still there
             self._loop.call_later(self._stop_grace, self._close, attempt)
             return
-        by_deadline = attempt.deadline_seconds < attempt.timeout_seconds
+        by_deadline = (
+            attempt.taken_up_at + attempt.deadline_seconds < attempt.started_at + attempt.timeout_seconds
+        )
         self.stop(attempt, Stop.DEADLINE if by_deadline else Stop.TIMEOUT)
 
     def _close(self, attempt: Attempt) -> None:
@@ -278,6 +284,8 @@ class Executor:
             self._leave_behind(attempt)
         elif not attempt.is_killed:
             attempt.is_killed = True
+            self.killed += 1
+            report.child_is_killed(attempt.claimed, attempt.slot.pid, attempt.control.stop)
             attempt.slot.kill(f"did not stop: {attempt.control.stop}")  # its run is closed when it is gone
             self._loop.call_later(KILLED_SECONDS, self._leave_behind, attempt)
 

@@ -119,7 +119,10 @@ class Judge:
                 return cut_short(fence, why.value)
             return Released(fence, why.value, rank_offset=-LIFT_SECONDS)
         if why is Stop.DEADLINE:
-            return retry.expired(fence, f"stopped by its deadline after {duration(attempt.deadline_seconds)}")
+            if not attempt.has_begun:
+                return retry.expired(fence, "its deadline passed before it was started")
+            lasted = duration(max(0.0, self._clock() - attempt.started_at))
+            return retry.expired(fence, f"stopped by its deadline after it had run for {lasted}")
         limit = duration(attempt.timeout_seconds)
         return self.failed(attempt, TimeoutError(f"ran longer than its timeout of {limit}"))
 

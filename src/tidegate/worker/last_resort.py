@@ -13,7 +13,7 @@ from dataclasses import fields
 
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Dead, Fence, Outcome
-from tidegate.domain.spec import Backoff, Rule, TaskSpec
+from tidegate.domain.spec import Backoff, Jitter, Rule, TaskSpec
 from tidegate.domain.text import storable
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 
@@ -104,9 +104,8 @@ def is_duration(value: object) -> bool:
 
 
 def _unusable_plan(name: str, plan: object) -> Iterator[str]:
-    if not isinstance(plan, Backoff) or not all(
-        is_duration(getattr(plan, field.name)) for field in fields(plan)
-    ):
+    values = [getattr(plan, field.name) for field in fields(plan)] if isinstance(plan, Backoff) else [None]
+    if not all(is_duration(value) or isinstance(value, Jitter) for value in values):
         yield f"{name}={_shown(plan)}"
 
 

@@ -132,7 +132,7 @@ async def _serve(app: Application, orders: Orders, state: _State, line: Line) ->
         async with asyncio.timeout(orders.timings.stop_grace):
             await app.store.close()
     scratch.remove(orders.worker_id)
-    line.send(done=True)
+    line.send(done=True, killed=engine.executor.killed)
     return state.exit_code
 
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tidegate.context import Stop
-from tidegate.domain.failure import Verdict
-from tidegate.domain.outcome import Dead, Fence, Outcome, Retrying
+from tidegate.domain.failure import Reason, Verdict
+from tidegate.domain.outcome import Dead, Fence, Outcome, Released, Retrying
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 
@@ -29,6 +29,10 @@ def ended(function: str, outcome: Outcome) -> None:
             failure.error_class or failure.reason,
             failure.message[:200],
         )
+    elif isinstance(outcome, Released):
+        log.info("released: %s %s, run %d: %s", function, *outcome.fence, outcome.why)
+    elif isinstance(outcome, Retrying) and outcome.failure.reason is Reason.CRASH:
+        log.warning("crashed: %s %s, run %d: %s", function, *outcome.fence, outcome.why)
     elif isinstance(outcome, Retrying) and outcome.failure.verdict is Verdict.UNKNOWN:
         kind = (function, outcome.failure.error_class)
         if kind not in _seen_unknown:
@@ -100,6 +104,17 @@ def body_will_not_stop(task: ClaimedTask, stop: Stop | None, left: str) -> None:
         task.fence.task_id,
         stop.value if stop else "?",
         left,
+    )
+
+
+def child_is_killed(task: ClaimedTask, pid: int, stop: Stop | None) -> None:
+    """Tell that a child process is killed because the body in it did not stop."""
+    log.warning(
+        "child process %d is killed: %s %s, run %d, did not stop (%s) within its grace time",
+        pid,
+        task.function,
+        *task.fence,
+        stop.value if stop else "?",
     )
 
 

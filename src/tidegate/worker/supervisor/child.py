@@ -62,6 +62,8 @@ class Child:
         """Why it takes no more tasks; empty if it does."""
         self.is_too_large = False
         """Whether that is because of its memory."""
+        self.children_killed = 0
+        """Its own child processes that it had to kill because their tasks did not stop."""
         self.killed_for = ""
         """Why the supervisor killed it, if it did."""
         self.culprit: Fence | None = None
@@ -188,6 +190,7 @@ class Child:
         """Note one message; runs in the control thread."""
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
+        self.children_killed = message.get("killed", self.children_killed)
         if "ready" in message:
             self._ready_at = self._answered_at
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the worker

@@ -40,6 +40,11 @@ class Office(Protocol):
         ...
 
     @property
+    def had_to_kill(self) -> Callable[[], None]:
+        """Hears that, while the worker stops, a process had to be killed."""
+        ...
+
+    @property
     def set_up_is_wrong(self) -> Callable[[Pool], bool]:
         """Hears that a process says so; returns whether the whole worker stops for it."""
         ...
@@ -94,7 +99,9 @@ class Keeper:
             code = await child.ended()
             self.child = None
             await self._office.retire(child, child.how_it_ended(code))
-            if not self._ending:
+            if self._ending:
+                self._tell_of_a_kill(child, code)
+            else:
                 await self._rest(self._after(child, code, time.monotonic() - started_at))
 
     def hold(self, child: Child) -> None:
@@ -134,6 +141,20 @@ class Keeper:
     def _heard_ready(self, child: Child) -> None:
         if child is self.child and not child.leaving_for:
             self._is_fresh.set()
+
+    def _tell_of_a_kill(self, child: Child, code: int) -> None:
+        """Log, while the worker stops, which process did not end by itself or had to kill its children."""
+        name, why = self.pool.name, child.how_it_ended(code)
+        if code != 0:
+            log.error("pool %s: process %d ended (%s); what it ran is taken up again", name, child.pid, why)
+        if child.children_killed:
+            log.warning(
+                "pool %s: %d child processes were killed because their tasks did not stop",
+                name,
+                child.children_killed,
+            )
+        if child.killed_for or child.children_killed:
+            self._office.had_to_kill()
 
     def _after(self, child: Child, code: int, lived: float) -> float:
         """Return the seconds until the next process starts, and tell of the end of this one."""

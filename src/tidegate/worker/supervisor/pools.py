@@ -47,6 +47,7 @@ class Pools:
         rng: For jitter.
         retired: Called when runs of a dead process can be taken up again.
         refused: Called when a process says that the set-up is wrong; returns whether the worker stops for it.
+        had_to_kill: Called when, while the worker stops, a process had to be killed.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Pools:
         rng: random.Random,
         retired: Callable[[], Awaitable[None]],
         refused: Callable[[Pool], bool],
+        had_to_kill: Callable[[], None],
     ) -> None:
         self._terms = terms
         self._store = store
@@ -67,6 +69,7 @@ class Pools:
         self._rng = rng
         self._retired = retired
         self.set_up_is_wrong = refused
+        self.had_to_kill = had_to_kill
         self._places: dict[tuple[str, int], Keeper] = {}
         """By pool and number: who keeps a process there."""
         self._keeping: dict[asyncio.Task[None], Keeper] = {}

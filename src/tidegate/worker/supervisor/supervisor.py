@@ -242,6 +242,7 @@ class Supervisor:
             rng=self._rng,
             retired=self._take_up_orphans,
             refused=self._set_up_is_wrong,
+            had_to_kill=self._had_to_kill,
         )
 
     def _make_heartbeat(self) -> Heartbeat:
@@ -371,8 +372,11 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for child in self._pools.children():
-            self._exit_code = self._exit_code or EXIT_KILLED
+            log.error("pool %s: process %d is killed: it %s", child.pool.name, child.pid, OVERDUE)
             child.kill(OVERDUE)
+
+    def _had_to_kill(self) -> None:
+        self._exit_code = self._exit_code or EXIT_KILLED
 
     def _grace(self) -> float:
         """Return how long running tasks may go on in a process that ends."""
