@@ -8,6 +8,7 @@ import click
 
 from tidegate.cli.common import Where, json_option, opened_store, run, where_options
 from tidegate.cli.db_move import move_command
+from tidegate.cli.db_restore import restore_command
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json, talk
 from tidegate.errors import ConfigError
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Bring the database up to date, check it, move it, or print what its administrator runs."""
+    """Bring the database up to date, check it, restore or move it, or print what its administrator runs."""
 
 
 command.add_command(move_command)
+command.add_command(restore_command)
 
 
 @command.command("upgrade")

@@ -14,6 +14,26 @@ from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.store import SqliteStore
 
+HOLDER = """
+import asyncio, sys, uuid
+from tidegate.domain.spec import Priority
+from tidegate.store.rows import NewTask
+from tidegate.store.sqlite.store import SqliteStore
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    for line in sys.stdin:
+        try:
+            task = NewTask(str(uuid.uuid4()), "f", "q", Priority.NORMAL, b"{}", "json/1")
+            await store.enqueue([task])
+            print("stored", flush=True)
+        except Exception as error:
+            print("refused" if "was replaced" in str(error) else repr(error), flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
 
 async def run_sql(store: SqliteStore, sql: str, mode: Mode = Mode.READ) -> list[tuple[object, ...]]:
     """Run a statement on one of the store's own connections."""
@@ -73,3 +93,39 @@ def python(code: str, *args: object, timeout: float = 40.0) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+class Holder:
+    """Another process that has the store open."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def enqueue(self) -> str:
+        """Store a task there; return what came of it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=30)
+        assert self._process.returncode == 0
+
+
+@contextmanager
+def holder_of(path: Path) -> Iterator[Holder]:
+    holder = Holder(path)
+    try:
+        assert holder.enqueue() == "stored"
+        yield holder
+    finally:
+        holder.kill()

@@ -124,7 +124,7 @@ async def test_commits_left_behind_by_a_moved_file_are_not_deleted(
     await other.close()
 
 
-async def test_a_file_that_was_replaced_is_the_one_that_is_used(
+async def test_a_file_that_was_replaced_is_used_once_nobody_has_the_old_one_open(
     store: SqliteStore, build: Build, path: Path, clock: SettableClock
 ) -> None:
     old = await build.one()
@@ -133,8 +133,9 @@ async def test_a_file_that_was_replaced_is_the_one_that_is_used(
     shutil.copy(path, backup)
     lost = await build.one()
     backup.replace(path)
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
+    with pytest.raises(StoreUnavailableError, match="was replaced"):
+        await build.one()
+    await store.close()
     new = await build.one()
     assert set(await store.read([old, lost, new])) == {old, new}
     assert await store.check() == []

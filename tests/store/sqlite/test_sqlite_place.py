@@ -117,7 +117,7 @@ async def test_the_mode_of_a_file_that_is_there_is_left_alone(path: Path) -> Non
         ("synchronous", 2),
         ("foreign_keys", 0),
         ("mmap_size", 0),
-        ("wal_autocheckpoint", 1000),
+        ("wal_autocheckpoint", 0),
         ("journal_size_limit", 64 * 2**20),
         ("temp_store", 2),
     ],

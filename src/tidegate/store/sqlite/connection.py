@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,17 +30,24 @@ _PRAGMAS = (
     "PRAGMA mmap_size = 0",
     # A write-ahead log that grew behind a long reader is cut back to this at its next reset.
     f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}",
-    # The default: the committing writer folds the log back every 1,000 pages (4 MiB), a few ms at a time.
-    # One that is turned off would leave a lone client that never runs a steward with an endless log.
-    "PRAGMA wal_autocheckpoint = 1000",
+    # The committing writer folds the log back every 1,000 pages (4 MiB) itself, a few ms at a time: it has to
+    # record that the file has changed. See `identity.py`.
+    "PRAGMA wal_autocheckpoint = 0",
     "PRAGMA temp_store = MEMORY",
     # 16 MiB: the hot tables and the upper pages of every index.
     "PRAGMA cache_size = -16384",
 )
 
 
-def connect(path: Path, *, busy_seconds: float) -> apsw.Connection:
+def connect(
+    path: Path, *, busy_seconds: float, check: Callable[[apsw.Connection], None] | None = None
+) -> apsw.Connection:
     """Open an existing database file and set it up; the schema is not looked at.
+
+    Args:
+        path: The file.
+        busy_seconds: How long a statement waits for another program's lock.
+        check: Called before the first statement; what it raises ends the connection.
 
     Raises:
         apsw.Error: As SQLite says.
@@ -49,6 +57,10 @@ def connect(path: Path, *, busy_seconds: float) -> apsw.Connection:
     )
     try:
         db.set_busy_timeout(int(busy_seconds * 1000))
+        # Closing must not touch a log that belongs to another file: `Identity.close` allows it.
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if check is not None:
+            check(db)
         # Plans hang on the statement alone: never prepared again for a value, and what a test has seen holds.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         # A misspelt column is an error, not a string.

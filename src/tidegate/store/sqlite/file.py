@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
+from tidegate.errors import StoreUnavailableError
 from tidegate.store.sqlite import connection, schema
+from tidegate.store.sqlite.identity import Identity
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.wrap import left_behind, vanished
+from tidegate.store.sqlite.wrap import left_behind, replaced, vanished
 
 log = logging.getLogger("tidegate.store")
 
@@ -24,6 +27,12 @@ class Place:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.was_seen = False
+        self.opened_by: set[object] = set()
+        """The connections of this process that are open: all of one file."""
+        self.inode = 0
+        """Of that file."""
+        self.was_refused = False
+        """Whether the log already says that the file was replaced."""
 
 
 class DatabaseFile:
@@ -42,14 +51,14 @@ class DatabaseFile:
         self.opened = 0
         """How often the file was opened; tells one connection from the next."""
         self._db: apsw.Connection | None = None
-        self._inode: tuple[int, int] | None = None
+        self.identity = Identity(path, self.lock)
         self._is_checked = False
 
     def connection(self, *, checked: bool = True) -> apsw.Connection:
         """Return the open connection, opening it first where needed; make the schema of a new file.
 
-        A connection whose file was deleted, moved or replaced meanwhile is let go first: its commits
-        would be lost.
+        A connection whose file was deleted, moved or replaced meanwhile is kept, and refuses to be used until
+        the file is back: a new one would apply the old log to whatever lies there now.
 
         Args:
             checked: Whether the schema must be this version's.
@@ -57,22 +66,39 @@ class DatabaseFile:
         Raises:
             ConfigError: The file may not lie there.
             SchemaError: The schema is not this version's.
-            StoreUnavailableError: The file has vanished.
+            StoreUnavailableError: The file has vanished or was replaced.
             apsw.Error, OSError: As the systems say.
         """
-        self._notice_replacement()
         if self._db is None:
             self._db = self._open()
+        else:
+            with self._warning_of_replacement():
+                self.identity.demand(self._db)
         if checked and not self._is_checked:
             self._check_schema(self._db)
         return self._db
 
+    def open_connection(self) -> apsw.Connection | None:
+        """Return the connection as it is, if it is open; what the caller does next must check it."""
+        return self._db
+
+    def demand_locked(self) -> None:
+        """Check the open connection once the write lock is held.
+
+        Raises:
+            StoreUnavailableError: The file has vanished or was replaced.
+        """
+        assert self._db is not None
+        with self._warning_of_replacement():
+            self.identity.locked(self._db)
+
     def drop(self) -> None:
         """Close the connection; the next use opens a new one."""
         if self._db is not None:
-            with suppress(apsw.Error):
-                self._db.close(True)
+            with suppress(apsw.Error, OSError):
+                self.identity.close(self._db)
         self._db = None
+        self._place.opened_by.discard(self)
         self._is_checked = False
 
     def close(self) -> None:
@@ -87,7 +113,9 @@ class DatabaseFile:
             The inherited connection. It must never be closed: SQLite would drop the parent's files.
         """
         inherited, self._db = self._db, None
+        self.identity.forget()
         self._is_checked = False
+        self._place.opened_by.discard(self)
         with suppress(OSError):
             self.lock.forget()
         return inherited
@@ -101,10 +129,43 @@ class DatabaseFile:
             if self._place.was_seen:
                 raise vanished(str(self.path))
             self._make_file(was_here)
-        there = self.path.stat()
-        self._inode = (there.st_dev, there.st_ino)
+        self.identity = Identity(self.path, self.lock)
+        with self._warning_of_replacement():
+            self._db = self._connect()
         self.opened += 1
-        return connection.connect(self.path, busy_seconds=self._busy_seconds)
+        return self._db
+
+    def _connect(self) -> apsw.Connection:
+        identity = self.identity
+        inode = identity.demand_openable()
+        if self._place.opened_by and inode != self._place.inode:
+            raise replaced(str(self.path), "this process has the file before it open")
+        db = connection.connect(
+            self.path,
+            busy_seconds=self._busy_seconds,
+            check=lambda fresh: identity.demand_content(fresh, inode),
+        )
+        self._place.inode = inode
+        self._place.opened_by.add(self)
+        try:
+            identity.opened(db, inode)
+        except BaseException:
+            self._place.opened_by.discard(self)
+            db.close(True)
+            raise
+        return db
+
+    @contextmanager
+    def _warning_of_replacement(self) -> Iterator[None]:
+        """Log, once for each file, that this one is refused."""
+        try:
+            yield
+        except StoreUnavailableError as error:
+            if error.facts.get("is_replaced") and not self._place.was_refused:
+                self._place.was_refused = True
+                log.error("%s", error)
+            raise
+        self._place.was_refused = False
 
     def _make_file(self, was_here: bool) -> None:
         """Make an empty file, and tell: where there was one before, its tasks are missed sooner or later.
@@ -138,17 +199,6 @@ class DatabaseFile:
             finally:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-
-    def _notice_replacement(self) -> None:
-        if self._db is None:
-            return
-        try:
-            there = self.path.stat()
-        except FileNotFoundError:
-            self.drop()
-            raise vanished(str(self.path)) from None
-        if (there.st_dev, there.st_ino) != self._inode:
-            self.drop()
 
 
 def _has_content(path: Path) -> bool:

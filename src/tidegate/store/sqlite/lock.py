@@ -6,6 +6,7 @@ rest on it: `BEGIN IMMEDIATE` still excludes every other writer.
 
 The side file is needed because closing any descriptor of the database file itself would drop SQLite's
 locks (POSIX locks belong to the process): https://sqlite.org/howtocorrupt.html
+It also holds one line about the database file, for `identity.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_MOST_BYTES = 512
 
 
 class FileLock:
@@ -50,7 +53,8 @@ class FileLock:
     def held_if_free(self) -> Iterator[bool]:
         """Hold the lock for the block if nobody else does; tell whether it is held."""
         try:
-            self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not self._depth:
+                self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
@@ -59,6 +63,21 @@ class FileLock:
             yield True
         finally:
             self._release()
+
+    def read(self) -> bytes:
+        """Return what the side file says; it need not be locked.
+
+        Raises:
+            OSError: The side file cannot be made or opened.
+        """
+        return os.pread(self._opened(), _MOST_BYTES, 0)
+
+    def write(self, text: bytes) -> None:
+        """Let the side file say this, as far as the disk has room. The lock is held."""
+        with suppress(OSError):
+            fd = self._opened()
+            os.pwrite(fd, text, 0)
+            os.ftruncate(fd, len(text))
 
     def forget(self) -> None:
         """Close the descriptor: at the end, and in a forked child, where it would keep the parent's lock."""
@@ -69,12 +88,15 @@ class FileLock:
 
     def _take(self, how: int) -> None:
         while True:
-            if self._fd is None:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._fd, how)
+            fcntl.flock(self._opened(), how)
             if self._is_current():
                 return
             self.forget()
+
+    def _opened(self) -> int:
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._fd
 
     def _release(self) -> None:
         self._depth -= 1

@@ -48,6 +48,19 @@ def check(db: apsw.Connection) -> int:
     return ahead
 
 
+def check_usable(db: apsw.Connection) -> bool:
+    """Return whether the file's schema is older than this version's; a newer one must be compatible.
+
+    Raises:
+        SchemaError: It is too new, or another program's.
+    """
+    applied = _applied(db)
+    if newer(known(), applied):
+        demand_fit(known(), applied, query.value(db, "SELECT since FROM compatible"))
+        return False
+    return bool(missing(known(), applied))
+
+
 def check_same(db: apsw.Connection) -> None:
     """Return if the file's schema is exactly this version's.
 

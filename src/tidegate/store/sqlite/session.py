@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,9 @@ from tidegate.store.sqlite.job import Job
 from tidegate.store.sqlite.wrap import BROKEN, busy, wrap
 
 AnyJob = Job[Any]
+
+_AT_ONCE_SECONDS = 0.001
+"""A transaction that begins in less has waited for nobody."""
 
 
 def _none() -> Iterable[AnyJob]:
@@ -73,7 +77,7 @@ class Session:
                     group = group + joined
                     undone = undone + joined
                     with self.quiet:
-                        self._commit(undone)
+                        self._commit(self._file.open_connection() or self._connection(), undone)
         except Exception as error:
             self._fail(undone, error)
         return group
@@ -128,8 +132,7 @@ class Session:
             job.value = answer
         return answer is not None
 
-    def _commit(self, group: Sequence[AnyJob]) -> None:
-        db = self._connection()
+    def _commit(self, db: apsw.Connection, group: Sequence[AnyJob]) -> None:
         if not self._begin(db, group):
             return
         taken = [job for job in group if job.take()]
@@ -138,6 +141,7 @@ class Session:
             is_whole = self._do_all(db, taken)
             if is_whole:
                 db.execute("COMMIT")
+                self._file.identity.committed(db)
                 self.commits += db.total_changes() != changes
         finally:
             _roll_back(db)
@@ -147,6 +151,8 @@ class Session:
     def _begin(self, db: apsw.Connection, group: Sequence[AnyJob]) -> bool:
         """Start the transaction; False once every job's time has passed."""
         while True:
+            self._file.demand_locked()
+            began_at = time.monotonic()
             try:
                 db.execute("BEGIN IMMEDIATE")
             except apsw.BusyError:
@@ -156,7 +162,19 @@ class Session:
                 if all(job.is_late for job in group):
                     return False
             else:
-                return True
+                # While it waited for another program's transaction, the file may have been replaced.
+                if time.monotonic() - began_at < _AT_ONCE_SECONDS or self._is_unchanged(db):
+                    return True
+
+    def _is_unchanged(self, db: apsw.Connection) -> bool:
+        """Whether the file is as it was before the transaction; if not, the transaction is undone."""
+        is_unchanged = False
+        try:
+            is_unchanged = self._file.identity.is_unchanged()
+        finally:
+            if not is_unchanged:
+                _roll_back(db)
+        return is_unchanged
 
     def _do_all(self, db: apsw.Connection, taken: Sequence[AnyJob]) -> bool:
         """Do each job; False if nothing may be committed: SQLite undid all, or the only job failed."""
@@ -185,6 +203,7 @@ class Session:
                     self._do(db, job)
                     if job.error is None:
                         db.execute("COMMIT")
+                        self._file.identity.committed(db)
                         self.commits += 1
                 finally:
                     _roll_back(db)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import apsw
 
 from tidegate.store.faults import FAULTS
 from tidegate.store.sqlite import query, schema
+from tidegate.store.sqlite.identity import Identity
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.statements import load
 
@@ -21,16 +21,19 @@ _TRUNCATE_WAIT_MS = 100
 
 
 def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
-    """Fold the write-ahead log back as far as readers allow; empty a large one if nobody writes."""
-    with suppress(apsw.BusyError):  # another process is at it
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    if _size(path.with_name(path.name + "-wal")) <= WAL_TRUNCATE_BYTES:
-        return
+    """Fold the write-ahead log back as far as readers allow, and empty a large one, if nobody writes.
+
+    Raises:
+        StoreUnavailableError: The file was deleted or replaced.
+    """
     lock = FileLock(path.with_name(path.name + ".lock"))
     try:
         with lock.held_if_free() as is_idle:
             if is_idle:
-                _truncate(db, busy_seconds)
+                identity = Identity(path, lock)
+                identity.fold(db, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if _size(Path(f"{identity.real}-wal")) > WAL_TRUNCATE_BYTES:
+                    _truncate(db, identity, busy_seconds)
     finally:
         lock.forget()
 
@@ -63,13 +66,11 @@ def check(db: apsw.Connection) -> list[str]:
     return faults
 
 
-def _truncate(db: apsw.Connection, busy_seconds: float) -> None:
+def _truncate(db: apsw.Connection, identity: Identity, busy_seconds: float) -> None:
     # Readers are waited for briefly only: meanwhile no writer gets in.
     db.set_busy_timeout(_TRUNCATE_WAIT_MS)
     try:
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:
-        return
+        identity.fold(db, apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:
         db.set_busy_timeout(int(busy_seconds * 1000))
 

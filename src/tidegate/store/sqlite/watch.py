@@ -119,7 +119,7 @@ class _Look:
         self.quiet = threading.Lock()
         self._place = place
         self._file = DatabaseFile(place, busy_seconds=1.0)
-        self._log = f"{place.path}-wal"
+        self._log = f"{os.path.realpath(place.path)}-wal"
         self._stamp: tuple[int, ...] = ()
         self._version: tuple[int, int] | None = None
         self._looks = 0

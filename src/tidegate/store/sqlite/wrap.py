@@ -53,6 +53,16 @@ def vanished(path: str) -> StoreUnavailableError:
     )
 
 
+def replaced(path: str, how: str) -> StoreUnavailableError:
+    """Return the error of a store whose file was replaced while it, or its log, was in use."""
+    return StoreUnavailableError(
+        f"the database file {path} was replaced: {how}; nothing is read from it or written to it",
+        fix="stop every process that uses it, then put the right file there: `tidegate db restore BACKUP`",
+        path=path,
+        is_replaced=True,
+    )
+
+
 def left_behind(path: str) -> StoreUnavailableError:
     """Return the error of a store whose file is gone, with commits left in its write-ahead log."""
     return StoreUnavailableError(

@@ -1,0 +1,50 @@
+"""`tidegate db restore`: a backup in the place of a SQLite file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegate.cli.common import Where, dry_run_option, json_option, where_options
+from tidegate.cli.output import print_json, talk
+from tidegate.errors import ConfigError
+
+
+@click.command("restore")
+@click.argument("backup", type=click.Path(path_type=Path))
+@where_options
+@dry_run_option
+@json_option
+def restore_command(backup: Path, where: Where, dry_run: bool, as_json: bool) -> None:
+    """Put a copy of BACKUP in the place of the SQLite database.
+
+    Stop everything that uses the database first; exit code 75 if a process still has it open. BACKUP is
+    checked before anything is changed, and stays as it is. The old file and its -wal are kept.
+    """
+    from tidegate.store.connect import is_postgres, sqlite_path
+    from tidegate.store.sqlite.restore import restore
+
+    if is_postgres(where.url):
+        raise ConfigError(
+            "only a SQLite file is restored by this command",
+            fix="restore a PostgreSQL database with pg_restore, while no worker runs",
+        )
+    done = restore(backup, sqlite_path(where.url), dry_run=dry_run)
+    if as_json:
+        print_json(
+            {
+                "database": str(done.path),
+                "backup": str(done.backup),
+                "tasks": done.tasks,
+                "needs_upgrade": done.is_old,
+                "kept": [str(file) for file in done.kept],
+                "dry_run": dry_run,
+            }
+        )
+        return
+    talk(f"{'would restore' if dry_run else 'restored'} {done.path} from {done.backup}: {done.tasks} tasks")
+    for file in done.kept:
+        talk(f"what was there before: {file}")
+    if done.is_old:
+        talk("its schema is older than this version's: run `tidegate db upgrade` before you start anything")

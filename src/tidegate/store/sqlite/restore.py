@@ -1,0 +1,176 @@
+"""Putting a backup in the place of a database file, while nobody has either open."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from tidegate.errors import ConfigError, StoreBusyError
+from tidegate.store.sqlite import connection, query, schema
+from tidegate.store.sqlite.identity import INDEX_LOCKS
+from tidegate.store.sqlite.lock import FileLock
+
+_FILE_LOCKS = (512, 0x40000000)
+"""How many bytes of a database file SQLite locks, and from where. https://sqlite.org/fileformat.html, 1.2"""
+_PAGES_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore has done, or would do."""
+
+    path: Path
+    backup: Path
+    tasks: int
+    """Tasks in the backup, in any state."""
+    is_old: bool
+    """Whether its schema has to be upgraded before it is used."""
+    kept: tuple[Path, ...]
+    """Where the files that were there before are now."""
+
+
+def restore(backup: Path, path: Path, *, dry_run: bool = False) -> Restored:
+    """Put a copy of `backup` at `path`; keep the files that were there under other names.
+
+    The copy is complete, checked and on the disk before the old file is touched. The old log is moved away
+    with its file, so it can never be applied to the new one.
+
+    Args:
+        backup: A database file of Tidegate; read with its own log, if it has one.
+        path: The database file to replace; it need not exist.
+        dry_run: Check everything, and change nothing.
+
+    Raises:
+        ConfigError: The backup is missing, damaged, or another program's.
+        SchemaError: The backup was written by a newer version of Tidegate.
+        StoreBusyError: A process has the database open.
+    """
+    backup, named = backup.absolute(), path.absolute()
+    path = Path(os.path.realpath(named))
+    if not backup.is_file():
+        raise ConfigError(
+            f"there is no backup at {backup}", fix="name the file that the backup was written to"
+        )
+    if path.exists() and backup.samefile(path):
+        raise ConfigError(
+            f"{backup} is the database itself", fix="name the file that the backup was written to"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection.check_place(path)
+    fresh = path.with_name(f"{path.name}.restoring-{os.getpid()}")
+    try:
+        tasks, is_old = _copy(backup, fresh)
+        with _alone(named, path):
+            kept = () if dry_run else _swap(fresh, path)
+    finally:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
+    return Restored(path, backup, tasks, is_old, kept)
+
+
+def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
+    """Write a sound copy of the backup to `fresh`; return how many tasks it has, and if its schema is old."""
+    connection.make_file(fresh)
+    target = apsw.Connection(str(fresh), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        try:
+            source = apsw.Connection(str(backup), flags=apsw.SQLITE_OPEN_READWRITE)
+        except apsw.CantOpenError:
+            source = apsw.Connection(f"{backup.as_uri()}?immutable=1", flags=_READ_ONLY_BY_URI)
+        source.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the backup stays as it is
+        try:
+            with target.backup("main", source, "main") as copying:
+                while not copying.done:
+                    copying.step(_PAGES_AT_ONCE)
+        finally:
+            source.close()
+        said = [line for (line,) in query.rows(target, "PRAGMA integrity_check(3)")]
+        if said != ["ok"]:
+            raise ConfigError(f"the backup {backup} is damaged: {'; '.join(said)}", fix="use another backup")
+        if schema.is_empty(target):
+            raise ConfigError(f"the backup {backup} is empty", fix="use another backup")
+        is_old = schema.check_usable(target)
+        tasks: int = query.value(target, "SELECT count(*) FROM task")
+        target.execute("PRAGMA journal_mode = DELETE")
+    except apsw.Error as error:
+        raise ConfigError(f"the backup {backup} cannot be read: {error}", fix="use another backup") from error
+    finally:
+        target.close()
+    _sync(fresh)
+    return tasks, is_old
+
+
+_READ_ONLY_BY_URI = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+@contextmanager
+def _alone(named: Path, path: Path) -> Iterator[None]:
+    """Keep every process from opening or using the database for the block.
+
+    Args:
+        named: As processes name it; the lock between writers lies beside it.
+        path: The file, if `named` is a symbolic link to it.
+
+    Raises:
+        StoreBusyError: One has it open.
+    """
+    with ExitStack() as stack:
+        lock = FileLock(named.with_name(named.name + ".lock"))
+        stack.callback(lock.forget)
+        if not stack.enter_context(lock.held_if_free()):
+            raise _in_use(path)
+        for file, bytes_locked in ((path, _FILE_LOCKS), (Path(f"{path}-shm"), INDEX_LOCKS)):
+            with suppress(FileNotFoundError):
+                opened = stack.enter_context(file.open("r+b"))
+                try:
+                    fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, *bytes_locked)
+                except (BlockingIOError, PermissionError):
+                    raise _in_use(path) from None
+        yield
+        lock.write(b"")
+
+
+def _swap(fresh: Path, path: Path) -> tuple[Path, ...]:
+    """Move the old files aside, the log first, and put the new one there."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    names = (path.with_name(f"{path.name}.before-{stamp}-{number}") for number in itertools.count(1))
+    aside = next(name for name in names if not name.exists())
+    kept = []
+    log = Path(f"{path}-wal")
+    if path.exists():
+        try:
+            os.link(path, aside)  # there is a database at every moment
+        except OSError:  # a file system without links
+            path.rename(aside)
+        kept.append(aside)
+    if log.exists():
+        log.rename(f"{aside}-wal")
+        kept.append(Path(f"{aside}-wal"))
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    fresh.replace(path)
+    _sync(path.parent)
+    return tuple(kept)
+
+
+def _in_use(path: Path) -> StoreBusyError:
+    return StoreBusyError(
+        f"a process has {path} open; nothing was changed",
+        fix="stop every worker, web server and client that uses it, then try again",
+        path=str(path),
+    )
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,162 @@
+"""Putting a backup in the place of the file: checked first, never under a process that has it open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import apsw
+import pytest
+from sqlite_support import holder_of, lock_file
+from store_build import Build
+
+from tidegate.errors import ConfigError, SchemaError, StoreBusyError
+from tidegate.store.rows import TaskFilter
+from tidegate.store.sqlite import restore as restore_module
+from tidegate.store.sqlite.restore import restore
+from tidegate.store.sqlite.store import SqliteStore
+
+
+@pytest.fixture
+async def backup(store: SqliteStore, build: Build, path: Path) -> Path:
+    """A backup with two tasks, of a store that then got a third."""
+    await build.enqueue(2)
+    copy = path.with_name("backup.db")
+    db = apsw.Connection(str(path))
+    db.execute("VACUUM INTO ?", (str(copy),))
+    db.close()
+    await build.one()
+    await store.close()
+    return copy
+
+
+async def tasks_of(path: Path) -> int:
+    store = SqliteStore(path)
+    try:
+        assert await store.check() == []
+        return len(await store.list_tasks(TaskFilter(), limit=100))
+    finally:
+        await store.close()
+
+
+async def test_the_backup_is_in_the_place_of_the_file_and_the_file_is_kept(backup: Path, path: Path) -> None:
+    before = backup.read_bytes()
+    done = restore(backup, path)
+    assert (done.tasks, done.is_old, await tasks_of(path)) == (2, False, 2)
+    (kept,) = done.kept
+    assert await tasks_of(kept) == 3
+    assert backup.read_bytes() == before
+    assert not list(path.parent.glob("*.restoring-*"))
+
+
+async def test_commits_in_the_log_of_killed_processes_are_kept_with_their_file(
+    backup: Path, path: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    shutil.copytree(path.parent, tmp_path / "killed")  # as a kill leaves it: with the log
+    await store.close()
+    place = tmp_path / "killed" / path.name
+    done = restore(backup, place)
+    assert [file.name.endswith("-wal") for file in done.kept] == [False, True]
+    assert await tasks_of(place) == 2
+    assert await tasks_of(done.kept[0]) == 3
+
+
+async def test_a_file_that_is_gone_can_be_restored(backup: Path, path: Path) -> None:
+    path.unlink()
+    assert restore(backup, path).kept == ()
+    assert await tasks_of(path) == 2
+
+
+async def test_a_link_is_followed(backup: Path, path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    restore(backup, link)
+    assert link.is_symlink()
+    assert await tasks_of(path) == 2
+
+
+async def test_a_dry_run_changes_nothing(backup: Path, path: Path) -> None:
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    done = restore(backup, path, dry_run=True)
+    assert (done.tasks, done.kept) == (2, ())
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+async def test_a_database_that_a_writer_holds_is_not_touched(backup: Path, path: Path) -> None:
+    before = path.read_bytes()
+    with lock_file(path), pytest.raises(StoreBusyError, match=r"has .* open"):
+        restore(backup, path)
+    assert path.read_bytes() == before
+
+
+async def test_a_database_that_another_process_has_open_is_not_touched(backup: Path, path: Path) -> None:
+    with holder_of(path) as holder:
+        with pytest.raises(StoreBusyError, match=r"has .* open"):
+            restore(backup, path)
+        backup.with_name("mv.db").write_bytes(backup.read_bytes())
+        backup.with_name("mv.db").replace(path)
+        with pytest.raises(StoreBusyError, match=r"has .* open"):
+            restore(backup, path)
+        assert holder.enqueue() == "refused"
+        holder.kill()
+    restore(backup, path)
+    assert await tasks_of(path) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"no database, but long enough to be looked at " * 100])
+async def test_what_is_no_database_is_not_restored(backup: Path, path: Path, content: bytes) -> None:
+    backup.write_bytes(content)
+    with pytest.raises(ConfigError, match="backup"):
+        restore(backup, path)
+    assert await tasks_of(path) == 3
+
+
+async def test_a_damaged_backup_is_not_restored(backup: Path, path: Path) -> None:
+    content = bytearray(backup.read_bytes())
+    content[4096 * 3 : 4096 * 12] = bytes(4096 * 9)
+    backup.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"damaged|cannot be read"):
+        restore(backup, path)
+    assert await tasks_of(path) == 3
+
+
+async def test_another_programs_database_is_not_restored(backup: Path, path: Path) -> None:
+    other = path.with_name("other.db")
+    db = apsw.Connection(str(other))
+    db.execute("CREATE TABLE cake (name)")
+    db.close()
+    with pytest.raises(SchemaError, match="another program"):
+        restore(other, path)
+    assert await tasks_of(path) == 3
+
+
+async def test_the_file_itself_is_no_backup(backup: Path, path: Path) -> None:
+    with pytest.raises(ConfigError, match="the database itself"):
+        restore(path, path)
+    with pytest.raises(ConfigError, match="there is no backup"):
+        restore(path.with_name("nothing.db"), path)
+
+
+async def test_a_backup_with_an_older_schema_says_that_it_needs_an_upgrade(
+    backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = apsw.Connection(str(backup))
+    db.execute("DELETE FROM migration WHERE number = (SELECT max(number) FROM migration)")
+    db.close()
+    assert restore(backup, path).is_old
+
+
+async def test_a_restore_that_fails_before_the_swap_leaves_everything(
+    backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = {file.name for file in path.parent.iterdir()}
+    monkeypatch.setattr(restore_module, "_sync", fails)
+    with pytest.raises(OSError, match="No space"):
+        restore(backup, path)
+    assert {file.name for file in path.parent.iterdir()} == before
+    assert await tasks_of(path) == 3
