@@ -19,7 +19,19 @@ from tidegate.config import Config, load_config
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.domain.ids import IdMaker
-from tidegate.domain.spec import Backoff, Exponential, OnCrash, Priority, Rule, TaskSpec, backoff_option
+from tidegate.domain.spec import (
+    TIMEOUT_SECONDS,
+    TIMEOUT_WITH_UPSTREAM_SECONDS,
+    USUAL,
+    Backoff,
+    Exponential,
+    OnCrash,
+    Priority,
+    Rule,
+    TaskSpec,
+    Usual,
+    backoff_option,
+)
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.handle import Handle
@@ -145,7 +157,7 @@ class Tidegate:
         priority: Priority | str = Priority.NORMAL,
         upstream: Upstream | str | None = None,
         rate_limit: str | None = None,
-        timeout: Seconds | None = 300.0,
+        timeout: Seconds | Usual | None = USUAL,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
         backoff: Backoff | Seconds | None = None,
@@ -167,7 +179,7 @@ class Tidegate:
         priority: Priority | str = Priority.NORMAL,
         upstream: Upstream | str | None = None,
         rate_limit: str | None = None,
-        timeout: Seconds | None = 300.0,
+        timeout: Seconds | Usual | None = USUAL,
         deadline: Seconds | None = 1800.0,
         max_attempts: int = 3,
         backoff: Backoff | Seconds | None = None,
@@ -187,8 +199,9 @@ class Tidegate:
             priority: `interactive`, `normal` or `bulk`.
             upstream: The outside service it calls, if any: what `app.upstream(…)` returned, or its name.
             rate_limit: Runs started in a time, such as `50/min`, by all workers together.
-            timeout: Time for one attempt: seconds, a timedelta, or text such as `90s`, `15m`, `1h`; so are
-                all durations here. `NO_LIMIT` must be written out.
+            timeout: Time for one attempt; 300 s, or 15 min with an upstream, unless given. Seconds, a
+                timedelta, or text such as `90s`, `15m`, `1h`; so are all durations here. `NO_LIMIT` must be
+                written out.
             deadline: Time for the whole task from its first start, parks left out.
             max_attempts: Charged attempts before it is dead.
             backoff: `Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a
@@ -211,7 +224,7 @@ class Tidegate:
             "priority": priority_option(priority),
             **self._upstream_settings(upstream),
             "rate_limit": None if rate_limit is None else rate_window(rate_limit),
-            "timeout": limit_option("timeout", timeout),
+            "timeout": _timeout_seconds(timeout, upstream),
             "deadline": limit_option("deadline", deadline),
             "max_attempts": attempts_option(max_attempts),
             "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
@@ -504,6 +517,12 @@ class Tidegate:
     def close(self) -> None:
         """As `aclose`, from sync code."""
         run_sync(self.aclose())
+
+
+def _timeout_seconds(given: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
+    if given is not USUAL:
+        return limit_option("timeout", given)
+    return TIMEOUT_SECONDS if upstream is None else TIMEOUT_WITH_UPSTREAM_SECONDS
 
 
 def _origin(body: Callable[..., Any]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -27,6 +27,8 @@ from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask, WorkerRow
 from tidegate.store.serving import is_live
+from tidegate.task import TaskFunction
+from tidegate.worker.settings import Timings, drain_grace
 
 _SLOW_COMMIT_SECONDS = 0.05
 _COMMITS = 5
@@ -106,8 +108,25 @@ def examine(app: str | None, database: str | None) -> Iterator[Finding]:
         else:
             yield Finding(Level.OK, "app", f"{reference}, task functions: {len(application.functions)}")
             url = database or application.url
+            yield check_stop(config.timings, application.functions.values())
     yield from _check_database(url, application)
     yield from _check_services(url)
+
+
+def check_stop(timings: Timings, functions: Iterable[TaskFunction[Any, Any, Any]]) -> Finding:
+    """Tell whether running tasks can end after SIGTERM, and what to raise where they cannot."""
+    timeouts = [function.spec.timeout for function in functions]
+    grace, longest = drain_grace(timings, timeouts), max(timeouts, default=0.0)
+    detail = f"running tasks have {duration(grace)} to end after SIGTERM"
+    if longest <= grace:
+        return Finding(Level.OK, "stopping", detail)
+    return Finding(
+        Level.OK,
+        "stopping",
+        f"{detail}, then they are given back; one may run for {duration(longest)}",
+        "to finish long calls, raise drain_grace together with the platform's limit "
+        "(Kubernetes: terminationGracePeriodSeconds, 30 s; systemd: TimeoutStopSec, 90 s)",
+    )
 
 
 def check_sqlite(version: str | None = None) -> Finding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
+from typing import Final
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.upstream import Window
@@ -220,6 +221,20 @@ class Rule:
 
 NO_LIMIT = float("inf")
 """Write it out where a limit is really not wanted: `timeout=NO_LIMIT`."""
+TIMEOUT_SECONDS = 300.0
+"""For one attempt, unless its function says otherwise."""
+TIMEOUT_WITH_UPSTREAM_SECONDS = 900.0
+"""The same for a function with an upstream: longer than one call may take, 600 s."""
+
+
+class Usual(Enum):
+    """The type of `USUAL`."""
+
+    VALUE = "usual"
+
+
+USUAL: Final = Usual.VALUE
+"""An option that was not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +251,7 @@ class TaskSpec:
     """Whose errors that service's errors are (`providers/packs/`)."""
     rate_limit: Window | None = None
     """Runs started in a time, by all workers together; None: as many as there are slots."""
-    timeout: float = 300.0
+    timeout: float = TIMEOUT_SECONDS
     """Seconds one attempt may run."""
     deadline: float = 1800.0
     """Seconds the whole task may take from its first start, parks and suspensions left out."""

@@ -19,14 +19,16 @@ class CallTimes:
     """
 
     seconds: float
-    """To the end of the answer; of a stream, to its beginning."""
+    """To the end of the answer; of a stream, to its beginning. 600 as in the SDKs of OpenAI and Anthropic
+    (openai 3.57.0 and anthropic 2.14.0, `_constants.py`): reasoning models take minutes."""
     connect_seconds: float
     """To a connection."""
     idle_seconds: float
-    """Between two pieces of a stream."""
+    """Between two pieces of a stream. A reasoning model is silent while it thinks. 120, since Cloudflare,
+    which stands before many providers, gives up on a silent server after 100 to 120 s (its error 524)."""
 
     def __init__(
-        self, seconds: Seconds = 60.0, connect_seconds: Seconds = 5.0, idle_seconds: Seconds = 30.0
+        self, seconds: Seconds = 600.0, connect_seconds: Seconds = 5.0, idle_seconds: Seconds = 120.0
     ) -> None:
         set_fields(
             self,

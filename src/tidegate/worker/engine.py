@@ -141,7 +141,7 @@ class Engine:
         """Claim no more, let running tasks end within `grace` seconds, give the rest back, write everything.
 
         Args:
-            grace: None: as the timings say, else the longest timeout of the pool's functions, 300 s at most.
+            grace: None: as the timings say, else the longest timeout of the pool's functions, 25 s at most.
         """
         if grace is None:
             grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))

@@ -28,6 +28,9 @@ from tidegate.readers import (
     wrong,
 )
 
+DRAIN_GRACE_SECONDS = 25.0
+"""For running tasks after SIGTERM, unless `drain_grace` says otherwise: less than the 30 s after which
+Kubernetes kills (`terminationGracePeriodSeconds`); systemd waits 90 s (`TimeoutStopSec`)."""
 SHARING = (Priority.NORMAL, Priority.BULK)
 """The priorities that have a share of the claims: what is left goes to those above."""
 
@@ -172,7 +175,7 @@ class Timings:
     stop_grace: float
     """For a body that was told to stop, before its run is closed without it."""
     drain_grace: float | None
-    """For running tasks after SIGTERM; None: the longest timeout of the pool's functions, at most 300."""
+    """For running tasks after SIGTERM; None: the longest timeout of the pool's functions, at most 25."""
     stall_limit: float
     """A pool process that does not answer for so long is killed."""
     cancel_poll: float
@@ -228,7 +231,7 @@ def timings_option(timings: Timings) -> Timings:
 
 
 def drain_grace(timings: Timings, timeouts: Iterable[float]) -> float:
-    """Return how long a drain waits for running tasks: as set, else the longest timeout, at most 300 s."""
+    """Return how long a drain waits for running tasks: as set, else the longest timeout, at most 25 s."""
     if timings.drain_grace is not None:
         return timings.drain_grace
-    return min(300.0, max(timeouts, default=0.0))
+    return min(DRAIN_GRACE_SECONDS, max(timeouts, default=0.0))

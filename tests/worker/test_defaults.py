@@ -1,0 +1,69 @@
+"""What holds where nothing is set: enough for what providers really do, and without a contradiction."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tidegate import NO_LIMIT, Tidegate
+from tidegate.cli.doctor import Level, check_stop
+from tidegate.upstream.settings import CallTimes
+from tidegate.worker.application import short_timeouts
+from tidegate.worker.settings import Timings, drain_grace
+
+
+@pytest.fixture
+def app(tmp_path):
+    app = Tidegate(f"sqlite:///{tmp_path}/queue.db")
+    openai = app.upstream("openai")
+    openai.transport()
+
+    @app.task(name="asks", upstream=openai)
+    async def asks(text: str) -> str:
+        return text
+
+    @app.task(name="counts")
+    async def counts(number: int) -> int:
+        return number
+
+    @app.task(name="waits", upstream=openai, timeout=NO_LIMIT)
+    async def waits(number: int) -> int:
+        return number
+
+    return app
+
+
+def test_a_call_may_take_as_long_as_the_sdks_of_providers_let_it():
+    assert CallTimes() == CallTimes(seconds=600, connect_seconds=5, idle_seconds=120)
+
+
+def test_a_function_with_an_upstream_outlasts_its_calls(app):
+    timeouts = {name: function.spec.timeout for name, function in app.functions.items()}
+    assert timeouts == {"asks": 900.0, "counts": 300.0, "waits": NO_LIMIT}
+    assert short_timeouts(app) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "timeouts", "seconds"),
+    [(None, [900.0, 300.0], 25.0), (None, [3.0], 3.0), (None, [], 0.0), ("10m", [900.0], 600.0)],
+)
+def test_a_drain_fits_the_platforms_limit_unless_it_is_told_otherwise(given, timeouts, seconds):
+    assert drain_grace(Timings(drain_grace=given), timeouts) == seconds
+
+
+@pytest.mark.anyio
+async def test_no_default_raises_a_warning(app, caplog):
+    with caplog.at_level(logging.WARNING):
+        async with app.worker():
+            pass
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_doctor_says_what_to_raise_so_that_long_calls_can_end(app):
+    found = check_stop(Timings(), app.functions.values())
+    assert found.level is Level.OK
+    assert "25 s" in found.detail
+    assert "terminationGracePeriodSeconds" in found.fix
+    assert "TimeoutStopSec" in found.fix
+    assert check_stop(Timings(drain_grace="2h"), list(app.functions.values())[:2]).fix == ""
