@@ -40,24 +40,6 @@ def test_moments_are_told_from_now_and_in_utc():
     assert text.moment(None) == "-"
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://ann:s3cret@host:5432/db", "postgresql://ann:***@host:5432/db"),
-        ("postgresql://:s3cret@host/db", "postgresql://:***@host/db"),
-        (
-            "postgresql://host/db?user=ann&password=s3cret&x=1",
-            "postgresql://host/db?user=ann&password=***&x=1",
-        ),
-        ("cannot reach 'postgresql://ann:s3cret@host/db'", "cannot reach 'postgresql://ann:***@host/db'"),
-        ("sqlite:///.tidegate/tidegate.db", "sqlite:///.tidegate/tidegate.db"),
-        ("https://host/path:80/x@y", "https://host/path:80/x@y"),
-    ],
-)
-def test_passwords_are_taken_out_of_urls(url, shown):
-    assert text.redact(url) == shown
-
-
 def test_control_characters_are_shown_and_not_obeyed():
     assert text.clean("a\x1b[31mred\x00\u202eb\nc") == r"a\x1b[31mred\x00\u202eb c"
     assert text.clean("grüße 你好") == "grüße 你好"

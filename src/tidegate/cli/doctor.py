@@ -19,9 +19,10 @@ from tidegate.cli.common import json_option, load_app, run
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json
 from tidegate.cli.style import style
-from tidegate.cli.text import clean, duration, redact
+from tidegate.cli.text import clean, duration
 from tidegate.config import Config, load_config
 from tidegate.domain.ids import IdMaker
+from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store

@@ -6,7 +6,8 @@ import traceback
 
 import click
 
-from tidegate.cli.text import clean, redact
+from tidegate.cli.text import clean
+from tidegate.domain.redaction import redact
 from tidegate.errors import (
     ConfigError,
     KeyConflictError,

@@ -9,8 +9,9 @@ import click
 from tidegate.cli.common import json_option, opened_store, run
 from tidegate.cli.failure import FAILED, NOT_FOUND
 from tidegate.cli.output import print_json
-from tidegate.cli.text import clean, redact
+from tidegate.cli.text import clean
 from tidegate.cli.values import as_seconds
+from tidegate.domain.redaction import redact
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
-_PASSWORD_IN_URL = re.compile(r"(://[^/?#\s:@]*:)[^/?#\s@]+@")
-_PASSWORD_IN_QUERY = re.compile(r"([?&](?:ssl)?password=)[^&\s'\"]+", re.IGNORECASE)
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-
-
-def redact(text: str) -> str:
-    """Return a text with the passwords of database URLs in it replaced by stars."""
-    return _PASSWORD_IN_QUERY.sub(r"\1***", _PASSWORD_IN_URL.sub(r"\1***@", text))
 
 
 def clean(text: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from tidegate.codec.encode import type_name
 from tidegate.codec.shape import Shape
+from tidegate.domain.text import presentable
 from tidegate.errors import ConfigError
 
 KEYWORD_ONLY_AT = 1_000_000
@@ -219,9 +220,26 @@ def _parameter(item: inspect.Parameter, at: int, hints: _Hints) -> Parameter:
     )
 
 
+_LONGEST_DEFAULT = 100
+
+
+class _Default:
+    """A default as it may be shown: cut, and without secrets."""
+
+    def __init__(self, name: str, value: object) -> None:
+        text = presentable(f"{name}={value!r}", len(name) + 1 + _LONGEST_DEFAULT)
+        self._text = text[len(name) + 1 :]
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def _text(visible: list[inspect.Parameter], hints: _Hints) -> str:
     shown = [
-        item if item.annotation is item.empty else item.replace(annotation=hints.of(item.name))
+        item.replace(
+            annotation=item.empty if item.annotation is item.empty else hints.of(item.name),
+            default=item.empty if item.default is item.empty else _Default(item.name, item.default),
+        )
         for item in visible
     ]
     returns = hints.of("return")

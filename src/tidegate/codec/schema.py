@@ -8,8 +8,11 @@ import msgspec
 
 from tidegate.codec import models
 from tidegate.codec.declaration import Declaration, Parameter
+from tidegate.domain.redaction import redact
 
 _REFS = "#/$defs/{name}"
+_NAMED = frozenset({"properties", "$defs"})
+_VALUES = frozenset({"default", "const", "enum", "examples", "example"})
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
@@ -37,7 +40,38 @@ def arguments_schema(declaration: Declaration) -> Schema:
             "required": [parameter.name for parameter in listed if parameter.required],
             "additionalProperties": False if others is None else schemas[others.name],
         }
-    return schema | ({"$defs": defs} if defs else {})
+    shown: Schema = _without_secrets(schema | ({"$defs": defs} if defs else {}))
+    return shown
+
+
+def _without_secrets(schema: Any, name: str = "") -> Any:
+    """Return a schema, that of the property `name`, with stars for secrets in its values and descriptions."""
+    if isinstance(schema, list):
+        return [_without_secrets(item, name) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shown: Schema = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            shown[key] = {one: _without_secrets(part, one) for one, part in value.items()}
+        elif key in _VALUES:
+            shown[key] = _value(value, name)
+        elif key == "description" and isinstance(value, str):
+            shown[key] = redact(value)
+        else:
+            shown[key] = _without_secrets(value, name)
+    return shown
+
+
+def _value(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        before = f"{name}="
+        return redact(f"{before}'{value}'")[len(before) + 1 : -1]
+    if isinstance(value, list):
+        return [_value(item, name) for item in value]
+    if isinstance(value, dict):
+        return {key: _value(item, key) for key, item in value.items()}
+    return value
 
 
 def _by_position(declaration: Declaration, schemas: dict[str, Schema]) -> Schema:

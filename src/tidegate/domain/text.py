@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tidegate.domain.redaction import MARGIN, redact
+
 # PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -14,11 +16,17 @@ def storable(text: str, limit: int) -> str:
 
     What was cut is marked at the end with the length it had: `… (cut, 3000000 characters)`.
     """
-    shown = escaped(text[: limit + 1])
-    if len(shown) <= limit:
-        return shown
-    mark = f"… (cut, {len(text)} characters)"
-    return shown[: max(0, limit - len(mark))] + mark
+    return _cut(escaped(text[: limit + 1]), limit, len(text))
+
+
+def presentable(text: str, limit: int) -> str:
+    """Return what `storable` does, with stars in place of secrets: for text that people will read.
+
+    A secret that the cut goes through is replaced too.
+    """
+    seen = text[: limit + MARGIN]
+    shown = escaped(redact(seen))
+    return _cut(shown, limit, len(text)) if len(seen) == len(text) else _marked(shown, limit, len(text))
 
 
 def escaped(text: str) -> str:
@@ -37,6 +45,15 @@ def with_surrogates_escaped(value: Any) -> Any:
     if isinstance(value, dict):
         return {with_surrogates_escaped(key): with_surrogates_escaped(item) for key, item in value.items()}
     return value
+
+
+def _cut(shown: str, limit: int, length: int) -> str:
+    return shown if len(shown) <= limit else _marked(shown, limit, length)
+
+
+def _marked(shown: str, limit: int, length: int) -> str:
+    mark = f"… (cut, {length} characters)"
+    return shown[: max(0, limit - len(mark))] + mark
 
 
 def _visible(match: re.Match[str]) -> str:

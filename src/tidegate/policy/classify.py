@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
-from tidegate.domain.text import storable
+from tidegate.domain.text import presentable
 from tidegate.errors import (
     CallTooLargeError,
     KeyConflictError,
@@ -202,12 +202,12 @@ def _checked(judged: Failure, classifier: Classifier) -> Failure:
     return Failure(
         Verdict(judged.verdict),
         Reason(judged.reason),
-        message=storable(judged.message, MESSAGE_LIMIT),
+        message=presentable(judged.message, MESSAGE_LIMIT),
         wait_seconds=_usable(judged.wait_seconds),
         status=None if judged.status is None else int(judged.status),
-        code=storable(judged.code, _SHORT),
-        request_id=storable(judged.request_id, _SHORT),
-        evidence=storable(judged.evidence, _SHORT) or f"classifier {name}",
+        code=presentable(judged.code, _SHORT),
+        request_id=presentable(judged.request_id, _SHORT),
+        evidence=presentable(judged.evidence, _SHORT) or f"classifier {name}",
     )
 
 
@@ -217,7 +217,7 @@ def _of_members(group: BaseExceptionGroup[BaseException], terms: _Terms, depth: 
     found, member = max(telling, key=lambda pair: _weight(pair[0].failure))
     failure = replace(
         found.failure,
-        message=storable(
+        message=presentable(
             f"{message_of(group)}: {class_name_of(member)}: {message_of(member)}", MESSAGE_LIMIT
         ),
         evidence=f"{found.failure.evidence} (in {class_name_of(member)})",
@@ -261,7 +261,7 @@ def _described(failure: Failure, exc: BaseException) -> Failure:
         failure,
         message=failure.message or message_of(exc),
         error_class=class_name_of(exc),
-        evidence=storable(failure.evidence, _SHORT),
+        evidence=presentable(failure.evidence, _SHORT),
         traceback=traceback_of(exc),
     )
 

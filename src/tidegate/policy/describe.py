@@ -10,7 +10,8 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tidegate.domain.failure import MESSAGE_LIMIT, TRACEBACK_LIMIT
-from tidegate.domain.text import escaped, storable
+from tidegate.domain.redaction import MARGIN, redact
+from tidegate.domain.text import escaped, presentable, storable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,12 +21,13 @@ _MOST_FRAMES = 100
 
 
 def describe(exc: BaseException) -> tuple[str, str, str]:
-    r"""Return (class name, message, traceback) of the exception, storable and cut to size. Never raises.
+    r"""Return (class name, message, traceback) of the exception, fit to keep and to show. Never raises.
 
     The class name is dotted; of built-in classes it is the bare name, as Python prints it. Characters
     that no store or terminal should see are shown escaped (`\x00`, `\ud800`). A message over
     `MESSAGE_LIMIT` characters loses its end, a traceback over `TRACEBACK_LIMIT` its middle, each with a
-    mark that says so. The traceback holds causes and contexts, but no local variables.
+    mark that says so. The traceback holds causes and contexts, but no local variables. What
+    looks like a secret is replaced by stars.
     """
     return class_name_of(exc), message_of(exc), traceback_of(exc)
 
@@ -42,16 +44,16 @@ def class_name_of(exc: BaseException) -> str:
 
 
 def message_of(exc: BaseException) -> str:
-    """Return the exception's own text, storable and cut to `MESSAGE_LIMIT`. Never raises."""
+    """Return the exception's own text, storable, without secrets, cut to `MESSAGE_LIMIT`. Never raises."""
     try:
         text = str.__str__(str(exc))
-        return storable(_with_exit_code(exc, text) if isinstance(exc, SystemExit) else text, MESSAGE_LIMIT)
+        return presentable(_with_exit_code(exc, text) if isinstance(exc, SystemExit) else text, MESSAGE_LIMIT)
     except BaseException as fault:  # see the module's docstring
         return f"({class_name_of(exc)} has no readable message: {class_name_of(fault)} while reading it)"
 
 
 def traceback_of(exc: BaseException) -> str:
-    """Return the traceback as text, storable, its middle cut out over `TRACEBACK_LIMIT`. Never raises."""
+    """Return the traceback as text, fit to keep, its middle cut out over `TRACEBACK_LIMIT`. Never raises."""
     for form in (_full_report, _plain_frames):
         try:
             return _middle_cut(form(exc), TRACEBACK_LIMIT)
@@ -61,9 +63,10 @@ def traceback_of(exc: BaseException) -> str:
 
 
 def _middle_cut(text: str, limit: int) -> str:
-    head, tail = escaped(text[:limit]), escaped(text[-limit:])
+    head = escaped(redact(text[: limit + MARGIN]))
     if len(text) <= limit and len(head) <= limit:
         return head
+    tail = escaped(redact(text[-limit - MARGIN :]))
     mark = f"\n… (cut, {len(text)} characters)\n"
     kept = (limit - len(mark)) // 2
     return head[:kept] + mark + tail[-kept:]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tidegate.domain.failure import UPSTREAM_REASONS, Failure, Reason, Verdict
+from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
+from tidegate.domain.text import presentable
 from tidegate.domain.upstream import Signal
 from tidegate.policy.backoff import delay_seconds, with_floor
 from tidegate.policy.gate import ACCOUNT, CAPACITY, FAULTS, PROBE_SECONDS, TELLING
@@ -209,6 +210,7 @@ def on_request(
     rng: random.Random,
 ) -> Outcome:
     """Return what becomes of a task that asked for its own next run by `ctx.retry`."""
+    reason = presentable(reason, MESSAGE_LIMIT)
     failure = Failure(
         Verdict.TRANSIENT, Reason.UNKNOWN, message=reason, evidence="ctx.retry", wait_seconds=after_seconds
     )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.policy.admission import Admitted
 from tidegate.store.rows import ClaimedTask, CrashTerms, DeadLetter, Orphan, WorkerRow
@@ -128,7 +129,7 @@ def dead_letter(row: tuple[Any, ...], id_text: IdText) -> DeadLetter:
         codec_tag=codec_tag,
         reason=reason,
         error_class=error_class,
-        message=message,
+        message=redact(message),
         failed_at=failed_at,
         redriven_at=redriven_at,
         redrives=redrives,

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Reason
+from tidegate.domain.redaction import redact
 from tidegate.domain.states import State
 from tidegate.store.columns import PRIORITIES, IdText, counters_of, labels_of
 from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
@@ -23,8 +24,8 @@ def stored_result(row: Row) -> StoredResult | None:
         return StoredResult(State.SUCCEEDED, b"null" if data is None else data, codec_tag or CODEC)
     if state == State.CANCELLED:
         why = asked or stopped or ""
-        return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=why)
-    return StoredResult(State.DEAD, b"", "", reason=reason, error_class=error_class, message=message)
+        return StoredResult(State.CANCELLED, b"", "", reason=str(Reason.CANCELLED), message=redact(why))
+    return StoredResult(State.DEAD, b"", "", reason=reason, error_class=error_class, message=redact(message))
 
 
 def history_of(
@@ -62,7 +63,7 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         worker_id=worker_id,
         cancel_requested=bool(cancel_requested),
         reason=reason or "",
-        message=message or why or "",
+        message=redact(message or why or ""),
         progress_done=done,
         progress_total=total,
         progress_note=note or "",
@@ -90,14 +91,14 @@ def _attempt(row: Row) -> HistoryEntry:
         reason=reason,
         charge=charge,
         error_class=error_class,
-        message=message,
-        traceback=traceback,
+        message=redact(message),
+        traceback=redact(traceback),
         status=status,
         code=code,
         request_id=request_id,
-        evidence=evidence,
+        evidence=redact(evidence),
         next_run_at=next_run_at,
-        why=why,
+        why=redact(why),
     )
 
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from tidegate.codec.plain import to_json as encode
+from tidegate.domain.text import presentable
 from tidegate.errors import (
     ArgumentsError,
     KeyConflictError,
@@ -90,11 +91,11 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
             "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
             "title": self.kind.title,
             "status": self.kind.status,
-            "detail": self.detail[:_LONGEST] or self.kind.fix,
+            "detail": presentable(self.detail, _LONGEST) or self.kind.fix,
         }
         if self.errors:
             body["errors"] = [
-                {name: said[:_LONGEST] for name, said in fault.items()} for fault in self.errors
+                {name: presentable(said, _LONGEST) for name, said in fault.items()} for fault in self.errors
             ]
         headers = NO_STORE | self.headers
         return Response(encode(body | self.facts), self.kind.status, headers, MEDIA_TYPE)

@@ -11,7 +11,6 @@ from tidegate.store.access import AuditEntry
 from tidegate.store.figures import drain_of
 from tidegate.store.rows import DeadLetter, HistoryEntry, QueueStats, StoredResult, TaskRow, WorkerRow
 from tidegate.store.serving import is_live, late_seconds
-from tidegate.web.mask import masked
 from tidegate.web.wire import (
     AuditOut,
     DrainOut,
@@ -49,7 +48,7 @@ def status_of(row: TaskRow) -> TaskStatus:
         deadline_at=row.deadline_at,
         cancel_requested=row.cancel_requested,
         reason=row.reason,
-        message=masked(row.message),
+        message=row.message,
         progress=progress,
         key=row.key,
         labels=dict(row.labels),
@@ -60,22 +59,20 @@ def result_of(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskRes
     """Return the end of a task as it is shown."""
     if stored.data:
         return TaskResult(task_id, stored.state.value, plain)
-    error = ErrorOut(stored.reason, stored.error_class, masked(stored.message))
+    error = ErrorOut(stored.reason, stored.error_class, stored.message)
     return TaskResult(task_id, stored.state.value, error=error)
 
 
 def run_of(entry: HistoryEntry, *, with_traceback: bool) -> RunOut:
     """Return a history entry as it is shown."""
     fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
-    fields |= {"message": masked(entry.message), "why": masked(entry.why)}
-    return RunOut(**fields | {"traceback": masked(entry.traceback) if with_traceback else ""})
+    return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})
 
 
 def letter_of(letter: DeadLetter) -> LetterOut:
     """Return a dead letter as it is shown."""
     fields = {name: getattr(letter, name) for name in LetterOut.__struct_fields__}
     shown = {
-        "message": masked(letter.message),
         "tenant": letter.tenant or None,
         "labels": dict(letter.labels),
     }

@@ -9,9 +9,10 @@ from typing import Concatenate, ParamSpec
 
 from tidegate.codec import CODEC
 from tidegate.context import RetryRequested, Stop, TaskStopped
-from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
 from tidegate.domain.spec import Rule
+from tidegate.domain.text import presentable
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.policy.classify import Classifier, classify
@@ -197,7 +198,7 @@ def failure_of_misfit(error: ArgumentsError | ConfigError) -> Failure:
     return Failure(
         Verdict.PERMANENT,
         Reason.INVALID_REQUEST,
-        message=str(error),
+        message=presentable(str(error), MESSAGE_LIMIT),
         error_class=class_name_of(error),
         evidence="arguments do not fit" if isinstance(error, ArgumentsError) else "it cannot be called",
     )
