@@ -23,9 +23,15 @@ LONGEST_SECONDS = 1.0
 AT_ONCE = 500
 """Tasks in one read."""
 PART_CHUNKS = 100
-"""Chunks of one task in one read."""
+"""Chunks of one task in one read at most."""
+PART_BYTES = 131_072
+"""Of chunks in one read for one follower at most, one chunk more: it holds no more than that in memory."""
+READ_BYTES = 1_048_576
+"""Of chunks in one read for all followers at most."""
 RECENT_CHUNKS = 64
 """Chunks of a followed task kept for all its followers; one that is further behind reads by itself."""
+RECENT_BYTES = 262_144
+"""Of these chunks at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +74,34 @@ class _Followed:
     head: StreamHead | None = None
     look: int = 0
     """Number of the look that the head is from: one that began earlier does not overwrite it."""
-    recent: deque[StoredChunk] = field(default_factory=lambda: deque(maxlen=RECENT_CHUNKS))
+    recent: deque[StoredChunk] = field(default_factory=deque)
     followers: int = 0
     waiting: set[asyncio.Future[None]] = field(default_factory=set)
 
+    recent_bytes: int = 0
+
+    def keep(self, chunks: Sequence[StoredChunk], known: int) -> None:
+        """Keep chunks that follow the one numbered `known`; the oldest ones go where there are too many."""
+        last = self.recent[-1].sequence if self.recent else known
+        if last != known:  # a gap, or another look was here first
+            self.recent.clear()
+            self.recent_bytes = 0
+        self.recent.extend(chunks)
+        self.recent_bytes += sum(len(chunk.data) for chunk in chunks)
+        while len(self.recent) > RECENT_CHUNKS or self.recent_bytes > RECENT_BYTES:
+            self.recent_bytes -= len(self.recent.popleft().data)
+
     def after(self, sequence: int) -> list[StoredChunk]:
-        """Return what follows a chunk, if it is all at hand."""
+        """Return a part of what follows a chunk, if the next one is at hand."""
         if not self.recent or self.recent[0].sequence > sequence + 1:
             return []
-        return [chunk for chunk in self.recent if chunk.sequence > sequence]
+        part: list[StoredChunk] = []
+        size = 0
+        for chunk in self.recent:
+            if chunk.sequence > sequence and size < PART_BYTES:
+                part.append(chunk)
+                size += len(chunk.data)
+        return part
 
 
 class TaskWatch:
@@ -106,7 +131,8 @@ class TaskWatch:
     async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield what becomes of a task, from its present state to its end. Close it when done with it.
 
-        Nothing is queued for a follower: a slow one costs no memory and reads later what it missed.
+        A state that a run ended in comes after the last chunk of that run, also for one who comes late.
+        Nothing is queued for a follower: a slow one holds `PART_BYTES` and reads later what it missed.
 
         Args:
             task_id: Which.
@@ -129,22 +155,28 @@ class TaskWatch:
         try:
             await self._look([task_id])
             told: StreamHead | None = None
+            place: tuple[State, int] | None = None
             while told is None or told.state not in FINAL:
                 head = await self._news(task_id, followed, told, quiet_seconds)
                 if head is None:
                     yield []
                     continue
-                part, after = _beginning(head, told, after)
-                is_moved = told is None or _place(told) == _place(head)
+                part: list[Event] = []
+                if told is None and after > head.last_sequence:
+                    part, after = [Reset()], 0
+                if told is None and head.state not in FINAL:
+                    part.append(Moved(*(place := _place(head))))
                 while after < head.last_sequence:
-                    chunks = await self._part(task_id, followed, after)
-                    part += chunks if is_moved else _with_move(chunks, head)
-                    is_moved = is_moved or chunks[-1].run >= head.run
+                    read = await self._part(task_id, followed, after)
+                    chunks = [chunk for chunk in read if chunk.sequence <= head.last_sequence]
+                    part += _with_runs(chunks, 0 if place is None else place[1])
+                    if place is None or chunks[-1].run > place[1]:
+                        place = State.RUNNING, chunks[-1].run
                     after = chunks[-1].sequence
                     yield part
                     part = []
-                part += _ending(head, told, is_moved=is_moved)
-                told = head
+                part += _ending(head, told, is_moved=place == _place(head))
+                told, place = head, _place(head)
                 if part:
                     yield part
         finally:
@@ -177,7 +209,7 @@ class TaskWatch:
         at_hand = followed.after(after)
         if at_hand:
             return at_hand
-        found = await self._store.chunks({task_id: after}, limit=PART_CHUNKS)
+        found = await self._store.chunks({task_id: after}, limit=PART_CHUNKS, most_bytes=PART_BYTES)
         if task_id not in found:
             raise TaskNotFoundError(f"task {task_id} was deleted", fix="nothing is left to follow")
         return found[task_id]
@@ -228,15 +260,12 @@ class TaskWatch:
             and task_id in heads
             and one.head.last_sequence < heads[task_id].last_sequence
         }
-        found = await self._store.chunks(known, limit=PART_CHUNKS) if known else {}
+        if not known:
+            return
+        found = await self._store.chunks(known, limit=PART_CHUNKS, most_bytes=READ_BYTES)
         for task_id, chunks in found.items():
-            followed = self._followed.get(task_id)
-            if followed is None:
-                continue
-            last = followed.recent[-1].sequence if followed.recent else known[task_id]
-            if last != known[task_id]:  # a gap, or another look was here first
-                followed.recent.clear()
-            followed.recent.extend(chunks)
+            if (followed := self._followed.get(task_id)) is not None:
+                followed.keep(chunks, known[task_id])
 
     def _tell(self, task_id: str) -> None:
         _wake(self._waiting.pop(task_id, set()))
@@ -267,19 +296,15 @@ def _place(head: StreamHead) -> tuple[State, int]:
     return head.state, head.run
 
 
-def _beginning(head: StreamHead, told: StreamHead | None, after: int) -> tuple[list[Event], int]:
-    """Return what a follower is told first of all, and the chunk it really goes on after."""
-    if told is not None:
-        return [], after
-    moved = Moved(head.state, head.run)
-    return ([Reset(), moved], 0) if after > head.last_sequence else ([moved], after)
-
-
-def _with_move(chunks: Sequence[StoredChunk], head: StreamHead) -> list[Event]:
-    """Return chunks with the word that a new run began before the first one of it."""
-    earlier = [chunk for chunk in chunks if chunk.run < head.run]
-    later = chunks[len(earlier) :]
-    return [*earlier, *([Moved(head.state, head.run)] if later else []), *later]
+def _with_runs(chunks: Sequence[StoredChunk], run: int) -> list[Event]:
+    """Return chunks, with the move that began a run before the first chunk of each run after `run`."""
+    events: list[Event] = []
+    for chunk in chunks:
+        if chunk.run > run:
+            run = chunk.run
+            events.append(Moved(State.RUNNING, run))
+        events.append(chunk)
+    return events
 
 
 def _ending(head: StreamHead, told: StreamHead | None, *, is_moved: bool) -> list[Event]:

@@ -137,7 +137,9 @@ def test_a_stop_ends_open_streams_whole_and_at_once(place, api):
     with urllib.request.urlopen(f"{url}{told['location']}/events", timeout=20) as stream:
         assert stream.readline().startswith(b"retry:")
         process.send_signal(signal.SIGTERM)
-        assert b"event: end" not in stream.read(), "it is cut off in the middle, or told of an end"
+        rest = stream.read()
+    assert b"event: end" not in rest, "it is cut off in the middle, or told of an end"
+    assert rest.endswith(b'event: closed\ndata: {"reason":"stopping"}\n\n')
     process.wait(15)
     assert process.stderr.read() == "", "it had to be cancelled after the grace time"
 

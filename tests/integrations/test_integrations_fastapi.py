@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import websockets
 from fastapi import FastAPI, HTTPException
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -159,3 +165,55 @@ async def test_a_request_without_a_queue_says_how_to_give_it_one() -> None:
             transport=httpx2.ASGITransport(app=site), base_url="http://x"
         ) as client:
             await client.get("/")
+
+
+SITE = """
+from fastapi import FastAPI
+from tidegate import Tidegate
+from tidegate.integrations.fastapi import lifespan
+from tidegate.web import WebSettings, create_app
+
+queue = Tidegate("sqlite:///queue.db")
+
+@queue.task(name="site:later")
+async def later() -> None: ...
+
+api = create_app(queue, settings=WebSettings(open_without_tokens=True))
+site = FastAPI(lifespan=lifespan(queue, api=api))
+site.mount("/tidegate", api)
+"""
+
+
+async def test_a_stop_ends_streams_sockets_and_waits_of_a_mounted_api(tmp_path: Path) -> None:
+    (tmp_path / "site_with_api.py").write_text(SITE)
+    listening = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/tidegate/api/v1/tasks"
+    command = [sys.executable, "-m", "uvicorn", "site_with_api:site", "--log-level", "error"]
+    process = subprocess.Popen(
+        [*command, "--fd", str(listening.fileno())], cwd=tmp_path, pass_fds=[listening.fileno()]
+    )
+    try:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+            task_id = (await client.post(url, json={"task": "site:later"})).json()["task_id"]
+            wait = {"Prefer": "wait=20"}
+            waiting = asyncio.create_task(client.get(f"{url}/{task_id}/result", headers=wait))
+            socket_url = f"{url.replace('http', 'ws')}/{task_id}/socket"
+            async with (
+                client.stream("GET", f"{url}/{task_id}/events") as stream,
+                websockets.connect(socket_url, proxy=None) as followed,
+            ):
+                lines = stream.aiter_lines()
+                assert await anext(lines) == "retry: 1000"
+                await followed.recv()
+                process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(10):
+                    last = [line async for line in lines if line.startswith(("event:", "data:"))][-2:]
+                    assert (await waiting).status_code == 202
+                    await followed.wait_closed()
+            assert last == ["event: closed", 'data: {"reason":"stopping"}']
+            assert followed.close_code == 1012
+            assert await asyncio.to_thread(process.wait, 10) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+        listening.close()

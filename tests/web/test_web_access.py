@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 from typing import Any
 
 import httpx2
@@ -171,12 +172,15 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
             names = {(await anext(events)).name}
             await socket.recv()
             assert await app.store.revoke_token(token.split("_")[1])
-            names |= {event.name async for event in events}
-            assert names <= {"state", ":"}
+            rest = [event async for event in events]
+            assert names | {event.name for event in rest[:-1]} <= {"state", ":"}
+            assert (rest[-1].name, rest[-1].data) == ("closed", {"reason": "token"})
+            said: list[str] = []
             with contextlib.suppress(websockets.ConnectionClosed):
                 while True:
-                    await socket.recv()
-            assert socket.close_code == 1008
+                    said.append(str(await socket.recv()))
+            assert json.loads(said[-1]) == {"event": "closed", "data": {"reason": "token"}}
+            assert (socket.close_code, socket.close_reason) == (1008, "token")
 
 
 async def test_a_good_token_is_asked_of_the_store_once_in_a_while_only(app: Tidegate) -> None:

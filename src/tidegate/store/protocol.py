@@ -39,7 +39,7 @@ from tidegate.store.rows import (
     UpstreamRow,
     WorkerRow,
 )
-from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk, StreamHead
 
 
 class Lifecycle(Protocol):
@@ -220,12 +220,16 @@ class Streams(Protocol):
         (unless a person redrives it).
         """
 
-    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
+    async def chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    ) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks for each task, in order, that follow the given numbers.
 
         Args:
             after: By task id the number after which to go on; 0 for the start.
             limit: Chunks a task.
+            most_bytes: Of all chunks together: none follows the one that reaches it. Tasks come in the order
+                given, so the first one that has chunks gets one at least, and later ones may get none.
         """
 
 

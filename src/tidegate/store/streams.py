@@ -12,6 +12,10 @@ CHUNK_BYTES = 65_536
 """How large one chunk may be once encoded."""
 
 
+CHUNKS_BYTES = 1_048_576
+"""How much one read of chunks takes at most, unless it says so; one chunk more."""
+
+
 class NewChunk(NamedTuple):
     """One piece that a run emitted."""
 

@@ -102,10 +102,12 @@ def _middleware(settings: WebSettings, authenticate: Authenticate) -> list[Middl
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     demand_guarded(api.routes, api.state.guarded)
     room: Room = api.state.room
+    room.closing.begin()
     await room.store()
     try:
         yield
     finally:
+        room.closing.set()
         await room.audit.close()
         room.offload.close()
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from tidegate.codec.plain import plain
-from tidegate.codec.plain import to_json as encode
+from tidegate.codec.plain import plain, to_json
 from tidegate.store.streams import StoredChunk
 from tidegate.watch import Advanced, Ended, Event, Moved, Reset
+from tidegate.web.room import Room
 
-_SHARED = 128
-"""Chunks kept as they are sent: many followers of a task are sent the same ones."""
+PIECE_BYTES = 32_768
+"""Of events that are sent at once: so much more than the connection takes in is held for a slow follower."""
+
+_SHARED, _SHARED_BYTES = 256, 2_048
+"""Chunks kept as they are sent, and how large each: many followers of a task are sent the same ones."""
 
 
 class ServerSentEvent(msgspec.Struct):
@@ -52,33 +56,65 @@ class ResetOut(msgspec.Struct):
     """The chunk to go on after does not exist: forget what was shown, the whole stream follows."""
 
 
+class ClosedOut(msgspec.Struct):
+    """The stream ends before the task does."""
+
+    reason: str
+    """`token`: it is no longer good; `stopping`: the server stops, come again; `store`: it cannot be reached
+    just now, come again; `deleted`: the task is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """One event, ready to be sent."""
 
     name: str
-    """`state`, `chunk`, `progress`, `reset` or `end`."""
+    """`state`, `chunk`, `progress`, `reset`, `end` or `closed`."""
     data: bytes
     """JSON on one line."""
     id: str = ""
     """A chunk's number, at which to resume; other events have none and do not move it."""
 
 
-def told(event: Event) -> Told:
-    """Return an event as it is sent."""
+async def pieces(room: Room, events: Sequence[Event]) -> AsyncGenerator[list[Told], None]:
+    """Yield events as they are sent, as many at once as are not much larger than `PIECE_BYTES`."""
+    piece: list[Told] = []
+    size = 0
+    for event in events:
+        piece.append(await _told(room, event))
+        size += len(piece[-1].data)
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def closed(reason: str) -> Told:
+    """Return the event that ends a stream before its task ends."""
+    return Told("closed", to_json(ClosedOut(reason)))
+
+
+async def _told(room: Room, event: Event) -> Told:
     if isinstance(event, StoredChunk):
-        return _chunk_told(event)
+        if len(event.data) <= _SHARED_BYTES:
+            return _shared_chunk(event)
+        return _chunk(event, await room.plain(event.data))
     if isinstance(event, Moved):
-        return Told("state", encode(StateOut(event.state.value, event.run)))
+        return Told("state", to_json(StateOut(event.state.value, event.run)))
     if isinstance(event, Advanced):
-        return Told("progress", encode(ProgressEvent(event.done, event.total, event.note)))
+        return Told("progress", to_json(ProgressEvent(event.done, event.total, event.note)))
     if isinstance(event, Reset):
-        return Told("reset", encode(ResetOut()))
+        return Told("reset", to_json(ResetOut()))
     assert isinstance(event, Ended)
-    return Told("end", encode(StateOut(event.state.value, event.run)))
+    return Told("end", to_json(StateOut(event.state.value, event.run)))
 
 
 @functools.lru_cache(maxsize=_SHARED)
-def _chunk_told(chunk: StoredChunk) -> Told:
+def _shared_chunk(chunk: StoredChunk) -> Told:
+    return _chunk(chunk, plain(chunk.data))
+
+
+def _chunk(chunk: StoredChunk, data: msgspec.Raw) -> Told:
     number = str(chunk.sequence)
-    return Told("chunk", encode(ChunkOut(number, chunk.run, chunk.at, plain(chunk.data))), number)
+    return Told("chunk", to_json(ChunkOut(number, chunk.run, chunk.at, data)), number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
 from tidegate.web.audit import AuditLog
 from tidegate.web.bodies import read_json
+from tidegate.web.closing import Closing
 from tidegate.web.guard import principal_of
 from tidegate.web.offload import Offload
 from tidegate.web.problems import NO_STORE, Problem
@@ -58,8 +58,7 @@ class Room:
         self.followers = Places(settings.followers)
         """For open streams."""
         self._bodies = Places(settings.bodies_in_flight)
-        self.closing = asyncio.Event()
-        """Set when this process was told to stop: streams end, and their clients come again."""
+        self.closing = Closing()
 
     async def store(self) -> Store:
         """Return the store, opened."""
@@ -105,7 +104,10 @@ class Room:
 
     async def still_admits(self, connection: HTTPConnection) -> bool:
         """Return whether whoever opened a stream would be let in now, as who it was then."""
-        return await self._authenticate(connection) == principal_of(connection)
+        try:
+            return await self._authenticate(connection) == principal_of(connection)
+        except Problem:
+            return False
 
     async def row(self, task_id: str, principal: Principal) -> TaskRow:
         """Return a task that a principal may see.

@@ -16,7 +16,6 @@ from tidegate.errors import ConfigError
 from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.web.app import create_app
 from tidegate.web.openness import is_loopback, public_names
-from tidegate.web.room import Room
 from tidegate.web.settings import WebSettings
 
 GRACE_SECONDS = 5
@@ -115,22 +114,17 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
     shown = f"[{host}]" if ":" in host else host
     tell(f"the API answers at http://{shown}:{bound}/api/v1")
     try:
-        _Server(config, api.state.room).run(sockets=[listening])
+        _Server(config).run(sockets=[listening])
     finally:
         listening.close()
 
 
 class _Server(uvicorn.Server):
-    """Ends open streams as soon as it is told to stop: else they would hold it up for all the grace time."""
-
-    def __init__(self, config: uvicorn.Config, room: Room) -> None:
-        super().__init__(config)
-        self._room = room
+    """Ends with status 0 when it was told to stop."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self._captured_signals.clear()  # else it dies of the signal at the end, as if it had failed
-        self._room.closing.set()  # the loop turns ten times a second: it sees this without being woken
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -153,3 +153,20 @@ async def test_a_stream_goes_with_its_task(build: Build, clock: SettableClock) -
     assert await told(build.store, kept.task_id) == []
     assert await build.store.stream_heads([kept.task_id, purged.task_id]) == {}
     await build.sound()
+
+
+async def test_a_read_is_bounded_in_bytes_over_all_tasks_and_gives_one_chunk_at_least(build: Build) -> None:
+    one, other = [task.fence for task in await build.running(2)]
+    large = [NewChunk(fence, place, b"1" * 1_000) for fence in (one, other) for place in (1, 2, 3)]
+    await build.store.append_chunks(large)
+
+    async def read(most_bytes: int) -> list[int]:
+        asked = {one.task_id: 0, other.task_id: 0}
+        found = await build.store.chunks(asked, most_bytes=most_bytes)
+        return [len(found.get(task_id, [])) for task_id in asked]
+
+    assert await read(1) == [1, 0]
+    assert await read(2_000) == [2, 0]
+    assert await read(2_001) == [3, 0]
+    assert await read(4_500) == [3, 2]
+    assert await read(1_000_000) == [3, 3]

@@ -65,7 +65,7 @@ from tidegate.store.rows import (
     UpstreamRow,
     WorkerRow,
 )
-from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk, StreamHead
 
 T = TypeVar("T")
 
@@ -270,9 +270,11 @@ class PostgresStore:
         """Return where those tasks that exist are and how far their streams go."""
         return await self._database.once(lambda db: streams.stream_heads(db, task_ids))
 
-    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
-        """Return up to `limit` chunks for each task, in order, that follow the given numbers."""
-        return await self._database.once(lambda db: streams.chunks(db, after, limit), steady=True)
+    async def chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    ) -> dict[str, list[StoredChunk]]:
+        """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers."""
+        return await self._database.once(lambda db: streams.chunks(db, after, limit, most_bytes), steady=True)
 
     # --- workers ---
 

@@ -40,11 +40,13 @@ async def stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, Stream
     }
 
 
-async def chunks(db: Session, after: Mapping[str, int], limit: int) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task that follow the given numbers, in order."""
+async def chunks(
+    db: Session, after: Mapping[str, int], limit: int, most_bytes: int
+) -> dict[str, list[StoredChunk]]:
+    """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers, in order."""
     given = {known: task_id for task_id in after if (known := ids.known(task_id)) is not None}
     starts = [after[task_id] for task_id in given.values()]
     found: dict[str, list[StoredChunk]] = {}
-    for task, *chunk in await db.rows(_AFTER, list(given), starts, limit):
+    for task, *chunk in await db.rows(_AFTER, list(given), starts, limit, most_bytes):
         found.setdefault(given[str(task)], []).append(StoredChunk(*chunk))
     return found

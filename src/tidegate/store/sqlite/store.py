@@ -62,7 +62,7 @@ from tidegate.store.sqlite import (
 from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.job import Look, Mode, T, Work
 from tidegate.store.sqlite.writer import BUSY_SECONDS, Runner, WriterThread
-from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
+from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk, StreamHead
 
 
 class SqliteStore:
@@ -233,9 +233,11 @@ class SqliteStore:
         """Return where those tasks that exist are and how far their streams go."""
         return await self._read(lambda db: streams.stream_heads(db, task_ids))
 
-    async def chunks(self, after: Mapping[str, int], *, limit: int = 100) -> dict[str, list[StoredChunk]]:
-        """Return up to `limit` chunks a task that follow the given numbers."""
-        return await self._read(lambda db: streams.chunks(db, after, limit))
+    async def chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    ) -> dict[str, list[StoredChunk]]:
+        """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers."""
+        return await self._read(lambda db: streams.chunks(db, after, limit, most_bytes))
 
     # --- workers ---
 

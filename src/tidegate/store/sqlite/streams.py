@@ -37,13 +37,22 @@ def stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, Stre
     }
 
 
-def chunks(db: apsw.Connection, after: Mapping[str, int], limit: int) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task that follow the given numbers, in order."""
+def chunks(
+    db: apsw.Connection, after: Mapping[str, int], limit: int, most_bytes: int
+) -> dict[str, list[StoredChunk]]:
+    """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers, in order."""
     found: dict[str, list[StoredChunk]] = {}
+    size = 0
     for task_id, sequence in after.items():
         task = ids.known_blob(task_id)
-        if task is not None and (rows := query.rows(db, _AFTER, (task, sequence, limit))):
-            found[task_id] = [StoredChunk(*row) for row in rows]
+        if task is None:
+            continue
+        for row in db.execute(_AFTER, (task, sequence, limit)):
+            chunk = StoredChunk(*row)
+            found.setdefault(task_id, []).append(chunk)
+            size += len(chunk.data)
+            if size >= most_bytes:
+                return found
     return found
 
 

@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from tidegate.errors import TidegateError
+from tidegate.errors import TaskNotFoundError, TidegateError
+from tidegate.web.closing import first_of
 from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, principal_of
-from tidegate.web.live import ServerSentEvent, Told, told
+from tidegate.web.live import ServerSentEvent, Told, closed, pieces
 from tidegate.web.problems import NO_STORE, Problem
 from tidegate.web.room import Room, TaskId
 from tidegate.web.shares import NoPlaceError
@@ -25,8 +26,11 @@ _MOST = 2**53
 _DIGITS = 16
 _SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
 _RECONNECT_MS = 1000
-_ENDED, _NOT_ALLOWED, _LATER = 1000, 1008, 1013
-"""Codes a socket is closed with."""
+_LATER = 1013
+_CODES = {"": 1000, "deleted": 1000, "token": 1008, "stopping": 1012, "store": _LATER}
+"""Codes a socket is closed with, by reason (RFC 6455 and IANA's registry)."""
+_LAST_SECONDS = 1.0
+"""For the last event of a stream: who takes nothing in goes without it."""
 _ALIVE = '{"event":"alive"}'
 
 AfterChunk = Annotated[
@@ -47,8 +51,9 @@ def add(api: Guarded, room: Room) -> None:
     async def task_events(request: Request, task_id: TaskId, after: AfterChunk = None) -> Response:
         """Follow a task to its end by server-sent events.
 
-        `state`, `chunk`, `progress`, `reset`, and one `end`. A chunk's id is its number: a client that
-        reconnects sends it as `Last-Event-ID` (or `after`) and misses nothing.
+        `state`, `chunk`, `progress`, `reset`, and one `end`. A stream that ends before its task does says
+        why by `closed`. A chunk's id is its number: a client that reconnects sends it as `Last-Event-ID` (or
+        `after`) and misses nothing.
         """
         await room.row(task_id, principal_of(request))
         return EventStream(room, request, task_id, _resume_at(request, after))
@@ -91,12 +96,18 @@ def _counted(room: Room, connection: HTTPConnection) -> Iterator[None]:
         raise Problem("too-many-followers", headers={"Retry-After": "5"}) from None
 
 
+class _NoLongerAdmittedError(Exception):
+    """Whoever follows would not be let in now: its token was revoked or has expired."""
+
+
 async def _parts(
     room: Room, connection: HTTPConnection, task_id: str, after: int
 ) -> AsyncGenerator[list[Told], None]:
     """Yield events as they are sent, several at once where there are; none wherever nothing happened.
 
-    Ends without an end where the client would be let in no more: its token was revoked.
+    Raises:
+        TidegateError: The task was deleted, or the store is away.
+        _NoLongerAdmittedError: The client would not be let in now.
     """
     loop = asyncio.get_running_loop()
     watch = room.app.task_watch(await room.store())
@@ -106,9 +117,30 @@ async def _parts(
         async for part in parts:
             if loop.time() - checked_at >= quiet:
                 if not await room.still_admits(connection):
-                    return
+                    raise _NoLongerAdmittedError
                 checked_at = loop.time()
-            yield [told(event) for event in part]
+            if not part:
+                yield []
+            async for piece in pieces(room, part):
+                yield piece
+
+
+async def _reason(following: Coroutine[Any, Any, None]) -> str:
+    """Follow to the end; return why the stream ends before the task does, empty if it does not."""
+    try:
+        await following
+    except _NoLongerAdmittedError:
+        return "token"
+    except TaskNotFoundError:
+        return "deleted"
+    except TidegateError:
+        return "store"
+    return ""
+
+
+async def _stopping(room: Room) -> str:
+    await room.closing.wait()
+    return "stopping"
 
 
 class EventStream(Response):
@@ -134,30 +166,41 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until it is over, one way or another."""
         try:
-            with _counted(self._room, self._request):
-                work = (self._send_all(send), _left(receive), self._room.closing.wait())
-                if await _first_of(f"tidegate events {self._task_id}", *work):
-                    await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+            with _counted(self._room, self._request), contextlib.suppress(TimeoutError):
+                await self._send_all(receive, send)
         except Problem as problem:
             await problem.response(HTTPConnection(scope))(scope, receive, send)
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_all(self, receive: Receive, send: Send) -> None:
+        limit = self._room.settings.send_limit
         head: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await self._send(send, head)
-        await self._send(send, _body(b"retry: %d\n\n" % _RECONNECT_MS))
-        with contextlib.suppress(TidegateError):  # deleted, or the store is away: the client comes again
-            coming = _parts(self._room, self._request, self._task_id, self._after)
-            async with contextlib.aclosing(coming) as parts:
-                async for part in parts:
-                    await self._send(send, _body(b"".join(map(_sse, part)) or b": alive\n\n"))
+        await _send(send, head, limit)
+        await _send(send, _body(b"retry: %d\n\n" % _RECONNECT_MS), limit)
+        over = await first_of(
+            f"tidegate events {self._task_id}",
+            _reason(self._send_events(send)),
+            _left(receive),
+            _stopping(self._room),
+        )
+        if over.exception() is None and (reason := over.result()) is not None:
+            last = _sse(closed(reason)) if reason else b""
+            await _send(send, _body(last, is_last=True), min(_LAST_SECONDS, limit))
 
-    async def _send(self, send: Send, message: Message) -> None:
-        async with asyncio.timeout(self._room.settings.send_limit):  # else it would hold its place for ever
-            await send(message)
+    async def _send_events(self, send: Send) -> None:
+        coming = _parts(self._room, self._request, self._task_id, self._after)
+        async with contextlib.aclosing(coming) as parts:
+            async for part in parts:
+                data = b"".join(map(_sse, part)) or b": alive\n\n"
+                await _send(send, _body(data), self._room.settings.send_limit)
 
 
-def _body(data: bytes) -> Message:
-    return {"type": "http.response.body", "body": data, "more_body": True}
+async def _send(send: Send, message: Message, seconds: float) -> None:
+    async with asyncio.timeout(seconds):  # else it would hold its place for ever
+        await send(message)
+
+
+def _body(data: bytes, *, is_last: bool = False) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": not is_last}
 
 
 def _sse(event: Told) -> bytes:
@@ -171,34 +214,29 @@ async def _left(receive: Receive) -> None:
 
 
 async def _serve_socket(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
-    sending = _send_to(room, websocket, task_id, after)
-    await _first_of(f"tidegate socket {task_id}", sending, _ignore(websocket))
-
-
-async def _first_of(name: str, *work: Coroutine[Any, Any, object]) -> bool:
-    """Do several things until one is over, and leave the others; return whether it ended well."""
-    jobs = [asyncio.create_task(one, name=name) for one in work]
-    try:
-        over, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-        return all(job.exception() is None for job in over)
-    finally:
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)
+    """Send a task's events until its end, or until the client goes or takes nothing in."""
+    over = await first_of(
+        f"tidegate socket {task_id}",
+        _reason(_send_to(room, websocket, task_id, after)),
+        _ignore(websocket),
+        _stopping(room),
+    )
+    if isinstance(over.exception(), TimeoutError):
+        await websocket.close(_LATER, "slow")
+    elif over.exception() is None and (reason := over.result()) is not None:
+        if reason:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_LAST_SECONDS, room.settings.send_limit)):
+                    await websocket.send_text(_message(closed(reason)))
+        await websocket.close(_CODES[reason], reason or None)
 
 
 async def _send_to(room: Room, websocket: WebSocket, task_id: str, after: int) -> None:
-    code = _NOT_ALLOWED  # unless it ends, or the store fails
-    try:
-        async with contextlib.aclosing(_parts(room, websocket, task_id, after)) as parts:
-            async for part in parts:
-                code = _ENDED if part and part[-1].name == "end" else code
-                for text in map(_message, part) if part else (_ALIVE,):
-                    async with asyncio.timeout(room.settings.send_limit):
-                        await websocket.send_text(text)
-    except TidegateError:
-        code = _LATER
-    await websocket.close(code)
+    async with contextlib.aclosing(_parts(room, websocket, task_id, after)) as parts:
+        async for part in parts:
+            for text in map(_message, part) if part else (_ALIVE,):
+                async with asyncio.timeout(room.settings.send_limit):
+                    await websocket.send_text(text)
 
 
 def _message(event: Told) -> str:

@@ -12,6 +12,7 @@ from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import StoredResult
 from tidegate.web.bodies import idempotency_key, wanted_wait
+from tidegate.web.closing import first_of
 from tidegate.web.guard import SUBMITTERS, Answer, Guarded, Needs, principal_of
 from tidegate.web.problems import Problem
 from tidegate.web.room import Room, answer, location_of
@@ -102,9 +103,11 @@ async def wait_for_end(room: Room, principal: Principal, task_id: str, seconds: 
             store: Store = await room.store()
             try:
                 async with asyncio.timeout(seconds):
-                    await room.app.task_watch(store).final(task_id)
+                    final = room.app.task_watch(store).final(task_id)
+                    over = await first_of(f"tidegate wait {task_id}", final, room.closing.wait())
             except TimeoutError:
                 return None
+            over.result()  # the store's error, if it failed
             return await store.result(task_id)
     except NoPlaceError:
         return None

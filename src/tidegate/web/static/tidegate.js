@@ -122,6 +122,7 @@ export class Tidegate {
         for await (const event of events) {
           wait = SOONEST;
           if (!isPolled) heldUp = 0;
+          if (event.type === "closed") continue; // the stream ends: come again
           if (!told.isNews(event)) continue;
           if (event.type === "end") this.#kept.dropTask(taskId);
           yield event;
