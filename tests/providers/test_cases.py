@@ -32,7 +32,7 @@ def test_an_answer_means_the_same_as_the_exception_made_of_it(case):
 
 
 def test_there_are_as_many_cases_as_expected():
-    assert len(CASES) == 426
+    assert len(CASES) == 451
 
 
 @pytest.mark.parametrize(

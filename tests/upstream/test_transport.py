@@ -223,6 +223,16 @@ async def test_an_error_behind_a_200_gets_the_status_it_means():
     assert permits.only.end.failure.reason is Reason.RATE_LIMIT
 
 
+async def test_an_error_inside_a_choice_behind_a_200_gets_the_status_it_means():
+    permits = MemoryPermits()
+    choice = {"index": 0, "finish_reason": "error", "error": {"code": 503, "message": "no provider"}}
+    async with polite(
+        Network(httpx2.Response(200, json={"choices": [choice]})), permits, provider="openrouter"
+    ) as http:
+        assert (await http.post(URL, json=ASKED)).status_code == 503
+    assert permits.only.end.failure.reason is Reason.OVERLOADED
+
+
 @pytest.mark.parametrize(
     "body", [{"error": None, "status": "completed"}, {"choices": [{"finish_reason": "content_filter"}]}]
 )

@@ -35,11 +35,37 @@ def as_document(body: object) -> Document | None:
 
 
 def error_part(document: Document) -> Document:
-    """Return the inner error of `{"error": {…}}` or `{"Error": {…}}`, else the document itself."""
+    """Return the inner error of `{"error": {…}}` and its likes, else the document itself.
+
+    OpenRouter puts the error of a provider behind it into `choices[].error`, Cloudflare's gateways put a list
+    of them into `errors`.
+    """
     for name in ("error", "Error"):
         if isinstance(inner := document.get(name), dict):
             return inner
-    return document
+    for choice in members(document, "choices"):
+        if isinstance(inner := choice.get("error"), dict):
+            return inner
+    listed = members(document, "errors") if document.get("success") is False else iter(())
+    return next(listed, document)
+
+
+def is_error(document: Document) -> bool:
+    """Return whether a document is an error, whatever the status beside it.
+
+    Z.ai answers 200 with `{"success": false, "code": 500}`, Cloudflare's gateways alike.
+    """
+    if document.get("error") or document.get("status") == "failed" or error_part(document) is not document:
+        return True
+    return document.get("success") is False and any(document.get(name) for name in ("code", "errors"))
+
+
+def meant_status(document: Document) -> int | None:
+    """Return the status that an error behind a 200 means, where its code is one."""
+    code = error_part(document).get("code")
+    if isinstance(code, str) and len(code) == 3 and code.isascii() and code.isdigit():
+        code = int(code)
+    return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599 else None
 
 
 def members(document: Document, name: str) -> Iterator[Document]:
@@ -53,7 +79,13 @@ def members(document: Document, name: str) -> Iterator[Document]:
 def message_text(document: Document) -> str:
     """Return the human sentence of the error, or an empty text."""
     error = error_part(document)
-    for value in (error.get("message"), error.get("Message"), error.get("detail"), document.get("error")):
+    for value in (
+        error.get("message"),
+        error.get("Message"),
+        error.get("msg"),
+        error.get("detail"),
+        document.get("error"),
+    ):
         if isinstance(value, str):
             return value
     return ""

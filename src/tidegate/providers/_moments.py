@@ -49,7 +49,13 @@ _SPOKEN_STEP = (
     r"(?:milliseconds?|ms|minutes?|mins?|m|seconds?|secs?|s|hours?|hrs?|h|days?|d)(?![a-z])"
 )
 _SPOKEN_WAIT = re.compile(
-    rf"(?:try again|retry|resets?)\s+(?:in|after)\s+~?((?:{_SPOKEN_STEP}\s?)+)",
+    rf"(?:(?:try again|retry|resets?)\s+(?:in|after)|please wait)\s+~?((?:{_SPOKEN_STEP}\s?)+)",
+    re.ASCII | re.IGNORECASE,
+)
+_SPOKEN_MOMENT = re.compile(
+    # "resets at 2026-11-09T00:00:00Z"; Claude's plans: "usage limit reached|1762646400"
+    r"(?:(?:try again|retry|resets?)\s+(?:at|on)\s+|usage limit reached\|)"
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)|\d{10}(?:\d{3})?)(?!\d)",
     re.ASCII | re.IGNORECASE,
 )
 _SPOKEN_PART = re.compile(r"(\d+(?:\.\d+)?)\s?([a-z]+)", re.ASCII)
@@ -122,6 +128,15 @@ def read_spoken_wait(text: str) -> float | None:
         return None
     parts = _SPOKEN_PART.findall(found.group(1).lower())
     return _finite(sum(float(number) * _spoken_unit(unit) for number, unit in parts))
+
+
+def read_spoken_reset(text: str, *, now: float) -> float | None:
+    """Return the seconds from `now` to the moment of a "resets at 2026-11-09T00:00:00Z" inside a message.
+
+    A moment without a zone is not read: its zone is the provider's own.
+    """
+    found = _SPOKEN_MOMENT.search(text[:_TEXT_LIMIT])
+    return None if found is None else read_reset(found[1], now=now)
 
 
 def _spoken_unit(unit: str) -> float:

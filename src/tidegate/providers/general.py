@@ -91,9 +91,26 @@ DECISIVE_CODES = codes(
             " flex_unavailable resource_unavailable ModelNotReady temporary-reduced-capacity"
         ),
     ),
-    (USED_UP, "quota_exceeded daily_limit_exceeded"),
+    (
+        USED_UP,
+        (
+            "quota_exceeded daily_limit_exceeded weekly_limit_exceeded monthly_limit_exceeded"
+            # of a plan, as ChatGPT's and coding plans have them: they come back by themselves
+            " usage_limit_reached usage_limit usage_not_included"
+        ),
+    ),
     (TIMEOUT, "request_timeout request_body_timeout ModelTimeout"),
-    (AUTH, "invalid_api_key invalid_grant ExpiredToken UnrecognizedClient API_KEY_INVALID"),
+    (
+        AUTH,
+        (
+            "invalid_api_key invalid_key incorrect_api_key invalid_grant ExpiredToken UnrecognizedClient"
+            " API_KEY_INVALID API_KEY_EXPIRED API_KEY_REVOKED API_KEY_DISABLED missing_api_key no_api_key"
+            # LiteLLM's proxy answers 400 with these, other gateways 403, 404 or 500
+            " expired_key key_expired expired_api_key token_expired key_revoked revoked_key key_disabled"
+            " auth_error token_not_found_in_db authentication_error invalid_authentication UNAUTHENTICATED"
+            " unauthorized invalid_credentials"
+        ),
+    ),
     (CONTEXT_LENGTH, "context_length_exceeded context_window_exceeded model_context_window_exceeded"),
     (
         CONTENT_POLICY,
@@ -118,10 +135,7 @@ VAGUE_CODES = codes(
     (INVALID, "invalid_request bad_request INVALID_ARGUMENT InvalidParameter validation_error"),
     (
         AUTH,
-        (
-            "authentication_error unauthorized UNAUTHENTICATED permission_error PERMISSION_DENIED forbidden"
-            " AccessDenied"
-        ),
+        ("permission_error PERMISSION_DENIED forbidden AccessDenied"),
     ),
     (NOT_FOUND, "not_found ResourceNotFound model_not_found DeploymentNotFound"),
     (TOO_LARGE, "request_too_large"),

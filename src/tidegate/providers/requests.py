@@ -33,6 +33,12 @@ _STREAMING_URL = re.compile(
 )
 _STREAMING_UNLESS_DECLINED = re.compile(r"/api/(?:chat|generate)(?:\?|$)")
 """Ollama streams unless it is asked not to."""
+_MODEL_URL = re.compile(
+    r"/(?:chat/completions|completions|responses|messages|embeddings|rerank|images/generations"
+    r"|audio/(?:transcriptions|translations|speech)|api/(?:chat|generate|embed))(?:\?|$)"
+    r"|:(?:generateContent|streamGenerateContent|embedContent|predict|rawPredict)\b|/(?:converse|invoke)(?:-|\?|$)"
+)
+_NAMED_MODEL = re.compile(rb'^\s*\{.*"model"\s*:\s*"', re.DOTALL)
 _MOST_PARTS = 20_000
 _LONGEST_BLOB = 512
 """A longer run of characters without a space is data, an image say, and no text."""
@@ -78,6 +84,19 @@ def asks_for_stream(url: str, headers: Mapping[str, str], body: bytes | None) ->
     if "text/event-stream" in accepted and "json" not in accepted:
         return True
     return bool(body and _STREAMING_UNLESS_DECLINED.search(url) and not _STREAM_DECLINED.search(body))
+
+
+def is_model_call(method: str, url: str, body: bytes | None) -> bool:
+    """Return whether a request asks a model for something: by its path, or by a body that names a model.
+
+    Args:
+        method: Of the request.
+        url: Of the request.
+        body: None where it cannot be read beforehand.
+    """
+    if method != "POST":
+        return False
+    return _MODEL_URL.search(url) is not None or _NAMED_MODEL.search(body or b"") is not None
 
 
 def _longest_answer(document: Document) -> int:

@@ -16,6 +16,7 @@ from tidegate.providers.meaning import (
     NO_MONEY,
     RATE_LIMIT,
     TOO_LARGE,
+    USED_UP,
     Finding,
     Meaning,
 )
@@ -45,8 +46,23 @@ _SHARPER: tuple[tuple[Meaning, re.Pattern[str]], ...] = (
             r"safety system|content (?:management )?policy|content moderation|moderation policy", re.I
         ),
     ),
-    (AUTH, re.compile(r"(?:invalid|incorrect) api key|api key not (?:valid|found)", re.I)),
+    (
+        AUTH,
+        re.compile(
+            r"(?:invalid|incorrect|expired|revoked) (?:api )?key\b"
+            r"|api key (?:not (?:valid|found)|(?:has |is )?(?:expired|revoked|disabled))",
+            re.I,
+        ),
+    ),
 )
+_USAGE_LIMIT = re.compile(
+    # of a plan or a trial; Cohere: "limited to 1000 API calls / month"; Bedrock: "Too many tokens per day"
+    r"\busage limit"
+    r"|(?:daily|weekly|monthly) (?:(?:request|token|message|api) )?(?:limit|quota|cap|allowance)\b"
+    r"|(?:calls|requests|tokens) ?(?:/|per|a) ?month\b|too many (?:tokens|requests) per day",
+    re.IGNORECASE,
+)
+"""Limits over a day and longer: they tell of the account, and no wait of a minute helps."""
 # OpenAI and Groq: "Request too large … on tokens per min (TPM): Limit 30000, Requested 34307."
 _LARGER_THAN_THE_BUCKET = re.compile(r"\bLimit:? (\d{1,15}),.{0,60}?\bRequested:? (\d{1,15})\b", re.ASCII)
 
@@ -56,6 +72,8 @@ def sharpened(finding: Finding, text: str) -> Finding:
     text = text[:_LONGEST_TEXT]
     if finding.meaning == RATE_LIMIT and _never_fits(text):
         return finding._replace(meaning=TOO_LARGE, by=f"{finding.by}, requested over the whole limit")
+    if finding.meaning == RATE_LIMIT and _USAGE_LIMIT.search(text):
+        return finding._replace(meaning=USED_UP, by=f"{finding.by}, a usage limit by its text")
     if finding.meaning == INVALID:
         for meaning, wording in _SHARPER:
             if wording.search(text):

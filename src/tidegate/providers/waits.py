@@ -18,6 +18,7 @@ from tidegate.providers._moments import (
     read_moment,
     read_number,
     read_reset,
+    read_spoken_reset,
     read_spoken_wait,
 )
 
@@ -27,7 +28,30 @@ LONGEST_WAIT_SECONDS = 86_400.0
 """Longer waits are not believed: one day. Our own choice; no specification sets one."""
 
 _MILLISECOND_HEADERS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
-_BODY_SECONDS = ("retry_after", "retryAfter", "retry_after_seconds", "retry-after", "estimated_time")
+_BODY_SECONDS = (
+    "retry_after",
+    "retryAfter",
+    "retry_after_seconds",
+    "retryAfterSeconds",
+    "retry-after",
+    "estimated_time",
+)
+_BODY_RESETS = (
+    "resets_in_seconds",
+    "reset_in_seconds",
+    "resets_in",
+    "reset_after",
+    "reset_after_seconds",
+    "resets_at",
+    "reset_at",
+    "resetsAt",
+    "resetAt",
+    "reset_time",
+    "resetTime",
+    "quotaResetDelay",
+    "quotaResetTimeStamp",
+)
+"""OpenAI's usage limits of a plan, gateways, and Google's `ErrorInfo`: seconds, a duration, or a moment."""
 _BODY_MILLISECONDS = ("retry_after_ms", "retryAfterMs", "retry-after-ms")
 _BARE_RESETS = ("x-ratelimit-reset", "ratelimit-reset")
 _MOST_HEADERS = 500
@@ -52,9 +76,9 @@ def server_wait(headers: Headers, *, now: float, body: object = None) -> float |
 
     0.0 means that it spoke and asks for no wait. The first usable evidence decides, in this order:
     headers in milliseconds, `Retry-After` (RFC 9110 section 10.2.3; numbers, fractions and dates),
-    fields of the body, exhausted items of the IETF draft's `RateLimit`, a "try again in …" in the error's
-    text, and the latest reset among the limits whose remainder is 0. Of values given twice the largest
-    valid one counts. The number is not bounded: see `clamp_wait`.
+    fields of the body, exhausted items of the IETF draft's `RateLimit`, a "try again in …" or "resets at …"
+    in the error's text, and the latest reset among the limits whose remainder is 0. Of values given twice
+    the largest valid one counts. The number is not bounded: see `clamp_wait`.
 
     Args:
         headers: A mapping or pairs, in any case, names repeated or not. Values other than text are
@@ -121,7 +145,9 @@ def _retry_after(answer: _Answer) -> float | None:
 
 def _body_hint(answer: _Answer) -> float | None:
     error = error_part(answer.document)
-    for part in (answer.document, error, *members(error, "metadata"), *members(error, "details")):
+    details = list(members(error, "details"))
+    nested = [metadata for detail in details for metadata in members(detail, "metadata")]
+    for part in (answer.document, error, *members(error, "metadata"), *details, *nested):
         wait = _largest(_hints(part, answer.now))
         if wait is not None:
             return wait
@@ -134,6 +160,8 @@ def _hints(part: Document, now: float) -> Iterator[float | None]:
     for name in _BODY_MILLISECONDS:
         milliseconds = read_number(_text(part.get(name)))
         yield None if milliseconds is None else milliseconds / 1_000
+    for name in _BODY_RESETS:
+        yield read_reset(_text(part.get(name)), now=now)
     # google.rpc.RetryInfo, a duration such as "34.07s"
     yield read_duration(_text(part.get("retryDelay")))
     if isinstance(inner := part.get("headers"), dict):
@@ -166,7 +194,9 @@ def _parameters(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _spoken(answer: _Answer) -> float | None:
-    return read_spoken_wait(message_text(answer.document))
+    text = message_text(answer.document)
+    wait = read_spoken_wait(text)
+    return read_spoken_reset(text, now=answer.now) if wait is None else wait
 
 
 def _resets(answer: _Answer) -> float | None:

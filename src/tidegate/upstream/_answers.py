@@ -12,13 +12,17 @@ import msgspec
 
 from tidegate.domain.permit import CallEnd
 from tidegate.domain.usage import SeenLimit
+from tidegate.providers._bodies import is_error, meant_status
 from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 from tidegate.providers.understand import understand_answer
 from tidegate.providers.usage import usage_of
 from tidegate.providers.waits import Headers
 from tidegate.upstream._endings import is_in_doubt
+from tidegate.upstream._redirects import asks_a_model
 from tidegate.upstream.settings import CallSettings
+
+_PAGES = ("text/html", "application/xhtml+xml")
 
 
 def limits_of(headers: Headers, *, status: int | None, host: str, provider: str) -> tuple[SeenLimit, ...]:
@@ -36,6 +40,32 @@ def limits_of(headers: Headers, *, status: int | None, host: str, provider: str)
     if status != HTTPStatus.TOO_MANY_REQUESTS:
         return seen
     return tuple(replace(limit, reset_seconds=None) for limit in seen)
+
+
+def is_page_for_a_model_call(request: Any, response: Any) -> bool:
+    """Return whether a web page came back where a model was asked: the address is not that of its API."""
+    return response.status_code < 300 and content_type(response) in _PAGES and asks_a_model(request)
+
+
+def put_misconfigured(request: Any, response: Any, library: Any) -> bytes:
+    """Make a web page that came back for a model's answer the error that it is: 404, in words; return those.
+
+    SDKs would hand on the page's text, an empty stream, or a complaint about JSON.
+    """
+    url = request.url.copy_with(query=None, fragment=None, username=None, password=None)
+    message = (
+        f"{url} answered with a web page instead of the API's JSON: its address is wrong. "
+        "Check base_url (does it lack /v1, or name the provider's website?) and the proxy in between"
+    )
+    body = json.dumps(
+        {"error": {"message": message, "type": "not_found_error", "code": "not_an_api"}}
+    ).encode()
+    response.status_code = HTTPStatus.NOT_FOUND.value
+    for name in ("content-encoding", "transfer-encoding"):
+        response.headers.pop(name, None)
+    response.headers.update({"content-type": "application/json", "content-length": str(len(body))})
+    response.stream = library.ByteStream(body)
+    return body
 
 
 def is_read_whole(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
@@ -99,7 +129,7 @@ def end_of_answer(
     document = parsed(body)
     status: int = response.status_code
     failure = None
-    if status >= 400 or is_error(document):
+    if status >= 400 or (document is not None and is_error(document)):
         failure = understand_answer(
             status,
             response.headers.multi_items(),
@@ -108,8 +138,8 @@ def end_of_answer(
             provider=settings.meant_by,
             host=host,
         )
-    if status < 400 and failure is not None and (meant := _meant_status(document)) is not None:
-        response.status_code = meant
+    if status < 400 and failure is not None and document is not None:
+        response.status_code = meant_status(document) or status
     if response.status_code >= 400:
         response.headers["x-should-retry"] = "false"
     usage = None if document is None else usage_of(document)
@@ -125,14 +155,3 @@ def parsed(body: bytes) -> dict[str, Any] | None:
     if isinstance(document, list) and document:
         document = document[0]
     return document if isinstance(document, dict) else None
-
-
-def is_error(document: dict[str, Any] | None) -> bool:
-    """Return whether a document is an error, whatever the status beside it."""
-    return document is not None and bool(document.get("error") or document.get("status") == "failed")
-
-
-def _meant_status(document: dict[str, Any] | None) -> int | None:
-    error = None if document is None else document.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code <= 599 else None

@@ -8,14 +8,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.providers.requests import is_model_call
+from tidegate.upstream._bodies import content_of
+
 _ASKED = "tidegate_asked"
 """The extension that names it."""
+_MODEL_CALLED = "tidegate_model_called"
+"""The extension that says that the request that was redirected asked a model: clients follow with a GET."""
 
 
 def note(request: Any, response: Any) -> None:
     """Leave word of who redirects, for the request that may follow: of several redirects, the first."""
     if response.has_redirect_location:
-        request.extensions = {_ASKED: request.url, **request.extensions}
+        request.extensions = {
+            _ASKED: request.url,
+            _MODEL_CALLED: asks_a_model(request),
+            **request.extensions,
+        }
+
+
+def asks_a_model(request: Any) -> bool:
+    """Return whether the request, or the one that was redirected here, asks a model for something."""
+    if request.extensions.get(_MODEL_CALLED):
+        return True
+    return is_model_call(request.method, str(request.url), content_of(request))
 
 
 def is_foreign(request: Any) -> bool:

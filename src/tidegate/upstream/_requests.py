@@ -16,6 +16,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.permit import Ask
 from tidegate.domain.spec import NO_LIMIT
 from tidegate.providers.requests import Sizes, asks_for_stream, sizes_of
+from tidegate.upstream._bodies import content_of
 from tidegate.upstream._redirects import is_foreign
 from tidegate.upstream.permits import Permit
 from tidegate.upstream.settings import CallSettings, CallTimes
@@ -129,15 +130,6 @@ def idempotency_key(method: str, url: str, body: bytes | None) -> str:
 def _put_key(headers: Any, secret: str) -> None:
     name = next((name for name in _KEY_HEADERS if name in headers), "authorization")
     headers[name] = f"Bearer {secret}" if name == "authorization" else secret
-
-
-def content_of(request: Any) -> bytes | None:
-    """Return the request's body; None where it is multipart or streamed, and still to be read."""
-    try:
-        content: bytes = request.content
-    except Exception:  # RequestNotRead of either library
-        return None
-    return content
 
 
 def _timeouts(request: Any, times: CallTimes) -> dict[str, float | None]:

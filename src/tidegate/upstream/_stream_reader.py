@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from tidegate.domain.failure import Failure
 from tidegate.domain.usage import Usage
+from tidegate.providers._bodies import is_error
 from tidegate.providers.aws_frames import AwsFrames
 from tidegate.providers.packs import pack_for
 from tidegate.providers.streams import StreamEnd
 from tidegate.providers.understand import understand_answer
 from tidegate.providers.usage import later, usage_of
-from tidegate.upstream._answers import is_error, parsed
+from tidegate.upstream._answers import parsed
 from tidegate.upstream.settings import CallSettings
 
 _LONGEST_LINE = 4_000_000
@@ -109,7 +110,7 @@ class StreamReader:
         self.usage = later(self.usage, usage_of(document))
         inner = document.get("response")
         for found in (document, inner if isinstance(inner, dict) else None):
-            if is_error(found):
+            if found is not None and is_error(found):
                 self.failure = understand_answer(
                     None, (), found, now=time.time(), provider=self._settings.meant_by, host=self._host
                 )

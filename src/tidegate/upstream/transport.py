@@ -15,7 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidegate.domain.usage import SeenLimit
-from tidegate.upstream._answers import check_whole, end_of_answer, is_read_whole, limits_of
+from tidegate.upstream._answers import (
+    check_whole,
+    end_of_answer,
+    is_page_for_a_model_call,
+    is_read_whole,
+    limits_of,
+    put_misconfigured,
+)
 from tidegate.upstream._endings import end_of_error, never_left_us, see_through
 from tidegate.upstream._libraries import at_most, is_streamed_by_client, library_of, make_inner
 from tidegate.upstream._redirects import note
@@ -129,13 +136,16 @@ class PoliteTransport:
             async with at_most(self._library, times.seconds, request):
                 response = await self._inner.handle_async_request(request)
                 permit.learn(self._limits_of(response, host))
-                read_whole = is_read_whole(
+                is_page = is_page_for_a_model_call(request, response)
+                read_whole = is_page or is_read_whole(
                     response,
                     is_stream_asked_for=is_asked_for,
                     is_streamed_by_client=is_streamed_by_client,
                 )
                 body = await self._read(response) if read_whole else None
-                if body is not None:
+                if body is not None and is_page:
+                    body = put_misconfigured(request, response, self._library)
+                elif body is not None:
                     check_whole(response, body, self._library, request)
         except BaseException as error:
             await self._broken_off(permit, error, sent_at)
