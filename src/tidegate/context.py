@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tidegate.domain.calls import CallLog
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
@@ -91,6 +92,8 @@ class RunControl:
     on_emit: Callable[[bytes], bool] = field(default=_nowhere)
     """Given each chunk the body emits, encoded; an empty one only asks whether there is room for more."""
     scratch_used: bool = False
+    calls: CallLog = field(default_factory=CallLog)
+    """Written by the transports that the body uses."""
     condemned: str = ""
     """Why this process must run nothing more, if the body said so."""
     is_stop_raised: bool = False
@@ -182,6 +185,11 @@ class Context:
             clock=time.monotonic,
         )
         return cls(control, task_id="00000000-0000-0000-0000-000000000000", run=1, attempt=1, max_attempts=1)
+
+    @property
+    def calls(self) -> CallLog:
+        """What the run's transports noted of its calls."""
+        return self._control.calls
 
     def cancelled(self) -> bool:
         """Return whether this run was asked to stop, for whatever reason."""

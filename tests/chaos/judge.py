@@ -86,7 +86,7 @@ class _Runs:
 
 def _reason(entry: HistoryEntry) -> str:
     """Return why a run was not the last one, in few words that many runs share."""
-    if entry.charge == Charge.RELEASE:
+    if entry.charge in {Charge.RELEASE, Charge.INTERRUPTED}:
         return f"given back: {entry.why.partition(':')[0]}"
     if entry.charge in {Charge.CRASH, Charge.LOSS}:
         return f"{entry.charge}: {entry.message.removeprefix('worker lost: ').partition(' for ')[0]}"
@@ -164,7 +164,7 @@ def _hushes_re_ran_nothing(seen: Seen) -> Iterator[Violation]:
                 if entry.kind != "run" or entry.run != fence.run or entry.ended_at is None:
                     continue
                 if (
-                    entry.charge in {Charge.LOSS, Charge.CRASH, Charge.RELEASE}
+                    entry.charge in {Charge.LOSS, Charge.CRASH, Charge.RELEASE, Charge.INTERRUPTED}
                     and entry.ended_at <= hush.quiet_until
                 ):
                     what = f"run {fence.run} was under way at “{hush.fault}”, and was taken from its worker"

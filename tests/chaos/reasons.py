@@ -12,7 +12,7 @@ LATE_SECONDS = 3.0
 """A call may be under way for so long, and a killed process take so long to be reaped: what a fault brought
 about can come so much later. The machine's own stalls come on top."""
 
-TAKEN = frozenset({Charge.CRASH, Charge.LOSS, Charge.RELEASE})
+TAKEN = frozenset({Charge.CRASH, Charge.LOSS, Charge.RELEASE, Charge.INTERRUPTED})
 """Charges of runs that were taken from their worker, whatever their bodies did."""
 
 _ASKED = "RetryRequested"

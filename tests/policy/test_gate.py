@@ -94,8 +94,51 @@ def test_a_good_call_between_two_rate_limits_has_the_next_wait_believed():
         gate = good(gate, now)
 
 
-def test_a_failure_does_not_admit_the_next_task():
-    gate = failed(FLOWING, DOWN)
+def of(task_id: str, signal: Signal = DOWN) -> Signal:
+    return replace(signal, task_id=task_id)
+
+
+@pytest.mark.parametrize("reason", [Reason.SERVER_ERROR, Reason.TIMEOUT, Reason.NETWORK])
+def test_one_task_that_fails_again_and_again_holds_nobody_up(reason):
+    poisoned = Signal(reason, task_id="poisoned")
+    gate = failed(FLOWING, *[poisoned] * 20)
+    assert (gate.state, gates.is_held(gate)) == (GateState.FLOWING, False)
+    assert door(gate, NOW).is_open
+    assert door(gate, NOW).admit().is_probe is False
+
+
+def test_two_tasks_that_fail_hold_the_gate_and_a_good_call_between_them_does_not_let_them():
+    poisoned, other = of("poisoned"), of("other")
+    assert gates.is_held(failed(FLOWING, poisoned, other))
+    between = gates.after_answer(failed(FLOWING, poisoned), NOW)
+    assert not gates.is_held(failed(between, other))
+    assert not gates.is_held(failed(good(failed(FLOWING, poisoned), NOW), other))
+    parked = failed(FLOWING, *[poisoned] * 4, other)
+    assert (parked.state, parked.by) == (GateState.PARKED, ParkedBy.FAILURES)
+
+
+def test_an_overload_of_a_task_that_parked_the_gate_before_delays_that_task_alone():
+    poisoned = of("poisoned", FULL)
+    gate = failed(FLOWING, poisoned)
+    assert gate.state is GateState.PARKED
+    assert failed(gate, poisoned, now=NOW + 2).state is GateState.PARKED, "nobody was served since"
+    opened = good(gate, NOW + 3, is_probe=True)
+    assert failed(opened, poisoned, now=NOW + 4) == opened
+    assert failed(opened, of("other", FULL), now=NOW + 4).state is GateState.PARKED
+
+
+def test_the_tasks_remembered_for_an_overload_are_the_latest_few():
+    gate = FLOWING
+    for number in range(100):
+        gate = failed(gate, of(f"task {number}", FULL), now=NOW + number)
+        gate = good(gate, NOW + number + 0.5, is_probe=True)
+    assert len(gate.parked_for) == gates.OVERLOADED_TASKS_KEPT
+    assert failed(gate, of("task 0", FULL), now=NOW + 200).state is GateState.PARKED
+    assert failed(gate, of("task 99", FULL), now=NOW + 200).state is GateState.FLOWING
+
+
+def test_failures_of_two_tasks_do_not_admit_the_next_task():
+    gate = failed(FLOWING, of("one"), of("other"))
     assert gate.state is GateState.FLOWING
     assert not door(gate, NOW + 0.5, in_flight=7).is_open
     assert door(good(gate, NOW + 0.6), NOW + 0.6).is_open
@@ -141,10 +184,11 @@ def test_a_probe_that_never_answers_is_followed_by_another():
     assert door(first.row.gate, NOW + 3.1).is_open
 
 
-def test_a_failure_during_a_slow_start_halves_the_share():
+def test_failures_of_two_tasks_during_a_slow_start_halve_the_share():
     gate = good(failed(FLOWING, *[DOWN] * 5), NOW, is_probe=True)
     before = gates.share(gate, LIMITS, NOW + 20)
-    gate = failed(gate, DOWN, now=NOW + 20)
+    assert gates.share(failed(gate, of("one"), now=NOW + 20), LIMITS, NOW + 20) == pytest.approx(before)
+    gate = failed(gate, of("one"), of("other"), now=NOW + 20)
     assert gates.share(gate, LIMITS, NOW + 20) == pytest.approx(before / 2)
 
 

@@ -10,8 +10,9 @@ import pytest
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Exponential, Fixed, Rule
+from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.policy.order import PENALTY_SECONDS
-from tidegate.policy.retry import PARK_LIMIT, Terms, decide, expired, on_request
+from tidegate.policy.retry import Terms, decide, expired, on_request
 
 FENCE = Fence("task", 1)
 TERMS = Terms(max_attempts=5, backoff=Fixed(10.0))
@@ -93,13 +94,15 @@ def test_a_rate_limit_that_asks_for_no_wait_backs_off_by_its_parks() -> None:
     assert 6.4 <= waits[1].delay_seconds <= 9.6
 
 
-def test_a_task_is_parked_so_often_and_no_more() -> None:
-    assert isinstance(
-        judge(failure(reason=Reason.RATE_LIMIT), counters=Counters(parks=PARK_LIMIT - 1)), Retrying
-    )
-    dead = judge(failure(reason=Reason.RATE_LIMIT), counters=Counters(parks=PARK_LIMIT))
+def test_parks_beyond_the_limit_are_charged_and_only_spent_attempts_end_the_task() -> None:
+    limited = failure(reason=Reason.RATE_LIMIT)
+    assert judge(limited, counters=Counters(parks=UNCHARGED_LIMIT - 1)).charge is Charge.PARK
+    charged = judge(limited, counters=Counters(parks=UNCHARGED_LIMIT))
+    assert isinstance(charged, Retrying)
+    assert charged.charge is Charge.ATTEMPT
+    dead = judge(limited, counters=Counters(parks=UNCHARGED_LIMIT, attempts=TERMS.max_attempts - 1))
     assert isinstance(dead, Dead)
-    assert dead.charge is Charge.PARK
+    assert (dead.charge, dead.failure.reason) == (Charge.ATTEMPT, Reason.RATE_LIMIT)
 
 
 def test_a_park_stops_the_deadline_unless_the_caller_named_it() -> None:
@@ -164,10 +167,10 @@ def test_an_expired_task_charges_nothing() -> None:
     assert expired(FENCE, "too late").charge is Charge.NOTHING
 
 
-def test_a_call_that_our_own_gate_refused_parks_the_task_and_tells_nothing_of_the_upstream() -> None:
+def test_a_call_that_our_own_gate_refused_counts_nowhere_and_tells_nothing_of_the_upstream() -> None:
     refused = failure(reason=Reason.OVERLOADED, wait_seconds=0.4, is_refusal=True)
-    outcome = judge(refused, terms=replace(TERMS, upstream="u"))
+    outcome = judge(refused, terms=replace(TERMS, upstream="u"), counters=Counters(parks=UNCHARGED_LIMIT))
     assert isinstance(outcome, Retrying)
-    assert (outcome.charge, outcome.signal) == (Charge.PARK, None)
+    assert (outcome.charge, outcome.signal) == (Charge.WAIT, None)
     answered = judge(replace(refused, is_refusal=False), terms=replace(TERMS, upstream="u"))
     assert answered.signal is not None

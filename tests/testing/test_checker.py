@@ -385,10 +385,12 @@ def test_an_enqueue_without_an_answer_may_have_come_to_nothing_or_not() -> None:
     assert unheard.check() == []
 
 
-def test_a_park_that_ends_a_task_is_within_the_limit() -> None:
+def test_runs_beyond_the_last_free_park_are_charged_and_within_the_limit() -> None:
     history = [run(number, "retrying", reason="rate_limit", charge="park") for number in range(1, 21)]
-    last = run(21, "dead", reason="rate_limit", charge="park")
-    assert world(State.DEAD, *history, last, counters=Counters(parks=21)).check() == []
+    charged = [run(number, "retrying", reason="rate_limit", charge="attempt") for number in (21, 22)]
+    last = run(23, "dead", reason="rate_limit", charge="attempt")
+    spent = Counters(attempts=3, parks=20)
+    assert world(State.DEAD, *history, *charged, last, counters=spent).check() == []
 
 
 def test_a_key_is_free_again_once_its_task_was_purged() -> None:

@@ -59,6 +59,12 @@ class Failure:
     """The shortest wait the other side asked for; `None` when it asked for nothing usable."""
     is_refusal: bool = False
     """Our own gate let no call out: nobody was asked, so it tells nothing of the upstream."""
+    is_unsent: bool = False
+    """The request never left us: no connection could be made."""
+    is_stated: bool = False
+    """The task said so itself, by raising `Permanent`, `Transient` or `RetryAfter`."""
+    upstream: str = ""
+    """Whose call failed, where that is known."""
     status: int | None = None
     """HTTP status, where there was one."""
     code: str = ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from tidegate.domain.calls import NO_CALLS, CallsMade
 from tidegate.domain.failure import Failure
 from tidegate.domain.upstream import Signal
 
@@ -23,13 +24,17 @@ class Charge(StrEnum):
     ATTEMPT = "attempt"
     """Counts against `max_attempts`."""
     PARK = "park"
-    """A rate limit or overload of the upstream; at most 20 a task."""
+    """The other side refused the call before it did any work, or could not be reached; 20 a task are free."""
+    WAIT = "wait"
+    """Waited for a limit of our own or for a gate; nothing was asked of anybody, so nothing counts."""
     CRASH = "crash"
     """The process died under it."""
     LOSS = "loss"
     """The machine or supervisor was lost; a larger limit of its own."""
     RELEASE = "release"
-    """Given back by a shutdown; no limit."""
+    """Given back before it had called anybody; no limit."""
+    INTERRUPTED = "interrupted"
+    """Given back when it had called somebody already; 5 a task are free."""
     NOTHING = "nothing"
 
 
@@ -41,6 +46,7 @@ class Succeeded:
     result: bytes
     """Encoded with the codec of `codec_tag`."""
     codec_tag: str
+    calls: CallsMade = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +69,18 @@ class Retrying:
     """The next run is the last attempt: it may use the reserved part of the retry budget."""
     is_free: bool = False
     """The task gave its slot back of its own will: its next run spends no retry budget."""
+    calls: CallsMade = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The run was given back unfinished and uncharged; the task is ready again at once."""
+    """The run was given back unfinished; the task is ready again at once."""
 
     fence: Fence
     why: str
     rank_offset: float = 0.0
+    charge: Charge = Charge.RELEASE
+    calls: CallsMade = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ class Dead:
     why: str
     signal: Signal | None = None
     """What it tells of the task's upstream; None: nothing ill."""
+    calls: CallsMade = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,7 @@ class Cancelled:
 
     fence: Fence
     why: str = "cancelled on request"
+    calls: CallsMade = NO_CALLS
 
 
 Outcome = Succeeded | Retrying | Released | Dead | Cancelled
@@ -118,6 +129,7 @@ class Counters:
     releases: int = 0
     by_rule: tuple[tuple[str, int], ...] = ()
     """Charged attempts per retry rule, by the rule's name."""
+    interruptions: int = 0
 
     def of_rule(self, name: str) -> int:
         """Return the charged attempts counted under the rule `name`."""

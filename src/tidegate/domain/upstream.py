@@ -61,6 +61,14 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class OverloadedTask:
+    """A task whose call was refused as an overload."""
+
+    task_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """The state of one upstream, shared by all processes through the store."""
 
@@ -78,6 +86,12 @@ class Gate:
     """From when on one task may try; None: no task may."""
     failures: int = 0
     """Network, server and overload failures since the last good call."""
+    failed_for: tuple[str, ...] = ()
+    """The first two tasks that met network, server or time-out failures since then."""
+    parked_for: tuple[OverloadedTask, ...] = ()
+    """The latest tasks that parked it because it was overloaded for them."""
+    good_at: float | None = None
+    """When a call or run last went well."""
     refused_since_at: float | None = None
     """From when on it named waits and no call was good; None: the last one was."""
     opened_at: float | None = None
@@ -169,7 +183,7 @@ _FIELDS_BY_NAME = {
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What one run or call told of its upstream, where it was not well."""
+    """What one failed call shows of its upstream."""
 
     reason: Reason
     wait_seconds: float | None = None
@@ -181,6 +195,14 @@ class Signal:
     """A number in [0, 1) drawn by the sender, for jitter."""
     no_key_flows: bool = False
     """Every key of the sender's ring is refused: what others' keys could do does not count."""
+    task_id: str = ""
+    """The task that met it; empty for a call outside tasks, each of which counts as another task."""
+    upstream: str = ""
+    """Whose call it was; empty: the run's own upstream."""
+    is_reported: bool = False
+    """The end of the call has moved the gate already: the end of the run must not."""
+    seconds: float | None = None
+    """How long ago the call began; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _stated(exc: BaseException) -> Transient | Permanent | None:
 def _as_stated(stated: Transient | Permanent, observed: Failure) -> Failure:
     # What a task says charges an attempt, which a fact about the upstream would not.
     reason = Reason.UNKNOWN if observed.reason in UPSTREAM_REASONS else observed.reason
-    failure = replace(observed, reason=reason, evidence=f"raised {type(stated).__name__}")
+    failure = replace(observed, reason=reason, is_stated=True, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
         return replace(failure, verdict=Verdict.PERMANENT, reason=_reason_stated(stated, reason))
     if isinstance(stated, RetryAfter):
@@ -164,6 +164,7 @@ def _refused(exc: BaseException) -> Failure | None:
         reason,
         wait_seconds=_usable(refusal.facts.get("wait_seconds")),
         is_refusal=True,
+        upstream=str(refusal.facts.get("upstream", "")),
         evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({told})",
     )
 

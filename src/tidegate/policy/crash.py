@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tidegate.domain.calls import NO_CALLS, CallsMade
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Released, Retrying
+from tidegate.policy.charge import INTERRUPTED_LIMIT, charge_for_release
 from tidegate.policy.order import LIFT_SECONDS
 
 LOSS_LIMIT = 10
@@ -30,6 +32,7 @@ def decide_orphan(
     cap_seconds: float,
     counters: Counters,
     culprit: bool | None = None,
+    may_have_called: bool = False,
 ) -> Outcome:
     """Return what becomes of a run whose worker is gone.
 
@@ -46,12 +49,14 @@ def decide_orphan(
         cap_seconds: The longest wait.
         counters: What it had spent before this run.
         culprit: Whether this run is known to have caused the end; None: nobody knows which did. A run that
-            another one took down, or that an end in good order left behind, is released uncharged.
+            another one took down, or that an end in good order left behind, is released.
+        may_have_called: Whether it had an upstream, and so may have been in the middle of a call.
     """
     if cancel_requested:
         return Cancelled(fence, f"cancelled on request; {why}")
     if culprit is False and crash_limit > 0:
-        return Released(fence, f"its process ended, not through this task: {why}", rank_offset=-LIFT_SECONDS)
+        charge = charge_for_release(counters, may_have_called=may_have_called)
+        return given_back(fence, f"its process ended, not through this task: {why}", charge)
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
     count = (counters.losses if loss else counters.crashes) + 1
     limit = LOSS_LIMIT if loss and crash_limit > 0 else max(1, crash_limit)
@@ -61,6 +66,22 @@ def decide_orphan(
     delay = 0.0 if count == 1 else min(cap_seconds, base_seconds * 2.0 ** min(count - 2, 60))
     told = f"{word} {count} of {limit}, uncharged: {why}"
     return Retrying(fence, failure, delay, charge, rank_offset=-LIFT_SECONDS, why=told)
+
+
+def given_back(fence: Fence, why: str, charge: Charge, *, calls: CallsMade = NO_CALLS) -> Released:
+    """Return the outcome of a run that stopped through no fault of its task, which runs again at once.
+
+    Args:
+        fence: The run.
+        why: What stopped it, in words.
+        charge: What `charge_for_release` says of it.
+        calls: What it had called.
+    """
+    words = {
+        Charge.INTERRUPTED: f"{why}; interrupted in a call, uncharged",
+        Charge.ATTEMPT: f"{why}; interrupted in a call more than {INTERRUPTED_LIMIT} times, charged",
+    }
+    return Released(fence, words.get(charge, why), rank_offset=-LIFT_SECONDS, charge=charge, calls=calls)
 
 
 def cut_short(fence: Fence, why: str) -> Dead:

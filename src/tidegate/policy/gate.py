@@ -1,9 +1,10 @@
 """How a gate moves: what a failure of an upstream does to it, when one task may probe, how it opens.
 
 Two ways to stop. A rate limit's wait, an account that must be mended, or a person's order park the gate.
-Failures first *hold* it: while any failed since the last good call, only single probes start, so no failure
-admits the next task. Enough of them in a row, an overload, or rate limits that name wait after wait park it,
-and then only a good probe opens it, no sooner than the server named. After many failures it opens slowly.
+Failures of two different tasks with no good call between them *hold* it: only single probes start, so no
+failure admits the next task. One task alone never does: its request may be what is wrong. Enough failures in
+a row, an overload, or rate limits that name wait after wait park the gate, and then only a good probe opens
+it, no sooner than the server named. After many failures it opens slowly.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from dataclasses import replace
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Gate, GateState, Limits, ParkedBy, Signal
+from tidegate.domain.upstream import Gate, GateState, Limits, OverloadedTask, ParkedBy, Signal
 from tidegate.policy import slowing
 
 LONGEST_PARK_SECONDS = 86_400.0
@@ -28,6 +29,13 @@ IDLE_SECONDS = 2.0
 IDLE_WAITS = 5
 FIRST_SHARE = 0.1
 """The part of its pace an upstream begins with after an outage."""
+LAST_ATTEMPT_SECONDS = 10.0
+LAST_ATTEMPT_SHARE = 0.25
+LAST_ATTEMPT_LIMIT_SECONDS = 600.0
+"""A task on its last attempt tries a held gate only when a probe has been due for this part of the time since
+the gate was parked, within these bounds, and no other task took it."""
+OVERLOADED_TASKS_KEPT = 16
+"""Tasks that are remembered to have parked a gate by an overload, the latest ones."""
 SPREAD = 0.1
 """A park is lengthened by up to this part, so that its end is no common instant."""
 SPREAD_LIMIT_SECONDS = 5.0
@@ -45,6 +53,11 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
         return _parked(gate, ParkedBy.ACCOUNT, signal, now)
     if gate.by in (ParkedBy.ACCOUNT, ParkedBy.PERSON):
         return gate
+    if _is_matter_of_the_task(gate, signal):
+        return gate
+    gate = _with_task(gate, signal, now)
+    if signal.reason in FAULTS and gate.state is GateState.FLOWING and len(gate.failed_for) < 2:
+        return replace(gate, failures=gate.failures + 1, reason=str(signal.reason), message=signal.message)
     is_failure = signal.reason is not Reason.RATE_LIMIT
     if not is_failure:
         gate = slowing.slowed(gate, now)
@@ -67,6 +80,39 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
     return replace(gate, reason=str(signal.reason), message=signal.message, probe_at=probe_at)
 
 
+def _is_matter_of_the_task(gate: Gate, signal: Signal) -> bool:
+    """Whether an overload says nothing of a flowing upstream: it was parked for this task before, in vain.
+
+    Others have been served since.
+    """
+    if signal.reason is not Reason.OVERLOADED or gate.state is not GateState.FLOWING or gate.good_at is None:
+        return False
+    good_at = gate.good_at
+    return any(task.task_id == signal.task_id and task.at < good_at for task in gate.parked_for)
+
+
+def _with_task(gate: Gate, signal: Signal, now: float) -> Gate:
+    """Return the gate knowing which task met the failure."""
+    if signal.reason in FAULTS and (signal.task_id not in gate.failed_for or not signal.task_id):
+        return replace(gate, failed_for=(*gate.failed_for, signal.task_id)[:2])
+    if signal.reason is Reason.OVERLOADED and signal.task_id:
+        others = tuple([task for task in gate.parked_for if task.task_id != signal.task_id])
+        kept = (*others, OverloadedTask(signal.task_id, now))[-OVERLOADED_TASKS_KEPT:]
+        return replace(gate, parked_for=kept)
+    return gate
+
+
+def after_answer(gate: Gate, now: float) -> Gate:
+    """Return the gate after a call that went well and that no end of a run stands for.
+
+    It shows that the upstream answers. Probes open a gate, and its pace is counted by runs.
+    """
+    gate = replace(gate, failed_for=(), good_at=now)
+    if gate.state is not GateState.FLOWING or gate.failures == 0:
+        return gate
+    return replace(gate, failures=0, probe_at=None)
+
+
 def after_success(
     gate: Gate, limits: Limits, now: float, *, seconds: float, goods: int, is_probe: bool
 ) -> Gate:
@@ -85,6 +131,8 @@ def after_success(
         typical_seconds=0.8 * gate.typical_seconds + 0.2 * seconds,
         refused_since_at=None,
         pace=slowing.counted(gate.pace, goods, now),
+        failed_for=(),
+        good_at=now,
     )
     if gate.state is not GateState.FLOWING:
         may_open = is_probe and gate.by is ParkedBy.FAILURES
@@ -102,6 +150,8 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
         since_at=now,
         opened_at=now if was_long else None,
         reopened_at=now,
+        parked_for=gate.parked_for,
+        good_at=gate.good_at,
         refused_since_at=gate.refused_since_at,
         typical_seconds=gate.typical_seconds,
         reason=gate.reason,
@@ -133,6 +183,8 @@ def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) ->
         since_at=now,
         until_at=None if seconds is None else now + seconds,
         failures=gate.failures,
+        parked_for=gate.parked_for,
+        good_at=gate.good_at,
         typical_seconds=gate.typical_seconds,
         learned=gate.learned,
         pace=gate.pace,
@@ -159,13 +211,27 @@ def is_of_before(gate: Gate, began_at: float | None) -> bool:
 
 
 def is_held(gate: Gate) -> bool:
-    """Whether only probes may start: parked, or flowing with failures since the last good call."""
-    return gate.state is not GateState.FLOWING or gate.failures > 0
+    """Whether only probes may start: it is parked, or two tasks failed since the last good call."""
+    return gate.state is not GateState.FLOWING or len(gate.failed_for) > 1
 
 
-def may_probe(gate: Gate, now: float) -> bool:
-    """Whether one task may start to try a held gate."""
-    return is_held(gate) and gate.probe_at is not None and gate.probe_at <= now
+def may_probe(gate: Gate, now: float, *, on_last_attempt: bool = False) -> bool:
+    """Whether one task may start to try a held gate.
+
+    Args:
+        gate: As it is now.
+        now: By the store's clock.
+        on_last_attempt: Whether that task has one attempt left: it tries only where nobody else does.
+    """
+    if not is_held(gate) or gate.probe_at is None:
+        return False
+    return gate.probe_at + (last_attempt_seconds(gate, now) if on_last_attempt else 0.0) <= now
+
+
+def last_attempt_seconds(gate: Gate, now: float) -> float:
+    """Return how long a probe must have been due before a task on its last attempt may be the one."""
+    parked_for = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
+    return min(LAST_ATTEMPT_LIMIT_SECONDS, max(LAST_ATTEMPT_SECONDS, LAST_ATTEMPT_SHARE * parked_for))
 
 
 def probing(gate: Gate, now: float) -> Gate:

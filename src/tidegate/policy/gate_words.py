@@ -64,9 +64,8 @@ def learned_in_words(limit: LearnedLimit, now: float) -> str:
 
 
 def _flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) -> str:
-    if gate.failures:
-        count = "a failure" if gate.failures == 1 else f"{gate.failures} failures in a row"
-        return f"flowing, held after {count} ({gate.reason}): only probes start"
+    if gates.is_held(gate):
+        return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
     share = gates.share(gate, limits, now)
     if share < 1:
         return f"flowing, slow start at {share:.0%} of its pace"

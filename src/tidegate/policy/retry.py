@@ -8,18 +8,18 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
+from tidegate.domain.calls import NO_CALLS, CallsMade
+from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.text import presentable
 from tidegate.domain.upstream import Signal
 from tidegate.policy.backoff import delay_seconds, with_floor
-from tidegate.policy.gate import ACCOUNT, CAPACITY, FAULTS, PROBE_SECONDS, TELLING
+from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_for_failure
+from tidegate.policy.gate import ACCOUNT, PROBE_SECONDS, TELLING
 from tidegate.policy.order import LIFT_SECONDS, PENALTY_SECONDS
 from tidegate.policy.words import duration
 
-PARK_LIMIT = 20
-"""Rate-limit and overload waits one task may take without being charged."""
 PARK_SECONDS = 60.0
 """Wait after a rate limit or overload whose answer named none."""
 
@@ -37,9 +37,7 @@ class Terms:
     """Whether a park stops the clock of the deadline (False where the caller named the deadline)."""
     park_seconds: float = PARK_SECONDS
     upstream: str = ""
-    """Whose gate the failure may move; empty: the task waits alone."""
-    is_probe: bool = False
-    """The run tried whether a held upstream works again: that is never charged."""
+    """The task's own, whose gate holds it; empty: the task waits alone."""
 
     @classmethod
     def of(
@@ -50,7 +48,6 @@ class Terms:
         remaining_seconds: float | None = None,
         deadline_stands_still: bool = True,
         upstream: str = "",
-        is_probe: bool = False,
     ) -> Terms:
         """Return the terms of a task of this function, with the overrides it was enqueued with."""
         return cls(
@@ -60,7 +57,6 @@ class Terms:
             remaining_seconds=remaining_seconds,
             deadline_stands_still=deadline_stands_still,
             upstream=upstream,
-            is_probe=is_probe,
         )
 
 
@@ -71,6 +67,7 @@ def decide(
     terms: Terms,
     counters: Counters,
     rng: random.Random,
+    calls: CallsMade = NO_CALLS,
 ) -> Outcome:
     """Return what becomes of a task whose run failed.
 
@@ -81,14 +78,15 @@ def decide(
         terms: What the task is allowed.
         counters: What it had spent before this run.
         rng: For jitter.
+        calls: What it called through transports.
     """
-    outcome = _decided(fence, failure, rule, terms, counters, rng)
-    signal = signal_of(failure, rng) if terms.upstream else None
-    return replace(outcome, signal=signal)
+    failure = replace(failure, upstream=calls.upstream_of(failure))
+    outcome = _decided(fence, failure, rule, terms, counters, rng, calls)
+    return replace(outcome, signal=_signal(fence, failure, terms, calls, rng), calls=calls)
 
 
-def signal_of(failure: Failure, rng: random.Random) -> Signal | None:
-    """Return what a failure tells of the upstream it came from; None if it tells of the task alone."""
+def signal_of(failure: Failure, rng: random.Random, *, task_id: str = "") -> Signal | None:
+    """Return what a failure shows of the upstream it came from; None if it is a matter of the task alone."""
     if failure.reason not in TELLING or failure.is_refusal:
         return None
     return Signal(
@@ -97,7 +95,27 @@ def signal_of(failure: Failure, rng: random.Random) -> Signal | None:
         needs_person=failure.reason in ACCOUNT and failure.verdict is Verdict.PERMANENT,
         message=failure.message,
         spread=rng.random(),
+        task_id=task_id,
+        upstream=failure.upstream,
     )
+
+
+def _signal(
+    fence: Fence, failure: Failure, terms: Terms, calls: CallsMade, rng: random.Random
+) -> Signal | None:
+    """Return what the end of a run reports to a gate.
+
+    Calls through a transport have moved their gates at their own ends: only one that the run's time limit cut
+    off has not. A run without such calls counts as one call of its upstream.
+    """
+    signal = signal_of(failure, rng, task_id=fence.task_id)
+    if signal is None:
+        return None
+    if calls.count == 0:
+        return signal if terms.upstream else None
+    if failure.reason is Reason.TIMEOUT and failure.status is None and calls.cut:
+        return replace(signal, upstream=calls.cut)
+    return replace(signal, is_reported=True) if failure.upstream else None
 
 
 def _decided(
@@ -107,60 +125,77 @@ def _decided(
     terms: Terms,
     counters: Counters,
     rng: random.Random,
+    calls: CallsMade,
 ) -> Retrying | Dead:
     if rule is not None and not rule.retry:
         return Dead(fence, failure, Charge.ATTEMPT, f"discarded by the rule on {rule.name}")
-    if terms.upstream and rule is None:
-        if failure.reason in ACCOUNT:
-            return _park(fence, failure, rule, terms, counters, rng)
-        if terms.is_probe and failure.reason in CAPACITY | FAULTS:
-            return _probed_in_vain(fence, failure, terms, rng)
-    if failure.verdict is Verdict.PERMANENT:
+    has_gate = bool(terms.upstream or failure.upstream)
+    waits_for_account = has_gate and rule is None and failure.reason in ACCOUNT and not failure.is_stated
+    if failure.verdict is Verdict.PERMANENT and not waits_for_account:
         return Dead(fence, failure, Charge.ATTEMPT, f"permanent: {failure.reason}")
-    if failure.reason in UPSTREAM_REASONS and (rule is None or rule.attempts is None):
-        return _park(fence, failure, rule, terms, counters, rng)
+    charge = charge_for_failure(failure, calls, counters)
+    is_counted_by_rule = rule is not None and rule.attempts is not None
+    if charge is not Charge.ATTEMPT and not is_counted_by_rule:
+        return _uncharged(fence, failure, charge, rule, terms, counters, rng)
     if failure.verdict is Verdict.UNKNOWN and not terms.retry_unknown and rule is None:
         return Dead(fence, failure, Charge.ATTEMPT, "unknown failure, and on_unknown is dead")
     return _retry(fence, failure, rule, terms, counters, rng)
 
 
-def _park(
-    fence: Fence, failure: Failure, rule: Rule | None, terms: Terms, counters: Counters, rng: random.Random
+def _uncharged(
+    fence: Fence,
+    failure: Failure,
+    charge: Charge,
+    rule: Rule | None,
+    terms: Terms,
+    counters: Counters,
+    rng: random.Random,
 ) -> Retrying | Dead:
-    """Let the task wait uncharged: the upstream is short of capacity, the task is not at fault.
+    """Let the task wait uncharged: nothing was processed, and the task is not known to be at fault.
 
-    One with an upstream keeps its place, before everything that has not begun: the gate says when it goes.
+    One whose own upstream it was keeps its place, before everything that has not begun: the gate says when
+    it goes.
     """
     parks = counters.parks + 1
-    if parks > PARK_LIMIT:
-        return Dead(
-            fence, failure, Charge.PARK, f"{failure.reason} {PARK_LIMIT} times, the most a task may wait"
-        )
-    delay = _park_seconds(failure, rule, terms, parks, rng)
+    delay = _uncharged_seconds(failure, rule, terms, parks, rng)
     if not terms.deadline_stands_still and _too_late(delay, terms):
-        return _beyond_deadline(fence, failure, delay, terms, Charge.PARK)
+        return _beyond_deadline(fence, failure, delay, terms, charge)
     asked = "as asked by the server" if failure.wait_seconds else "no wait was named"
-    wait = f"waits for {terms.upstream}" if terms.upstream else f"waits {duration(delay)}"
-    why = f"{failure.reason}: {wait} ({asked}), uncharged, {parks} of {PARK_LIMIT}"
-    offset = -LIFT_SECONDS if terms.upstream else 0.0
-    return Retrying(fence, failure, delay, Charge.PARK, rank_offset=offset, why=why)
+    is_gated = _is_gated(failure, terms)
+    wait = f"waits for {terms.upstream}" if is_gated else f"waits {duration(delay)}"
+    count = "not counted" if charge is Charge.WAIT else f"{parks} of {UNCHARGED_LIMIT}"
+    return Retrying(
+        fence,
+        failure,
+        delay,
+        charge,
+        rank_offset=-LIFT_SECONDS if is_gated else 0.0,
+        why=f"{failure.reason}: {wait} ({asked}), uncharged, {count}",
+        is_last=counters.attempts + 1 == terms.max_attempts,
+    )
 
 
-def _probed_in_vain(fence: Fence, failure: Failure, terms: Terms, rng: random.Random) -> Retrying | Dead:
-    """Let a task that tried a held upstream wait for it, uncharged and uncounted."""
-    delay = with_floor(PROBE_SECONDS, failure.wait_seconds, rng)
-    if _too_late(delay, terms):
-        return _beyond_deadline(fence, failure, delay, terms, Charge.NOTHING)
-    why = f"{failure.reason}: tried for {terms.upstream} in vain, uncharged"
-    return Retrying(fence, failure, delay, Charge.NOTHING, rank_offset=-LIFT_SECONDS, why=why)
+def _is_gated(failure: Failure, terms: Terms) -> bool:
+    """Whether the gate of the task's own upstream says when the task goes on."""
+    return bool(terms.upstream) and failure.upstream in ("", terms.upstream)
 
 
-def _park_seconds(failure: Failure, rule: Rule | None, terms: Terms, parks: int, rng: random.Random) -> float:
-    """Return how long to wait: the rule's wait if it has one, and never less than the server asked for."""
+def _uncharged_seconds(
+    failure: Failure, rule: Rule | None, terms: Terms, parks: int, rng: random.Random
+) -> float:
+    """Return how long to wait: the rule's wait if it has one, and never less than the server asked for.
+
+    A second overload, or a second connection that could not be made, has the task wait out its own backoff:
+    its gate may flow for all others.
+    """
     if rule is not None and rule.wait is not None:
         return with_floor(delay_seconds(rule.wait, parks, rng), failure.wait_seconds, rng)
-    if terms.upstream:  # its gate holds it for as long as it takes
-        return with_floor(PROBE_SECONDS, failure.wait_seconds, rng)
+    backs_off = failure.reason is not Reason.RATE_LIMIT and not failure.is_refusal
+    if _is_gated(failure, terms):
+        own = delay_seconds(terms.backoff, parks - 1, rng) if backs_off and parks > 1 else PROBE_SECONDS
+        return with_floor(own, failure.wait_seconds, rng)
+    if failure.is_unsent:
+        return with_floor(delay_seconds(terms.backoff, parks, rng), failure.wait_seconds, rng)
     if failure.wait_seconds is None:
         return with_floor(terms.park_seconds, terms.park_seconds, rng)
     if failure.wait_seconds == 0:  # it may be asked again at once, but not in a tight loop
@@ -228,6 +263,18 @@ def on_request(
         why=f"asked by the task: {reason or 'no reason given'}",
         is_free=True,
     )
+
+
+def spent(fence: Fence, terms: Terms, counters: Counters) -> Dead | None:
+    """Return the end of a task that has no attempt left before its run begins; None if it may begin.
+
+    Only interruptions leave a task so: whoever gives a run back does not know how many attempts it has.
+    """
+    if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < terms.max_attempts:
+        return None
+    why = f"all {terms.max_attempts} attempts spent, some by runs that were interrupted"
+    failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=why, evidence="interrupted")
+    return Dead(fence, failure, Charge.NOTHING, why)
 
 
 def expired(fence: Fence, message: str) -> Dead:

@@ -19,6 +19,9 @@ PRIORITIES = tuple(Priority)
 IdText = Callable[[Any], str]
 """Makes an id's text of what the back end stores."""
 
+INTERRUPTIONS = "(interrupted)"
+"""Where interrupted runs are counted among the attempts by retry rule; no rule is named so."""
+
 _UNSPENT = Counters()
 _FREE = Admitted()
 _NO_LABELS: dict[str, str] = {}
@@ -30,7 +33,7 @@ def labels_of(stored: str | None) -> dict[str, str]:
 
 
 def rules_of(stored: str | None) -> dict[str, int]:
-    """Return the charged attempts by retry rule from their JSON."""
+    """Return the charged attempts by retry rule, and `INTERRUPTIONS`, from their JSON."""
     return msgspec.json.decode(stored, type=dict[str, int]) if stored else {}
 
 
@@ -38,7 +41,10 @@ def counters_of(
     attempts: int, parks: int, crashes: int, losses: int, releases: int, rules: str | None
 ) -> Counters:
     """Return what a task has spent."""
-    return Counters(attempts, parks, crashes, losses, releases, tuple(sorted(rules_of(rules).items())))
+    by_name = rules_of(rules)
+    interruptions = by_name.pop(INTERRUPTIONS, 0)
+    by_rule = tuple(sorted(by_name.items()))
+    return Counters(attempts, parks, crashes, losses, releases, by_rule, interruptions)
 
 
 def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitted = _FREE) -> ClaimedTask:
@@ -97,7 +103,7 @@ def orphan(row: tuple[Any, ...], id_text: IdText) -> Orphan:
     """Return a run whose worker is retired, with all the steward needs to decide it."""
     (
         task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
-        crashes, losses, releases, rules, lost, why, cancel_requested, culprit,
+        crashes, losses, releases, rules, lost, why, cancel_requested, culprit, upstream,
     ) = row  # fmt: skip
     return Orphan(
         fence=Fence(id_text(task_id), run),
@@ -111,6 +117,7 @@ def orphan(row: tuple[Any, ...], id_text: IdText) -> Orphan:
         why=why,
         cancel_requested=bool(cancel_requested),
         culprit=None if culprit is None else bool(culprit),
+        upstream=upstream,
     )
 
 

@@ -10,7 +10,8 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.store.columns import rules_of
+from tidegate.policy.gate import TELLING
+from tidegate.store.columns import INTERRUPTIONS, rules_of
 from tidegate.store.text import finite, storable, to_json
 
 Ending = Retrying | Released | Dead | Cancelled
@@ -155,8 +156,15 @@ def name_to_free(run: Run, settled: Settled) -> str | None:
     return run.unique_name if settled.state in (State.DEAD, State.CANCELLED) else None
 
 
+def counted_name(ending: Ending) -> str:
+    """Return the name under which an ending counts besides the task's counters; empty for none."""
+    if isinstance(ending, Released):
+        return INTERRUPTIONS if ending.charge in (Charge.INTERRUPTED, Charge.ATTEMPT) else ""
+    return ending.rule if isinstance(ending, Retrying) else ""
+
+
 def one_more(rule_attempts: str | None, rule: str) -> str | None:
-    """Return the charged attempts by retry rule, as JSON, after one more under this rule."""
+    """Return the runs counted by name, as JSON, after one more under this name."""
     spent, name = rules_of(rule_attempts), storable(rule)
     return to_json(spent | {name: spent.get(name, 0) + 1})
 
@@ -168,8 +176,6 @@ def failure_of(ending: Ending) -> Failure | None:
 
 def charge_of(ending: Ending) -> Charge:
     """Return which counter an ending adds to."""
-    if isinstance(ending, Released):
-        return Charge.RELEASE
     return Charge.NOTHING if isinstance(ending, Cancelled) else ending.charge
 
 
@@ -225,18 +231,26 @@ def _budget(now: float, run: Run, ending: Ending) -> tuple[int, int, float, floa
 
 
 def shows_that_it_answers(ending: Ending) -> bool:
-    """Whether a run without a signal failed by the answer of its upstream: that is alive then."""
+    """Whether a run without a signal failed by the answer of its upstream: that is alive then.
+
+    A run that used transports shows nothing by its end: its calls have moved their gates.
+    """
     failure = failure_of(ending)
-    return failure is not None and failure.status is not None and charge_of(ending) is Charge.ATTEMPT
+    if failure is None or failure.status is None or failure.reason in TELLING or ending.calls.count:
+        return False
+    return charge_of(ending) is Charge.ATTEMPT
 
 
 def _spent(now: float, run: Run, ending: Ending) -> tuple[Any, ...]:
     charge, failure = charge_of(ending), failure_of(ending)
+    if charge is Charge.INTERRUPTED:
+        charge = Charge.RELEASE  # shown as one; what makes it more is counted by name
     counted = (Charge.ATTEMPT, Charge.PARK, Charge.CRASH, Charge.LOSS, Charge.RELEASE)
+    stands_still = charge in (Charge.PARK, Charge.WAIT)
     return (
         run.started_at,
         *(int(charge is each) for each in counted),
-        now if charge is Charge.PARK else None,
+        now if stands_still else None,
         None if failure is None else str(failure.reason),
         None if failure is None else storable(failure.message),
     )

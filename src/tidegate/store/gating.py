@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate
 from tidegate.domain.usage import Heard
 from tidegate.policy import budget, pacing
@@ -17,6 +18,18 @@ from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import finite, storable
 
 
+class Run(Protocol):
+    """A run that has ended, as far as gates are concerned."""
+
+    @property
+    def upstream(self) -> str:
+        """Its own; empty for none."""
+
+    @property
+    def probe(self) -> bool | int:
+        """Whether it was sent to try a held upstream."""
+
+
 class Told(NamedTuple):
     """What came of a failure that a call met."""
 
@@ -24,6 +37,20 @@ class Told(NamedTuple):
     """Of the upstream."""
     is_of_one_key: bool
     """Another key of the upstream flows: the task may go on with that one."""
+
+
+def goes_well(run: Run, calls: CallsMade) -> bool:
+    """Whether a run that succeeded counts as one good call of its upstream.
+
+    One that used transports does if its last call of that upstream went well. Calls of other upstreams, and
+    calls that failed before the body found another way, have moved their gates themselves.
+    """
+    return bool(run.upstream) and (calls.count == 0 or calls.own is True)
+
+
+def is_silent_probe(run: Run, calls: CallsMade) -> bool:
+    """Whether a run was sent to try its upstream and has not called it."""
+    return bool(run.upstream and run.probe) and calls.own is None
 
 
 class Good(NamedTuple):
@@ -65,6 +92,8 @@ def after_failure(
         keys: The gates of its keys, if it has some: while one flows, the shortage of another is not its own.
         began_at: When the run began, if it is known. What hung in an outage says nothing once that is over.
     """
+    if signal.seconds is not None:
+        began_at = now - signal.seconds
     seen = _beyond_one_key(signal, keys, now)
     before = gates.as_of(row.gate, row.limits, now)
     if seen is None or (seen.reason in gates.FAULTS and gates.is_of_before(before, began_at)):
@@ -98,6 +127,13 @@ def after_success(row: GateRow, now: float, good: GoodRuns) -> GateRow:
         before, row.limits, now, seconds=good.seconds, goods=good.goods, is_probe=good.is_probe
     )
     return replace(row, gate=after)
+
+
+def after_answer(row: GateRow, now: float) -> GateRow:
+    """Return the row after a call that went well; the same one if nothing waits to hear of it."""
+    if not row.gate.failures and not row.gate.failed_for and not row.gate.parked_for:
+        return row
+    return replace(row, gate=gates.after_answer(gates.as_of(row.gate, row.limits, now), now))
 
 
 def after_learning(row: GateRow, heard: Sequence[Heard], now: float) -> GateRow:

@@ -360,6 +360,12 @@ class Upstreams(Protocol):
             seconds: How long ago it began.
         """
 
+    async def answered(self, upstream: str) -> None:
+        """Let a call that went well clear what failures left in its upstream's gate. Safe to repeat.
+
+        For calls that no end of a run stands for: nothing is written where no failure is kept.
+        """
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate, None if it is not known.
 

@@ -217,6 +217,8 @@ class Orphan:
     cancel_requested: bool
     culprit: bool | None = None
     """Whether this run is known to have caused the end; None: nobody knows which did."""
+    upstream: str = ""
+    """Which it may have been calling; empty for none."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------

@@ -70,6 +70,11 @@ class GatePermits:
         self._learner = Learner(self._declare, clock=self._clock, rng=self._rng)
         self._line = Line(clock)
 
+    @property
+    def upstream(self) -> str:
+        """The name of the upstream."""
+        return self._upstream
+
     async def acquire(self, ask: Ask) -> GatePermit:
         """Return a permit, after the wait for a slot if the call needs one of its own.
 

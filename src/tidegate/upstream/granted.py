@@ -6,9 +6,12 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidegate.context import present
+from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Fence
 from tidegate.domain.permit import LONGEST_HOLD_SECONDS, Ask, CallEnd, Hold
 from tidegate.domain.usage import SeenLimit
+from tidegate.policy.charge import may_be_processed
 from tidegate.upstream._endings import begin
 from tidegate.upstream.keys import Key
 
@@ -28,6 +31,8 @@ class GatePermit:
         self._seconds = min(ask.seconds, LONGEST_HOLD_SECONDS) + HOLD_MARGIN_SECONDS
         self._sent_at: float | None = None
         self._ended = False
+        run = present()
+        self._calls = None if run is None else run.calls
         self.fence: Fence | None = ask.fence if ask.is_of_run else None
         """The run that may stand for it."""
         self.key: Key | None = None
@@ -52,7 +57,9 @@ class GatePermit:
         return hold
 
     async def sending(self) -> None:
-        """Remember when: what the answer shows of limits is placed by it."""
+        """Remember when: what the answer shows of limits is placed by it. The run has called from now on."""
+        if self._calls is not None and self._sent_at is None:
+            self._calls.begin(self._permits.upstream)
         self._sent_at = self._permits.now()
 
     def learn(self, seen: Sequence[SeenLimit]) -> None:
@@ -69,6 +76,11 @@ class GatePermit:
             begin(self._permits.extend(tuple(self.holds), lease_seconds))
 
     @property
+    def task_id(self) -> str:
+        """The task it is made for; empty outside tasks."""
+        return "" if self._ask.fence is None else self._ask.fence.task_id
+
+    @property
     def is_first_of_probe(self) -> bool:
         """Whether its run tries the upstream, and this call is the first to tell."""
         return self._ask.is_probe and self._ask.is_charged
@@ -83,11 +95,17 @@ class GatePermit:
         """How long ago it was asked for, or let through a held gate."""
         return self._permits.now() - self._began_at
 
+    @property
+    def sent_seconds(self) -> float | None:
+        """How long ago it was sent; None: it was not."""
+        return None if self._sent_at is None else self._permits.now() - self._sent_at
+
     async def settle(self, end: CallEnd) -> None:
         """Tell the gates how the call ended, once; only then may another take its place."""
         if self._ended:
             return
         self._ended = True
+        self._note_end(end)
         try:
             await self._permits.telling.tell(end, self)
         finally:
@@ -98,7 +116,26 @@ class GatePermit:
         if self._ended:
             return
         self._ended = True
+        if self._calls is not None and self._sent_at is not None:
+            self._calls.take_back(self._permits.upstream)
         try:
             await self._permits.telling.leave(self)
         finally:
             await self._permits.end(self)
+
+    def _note_end(self, end: CallEnd) -> None:
+        """Note how the call ended for the end of its run, which may come before the store has answered."""
+        if self._calls is None or self._sent_at is None:
+            return
+        self._calls.end(
+            self._permits.upstream,
+            end.failure,
+            may_be_processed=may_be_processed(end),
+            is_cut=is_cut(end),
+        )
+
+
+def is_cut(end: CallEnd) -> bool:
+    """Whether a call was ended by us, in the middle: it shows nothing of the upstream."""
+    failure = end.failure
+    return failure is not None and failure.reason is Reason.CANCELLED and failure.status is None

@@ -7,8 +7,10 @@ one no further call is let out until the gate may be open again.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from tidegate.domain.failure import Reason
 from tidegate.domain.permit import CallEnd
@@ -23,6 +25,8 @@ _log = logging.getLogger("tidegate.upstream")
 UNNAMED_WAIT_SECONDS = 0.5
 """How long this process holds calls back where the server named no wait; then the gate alone does. Less than
 between two probes: none of them is for it to refuse."""
+ANSWERS_SECONDS = 1.0
+"""Between two writes that say that calls went well, which end what failures began."""
 
 
 class Telling:
@@ -51,6 +55,10 @@ class Telling:
         """By `clock`."""
         self.reason = ""
         """Why it was last parked."""
+        self._has_answered = False
+        """Whether calls went well that the store does not know of yet."""
+        self._flushed_at = -math.inf
+        """By `clock`: when it last heard of such."""
 
     @property
     def parked_seconds(self) -> float:
@@ -62,49 +70,66 @@ class Telling:
         self._parked_until = 0.0
 
     async def tell(self, end: CallEnd, permit: GatePermit) -> None:
-        """Let the end of a call move its gates. Faults of the network are left to the end of the run.
+        """Let the end of a call move its gates: once, and at once, for all processes.
 
         What one key lacks parks that key; the upstream only when none of its keys flows any more.
         """
-        signal = None if end.failure is None else signal_of(end.failure, self._rng)
-        if signal is None or signal.reason not in CAPACITY | ACCOUNT:
-            await self._tell_of_probes(end, signal, permit)
+        signal = self._signal(end, permit)
+        if signal is None:
+            await self._answered(end, permit)
             return
         key = permit.key
         store = await self._opened_store()
-        if key is not None:
+        await self._flush(store)
+        if key is not None and signal.reason in CAPACITY | ACCOUNT:
             gate = key_gate(self._upstream, key.name)
             await store.tell(gate, signal)
             if signal.needs_person:
                 _tell_person(f"key {gate}", gate, signal)
+        else:  # no fault of the key's: its own gate is left to the next
+            await self._tell_of_tries(permit, is_good=False, others_than=self._upstream)
         found = await store.tell(self._upstream, signal)
-        if key is not None and found.by is ParkedBy.ACCOUNT:
-            _tell_person(f"upstream {self._upstream}, of which no key is left,", self._upstream, signal)
+        if signal.needs_person and found.by is ParkedBy.ACCOUNT:
+            what = f"upstream {self._upstream}" + ("" if key is None else ", of which no key is left,")
+            _tell_person(what, self._upstream, signal)
         self._heed(found, signal)
 
-    async def _tell_of_probes(self, end: CallEnd, signal: Signal | None, permit: GatePermit) -> None:
-        """Let a call that tried held gates open them, keep them shut, or leave them to the next.
+    def _signal(self, end: CallEnd, permit: GatePermit) -> Signal | None:
+        """Return what a call that failed shows of the upstream; None if it went well, or shows nothing."""
+        signal = None if end.failure is None else signal_of(end.failure, self._rng, task_id=permit.task_id)
+        return None if signal is None else replace(signal, seconds=permit.sent_seconds, upstream="")
+
+    async def _answered(self, end: CallEnd, permit: GatePermit) -> None:
+        """Let a call that shows nothing ill open held gates that it tried, or leave them to the next.
 
         The first answer opens: a body whose further calls wait for the gate would never come to its end.
         """
-        is_good = signal is None and (end.failure is None or end.failure.status is not None)
-        gates = dict.fromkeys(permit.tries)
-        if is_good and permit.is_first_of_probe:
-            gates[self._upstream] = None
-        for gate in gates:
+        is_good = end.failure is None or end.failure.status is not None
+        await self._tell_of_tries(permit, is_good=is_good)
+        if is_good and permit.is_first_of_probe and self._upstream not in permit.tries:
             store = await self._opened_store()
-            if signal is not None and gate == self._upstream and permit.fence is not None:
-                continue  # the end of the run tells
-            if signal is not None:
-                await store.tell(gate, signal)
-            else:
+            await store.tell_of_probe(self._upstream, is_good=True, seconds=permit.seconds)
+        elif is_good:
+            self._has_answered = True
+            if self._clock() - self._flushed_at >= ANSWERS_SECONDS:
+                await self._flush(await self._opened_store())
+
+    async def _flush(self, store: Store) -> None:
+        """Tell the store, at most once in a while, that calls went well since the last time."""
+        if self._has_answered:
+            self._has_answered, self._flushed_at = False, self._clock()
+            await store.answered(self._upstream)
+
+    async def _tell_of_tries(self, permit: GatePermit, *, is_good: bool, others_than: str = "") -> None:
+        """Tell the held gates that a call was let through to try how it went."""
+        for gate in dict.fromkeys(permit.tries):
+            if gate != others_than:
+                store = await self._opened_store()
                 await store.tell_of_probe(gate, is_good=is_good, seconds=permit.seconds)
 
     async def leave(self, permit: GatePermit) -> None:
         """Leave the held gates that a call was to try, and did not, to the next."""
-        for gate in dict.fromkeys(permit.tries):
-            store = await self._opened_store()
-            await store.tell_of_probe(gate, is_good=False, seconds=permit.seconds)
+        await self._tell_of_tries(permit, is_good=False)
 
     async def tell_of_ring(self, nearest: Slot) -> None:
         """Park the upstream until its first key is free, or each of its tasks would start to find that out.

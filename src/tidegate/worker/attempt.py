@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tidegate.context import Context, RunControl
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.spec import RunsIn
 from tidegate.policy.retry import Terms
 from tidegate.store.rows import ClaimedTask
@@ -22,6 +23,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "_calls_in_child",
         "_context",
         "cancel_grace",
         "claimed",
@@ -46,6 +48,7 @@ class Attempt:
         self, claimed: ClaimedTask, function: Runnable, control: RunControl, runs_in: RunsIn
     ) -> None:
         self._context: Context | None = None
+        self._calls_in_child: CallsMade | None = None
         self.claimed = claimed
         self.function = function
         self.control = control
@@ -116,8 +119,27 @@ class Attempt:
             remaining_seconds=left,
             deadline_stands_still=self.claimed.deadline_at is None,
             upstream=self.claimed.upstream,
-            is_probe=self.claimed.is_probe,
         )
+
+    def heard_of_calls(self, calls: CallsMade) -> None:
+        """Take note of what a child process says of the calls its body made."""
+        self._calls_in_child = calls
+
+    def calls(self) -> CallsMade:
+        """Return what the run has called so far; of a child that did not answer nothing is known."""
+        if self._calls_in_child is not None:
+            return self._calls_in_child
+        return self.control.calls.made(self.claimed.upstream)
+
+    def may_have_called(self) -> bool:
+        """Whether a call of it may have been processed.
+
+        A run that used no transport counts as one call of its upstream.
+        """
+        if not self.has_begun:
+            return False
+        calls = self.calls()
+        return calls.may_be_processed or (calls.count == 0 and bool(self.claimed.upstream))
 
     @property
     def started_at(self) -> float:

@@ -191,6 +191,8 @@ class Executor:
             return self._judge.stopped(attempt)
         if attempt.deadline_seconds <= 0:
             return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
+        if (spent := self._judge.spent(attempt)) is not None:
+            return spent
         if attempt.claimed.wait_seconds > 0:
             await self._slot_of_limits(attempt)
         if attempt.runs_in is RunsIn.PROCESS and self._in_slots is not None:

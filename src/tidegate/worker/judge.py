@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Concatenate, ParamSpec
 
 from tidegate.codec import CODEC
@@ -15,10 +16,10 @@ from tidegate.domain.spec import Rule
 from tidegate.domain.text import presentable
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
+from tidegate.policy.charge import charge_for_release
 from tidegate.policy.classify import Classifier, classify
-from tidegate.policy.crash import cut_short, decide_orphan, limit_after
+from tidegate.policy.crash import cut_short, decide_orphan, given_back, limit_after
 from tidegate.policy.describe import class_name_of
-from tidegate.policy.order import LIFT_SECONDS
 from tidegate.policy.words import duration
 from tidegate.worker.application import crash_terms
 from tidegate.worker.attempt import Attempt
@@ -97,7 +98,7 @@ class Judge:
         request = attempt.control.retry
         if request is None or attempt.control.stop is Stop.LOST:
             return None
-        return retry.on_request(
+        outcome = retry.on_request(
             attempt.claimed.fence,
             after_seconds=request.after_seconds,
             reason=request.reason,
@@ -106,6 +107,7 @@ class Judge:
             counters=attempt.claimed.counters,
             rng=self._rng,
         )
+        return replace(outcome, calls=attempt.calls())
 
     @_without_fail
     def stopped(self, attempt: Attempt) -> Outcome | None:
@@ -114,11 +116,12 @@ class Judge:
         if why is None or why is Stop.LOST:
             return None
         if why is Stop.CANCEL:
-            return Cancelled(fence)
+            return Cancelled(fence, calls=attempt.calls())
         if why is Stop.RELEASE:
             if attempt.has_begun and attempt.function.spec.crash_limit == 0:
                 return cut_short(fence, why.value)
-            return Released(fence, why.value, rank_offset=-LIFT_SECONDS)
+            charge = charge_for_release(attempt.claimed.counters, may_have_called=attempt.may_have_called())
+            return given_back(fence, why.value, charge, calls=attempt.calls())
         if why is Stop.DEADLINE:
             if not attempt.has_begun:
                 return retry.expired(fence, "its deadline passed before it was started")
@@ -148,10 +151,9 @@ class Judge:
         if attempt.control.stop is Stop.LOST:
             return None
         try:
-            terms = attempt.terms(self._clock())
-            return retry.decide(
-                attempt.claimed.fence, failure, rule, terms, attempt.claimed.counters, self._rng
-            )
+            terms, counters = attempt.terms(self._clock()), attempt.claimed.counters
+            fence, calls = attempt.claimed.fence, attempt.calls()
+            return retry.decide(fence, failure, rule, terms, counters, self._rng, calls)
         except BaseException as fault:  # as in `_without_fail`, and here it is known what the run failed with
             return undecided(attempt.claimed.fence, attempt.function.spec, fault, failure)
 
@@ -160,7 +162,12 @@ class Judge:
         """Return the outcome of an encoded result."""
         if attempt.control.stop is Stop.LOST:
             return None
-        return Succeeded(attempt.claimed.fence, result, CODEC)
+        return Succeeded(attempt.claimed.fence, result, CODEC, attempt.calls())
+
+    @_without_fail
+    def spent(self, attempt: Attempt) -> Outcome | None:
+        """Return the end of a task that has no attempt left although its run was claimed; None if it has."""
+        return retry.spent(attempt.claimed.fence, attempt.terms(self._clock()), attempt.claimed.counters)
 
     @_without_fail
     def released(self, attempt: Attempt, why: str) -> Outcome | None:

@@ -48,7 +48,7 @@ def ended(function: str, outcome: Outcome) -> None:
 def told(upstream: str, outcome: Outcome) -> None:
     """Tell, as an alert, that an upstream is parked until a person mends it."""
     signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None
-    if signal is not None and signal.needs_person:
+    if signal is not None and signal.needs_person and not signal.is_reported:
         log.error(
             "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
             "key, then: tidegate upstreams open %s",

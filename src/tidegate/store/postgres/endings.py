@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
+from tidegate.domain.upstream import Signal
 from tidegate.store.endings import (
     Ending,
     Run,
     Settled,
+    counted_name,
     name_to_free,
     one_more,
     place,
     settle,
     shows_that_it_answers,
 )
-from tidegate.store.gating import GoodRuns
+from tidegate.store.gating import GoodRuns, is_silent_probe
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
@@ -80,11 +83,7 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
     """Keep how the runs went and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.settled.attempt) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.settled.spent) for task in ended])
-    rules = {
-        task.task_id: task.ending.rule
-        for task in ended
-        if isinstance(task.ending, Retrying) and task.ending.rule
-    }
+    rules = {task.task_id: name for task in ended if (name := counted_name(task.ending))}
     if rules:
         kept = await db.rows(_SQL["rules"], list(rules))
         await db.run_many(
@@ -101,20 +100,32 @@ async def _tell_upstreams(
     Returns:
         The ids of the tasks that another key of their upstream serves.
     """
-    elsewhere = set()
-    for task_id, run in sorted(runs.items(), key=lambda item: item[1].upstream):
+    elsewhere: set[str] = set()
+    moves: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+    for task_id, run in runs.items():
         upstream, ending = run.upstream, endings[task_id]
-        if not upstream:
+        signal = ending.signal if isinstance(ending, Retrying | Dead) else None
+        if signal is not None and (name := signal.upstream or upstream):
+            moves.append((name, partial(_failed, db, task_id, name, signal, run, elsewhere)))
+        if signal is not None and signal.upstream in ("", upstream):
             continue
-        if isinstance(ending, Retrying | Dead) and ending.signal is not None:
-            told = await gates.told(db, upstream, ending.signal, began_at=run.started_at)
-            if told.is_of_one_key:
-                elsewhere.add(task_id)
-        elif shows_that_it_answers(ending):
-            await gates.went_well(db, upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
-        elif run.probe:
-            await gates.told_nothing(db, upstream, run.started_at)
+        if upstream and shows_that_it_answers(ending):
+            good = GoodRuns(now - run.started_at, 1, bool(run.probe))
+            moves.append((upstream, partial(gates.went_well, db, upstream, good)))
+        elif is_silent_probe(run, ending.calls):
+            moves.append((upstream, partial(gates.told_nothing, db, upstream, run.started_at)))
+    for _, move in sorted(moves, key=lambda move: move[0]):
+        await move()
     return elsewhere
+
+
+async def _failed(
+    db: Session, task_id: str, upstream: str, signal: Signal, run: Run, elsewhere: set[str]
+) -> None:
+    """Let a failure move the gate of its upstream; add the task to those that another key serves."""
+    told = await gates.told(db, upstream, signal, began_at=run.started_at)
+    if told.is_of_one_key:
+        elsewhere.add(task_id)
 
 
 async def _move(db: Session, now: float, ended: Sequence[_Ended]) -> None:

@@ -7,13 +7,14 @@ with a placeholder for what could not be stored. The halves are transactions of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import is_told_again, with_placeholder
-from tidegate.store.gating import Good, by_upstream
+from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.endings import end
@@ -30,6 +31,16 @@ _NULL = (b"null", CODEC)
 MOST_BYTES = 8_388_608
 """Of results in one write, or a single larger one: what also a slow network carries in a call's time. A batch
 that it does not would be given up, and sent again, without end."""
+
+
+class _Good(NamedTuple):
+    """A run that succeeded."""
+
+    upstream: str
+    seconds: float
+    probe: bool
+    calls: CallsMade
+
 
 Batch = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
@@ -108,7 +119,7 @@ async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
 async def _end_current(database: Database, batch: Batch) -> set[str]:
     successes = {task_id: word for task_id, word in batch.items() if isinstance(word, Succeeded)}
     endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
-    good: list[Good] = []
+    good: list[_Good] = []
     if not endings:
         done = await database.once(lambda db: _succeed(db, successes, good), steady=True)
     else:
@@ -124,7 +135,7 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
     return done
 
 
-async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[Good]) -> set[str]:
+async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
     """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
@@ -134,14 +145,22 @@ async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[G
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
     ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns)
-    good += [Good(*run) for _, *run in ended if run[0]]
+    good += [
+        _Good(upstream, seconds, probe, successes[str(task_id)].calls)
+        for task_id, upstream, seconds, probe in ended
+        if upstream
+    ]
     return {str(task_id) for task_id, *_ in ended}
 
 
-async def _tell_upstreams(db: Session, good: Sequence[Good]) -> None:
+async def _tell_upstreams(db: Session, runs: Sequence[_Good]) -> None:
     """Let what went well open gates and end slow starts."""
+    good = [Good(run.upstream, run.seconds, run.probe) for run in runs if goes_well(run, run.calls)]
     for upstream, told in by_upstream(good):
         await gates.went_well(db, upstream, told)
+    silent = [run for run in runs if is_silent_probe(run, run.calls) and not goes_well(run, run.calls)]
+    for run in sorted(silent, key=lambda run: run.upstream):
+        await gates.tried(db, run.upstream, run.seconds, is_good=False)
 
 
 async def _refused(db: Session, batch: Batch) -> dict[str, Answer]:

@@ -16,6 +16,7 @@ from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
     GoodRuns,
     Told,
+    after_answer,
     after_failure,
     after_learning,
     after_silence,
@@ -71,6 +72,12 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
 async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | None = None) -> Told:
     """Let a failure move the gate of an upstream; return what came of it."""
     now = await moment(db)
+    if signal.is_reported:
+        every = await rows(db)
+        keys = [each for each in every if is_key_gate(each.name, upstream)]
+        fresh = GateRow(GateKind.UPSTREAM, upstream)
+        row = next((each for each in every if (each.kind, each.name) == (fresh.kind, fresh.name)), fresh)
+        return Told(row.gate, is_of_one_key(signal, keys, now))
     found = await made(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
     after = after_failure(found, signal, now, keys, began_at=began_at)
@@ -86,6 +93,15 @@ async def learned(db: Session, upstream: str, heard: Sequence[Heard]) -> GateRow
 async def went_well(db: Session, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
     await _changed(db, upstream, lambda found, now: after_success(found, now, good))
+
+
+async def answered(db: Session, upstream: str) -> None:
+    """Let a call that went well clear what failures left in the gate of an upstream that has one."""
+    found = next(
+        (row for row in await rows(db) if (row.kind, row.name) == (GateKind.UPSTREAM, upstream)), None
+    )
+    if found is not None and after_answer(found, await moment(db)) is not found:
+        await _changed(db, upstream, after_answer)
 
 
 async def told_nothing(db: Session, upstream: str, began_at: float) -> None:

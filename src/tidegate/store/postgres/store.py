@@ -454,6 +454,10 @@ class PostgresStore:
             self._database.transact(lambda db: gates.tried(db, upstream, seconds, is_good=is_good))
         )
 
+    async def answered(self, upstream: str) -> None:
+        """Let a call that went well clear what failures left in its upstream's gate."""
+        await self._database.transact(lambda db: gates.answered(db, upstream))
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate."""
         return await self._database.transact(lambda db: gates.learned(db, upstream, heard))

@@ -10,6 +10,7 @@ from tidegate.store.endings import (
     Ending,
     Run,
     Settled,
+    counted_name,
     is_told_again,
     name_to_free,
     one_more,
@@ -17,7 +18,7 @@ from tidegate.store.endings import (
     settle,
     shows_that_it_answers,
 )
-from tidegate.store.gating import GoodRuns
+from tidegate.store.gating import GoodRuns, is_silent_probe
 from tidegate.store.sqlite import gates, keys, query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.totals import Totals
@@ -55,22 +56,24 @@ def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
 
 def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -> None:
     db.execute(_SQL["spend"], (task, *settled.spent))
-    if isinstance(ending, Retrying) and ending.rule:
+    if name := counted_name(ending):
         kept = query.value(db, _SQL["rules"], (task,))
-        db.execute(_SQL["spend_rule"], (task, one_more(kept, ending.rule)))
+        db.execute(_SQL["spend_rule"], (task, one_more(kept, name)))
 
 
 def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> bool:
     """Let an ending move the gate of the run's upstream; tell whether another of its keys serves the task."""
-    if not run.upstream:
-        return False
-    if isinstance(ending, Retrying | Dead) and ending.signal is not None:
-        return gates.told(db, now, run.upstream, ending.signal, began_at=run.started_at).is_of_one_key
-    if shows_that_it_answers(ending):
+    signal = ending.signal if isinstance(ending, Retrying | Dead) else None
+    is_of_one_key = False
+    if signal is not None and (name := signal.upstream or run.upstream):
+        is_of_one_key = gates.told(db, now, name, signal, began_at=run.started_at).is_of_one_key
+    if signal is not None and signal.upstream in ("", run.upstream):
+        return is_of_one_key
+    if run.upstream and shows_that_it_answers(ending):
         gates.went_well(db, now, run.upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
-    elif run.probe:
+    elif is_silent_probe(run, ending.calls):
         gates.told_nothing(db, now, run.upstream, run.started_at)
-    return False
+    return is_of_one_key
 
 
 def _move(db: apsw.Connection, now: float, task: bytes, run: Run, number: int, settled: Settled) -> None:

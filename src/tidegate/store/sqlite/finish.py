@@ -7,16 +7,17 @@ batch it came in nor stays `running` for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import apsw
 
 from tidegate.codec.tags import CODEC
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
 from tidegate.store.endings import with_placeholder
-from tidegate.store.gating import Good, by_upstream
+from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
 from tidegate.store.sqlite import gates, keys, query
 from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
@@ -120,7 +121,8 @@ def _succeed(
     _free_names(db, array)
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
-    _tell_upstreams(db, now, (current[task] for task in ended))
+    calls = {tasks[place]: outcomes[place].calls for place in places}
+    _tell_upstreams(db, now, [(current[task], calls[task]) for task in ended])
 
 
 class _Current(NamedTuple):
@@ -134,11 +136,18 @@ def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Curr
     return {task: _Current(*rest) for task, *rest in db.execute(_SQL["current"], (query.array(tasks),))}
 
 
-def _tell_upstreams(db: apsw.Connection, now: float, runs: Iterable[_Current]) -> None:
+def _tell_upstreams(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current, CallsMade]]) -> None:
     """Let what went well open gates and end slow starts."""
-    good = [Good(run.upstream, now - run.started_at, bool(run.probe)) for run in runs if run.upstream]
+    good = [
+        Good(run.upstream, now - run.started_at, bool(run.probe))
+        for run, calls in runs
+        if goes_well(run, calls)
+    ]
     for upstream, told in by_upstream(good):
         gates.went_well(db, now, upstream, told)
+    for run, calls in runs:
+        if is_silent_probe(run, calls) and not goes_well(run, calls):
+            gates.told_nothing(db, now, run.upstream, run.started_at)
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

@@ -16,6 +16,7 @@ from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
     GoodRuns,
     Told,
+    after_answer,
     after_failure,
     after_learning,
     after_silence,
@@ -73,6 +74,8 @@ def told(
     """Let a failure move the gate of an upstream; return what came of it."""
     found = row(db, GateKind.UPSTREAM, upstream) or GateRow(GateKind.UPSTREAM, upstream)
     keys = [each for each in rows(db) if is_key_gate(each.name, upstream)]
+    if signal.is_reported:
+        return Told(found.gate, is_of_one_key(signal, keys, now))
     after = after_failure(found, signal, now, keys, began_at=began_at)
     save(db, now, [after])
     return Told(after.gate, is_of_one_key(signal, keys, now))
@@ -86,6 +89,11 @@ def learned(db: apsw.Connection, now: float, upstream: str, heard: Sequence[Hear
 def went_well(db: apsw.Connection, now: float, upstream: str, good: GoodRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
     _changed(db, now, upstream, lambda found: after_success(found, now, good))
+
+
+def answered(db: apsw.Connection, now: float, upstream: str) -> None:
+    """Let a call that went well clear what failures left in the gate of an upstream that has one."""
+    _changed(db, now, upstream, lambda found: after_answer(found, now))
 
 
 def told_nothing(db: apsw.Connection, now: float, upstream: str, began_at: float) -> None:

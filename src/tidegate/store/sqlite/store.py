@@ -419,6 +419,10 @@ class SqliteStore:
         """Let a call that tried a held upstream, and did not fail by it, move the gate."""
         await self._write(lambda db: gates.tried(db, self._now(), upstream, seconds, is_good=is_good))
 
+    async def answered(self, upstream: str) -> None:
+        """Let a call that went well clear what failures left in its upstream's gate."""
+        await self._write(lambda db: gates.answered(db, self._now(), upstream))
+
     async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate."""
         return await self._write(lambda db: gates.learned(db, self._now(), upstream, heard))

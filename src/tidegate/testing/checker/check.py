@@ -135,13 +135,11 @@ def _within_limits(row: TaskRow, limits: Limits | None) -> Iterator[Violation]:
     if limits is None:
         return
     spent = row.counters
-    # A park beyond the last one allowed is what ends a task, and is counted.
-    parks = limits.parks + (1 if row.state is State.DEAD else 0)
     for name, value, most in (
         ("attempts", spent.attempts, row.max_attempts or limits.max_attempts),
         ("crashes", spent.crashes, limits.crashes),
         ("losses", spent.losses, limits.losses),
-        ("parks", spent.parks, parks),
+        ("parks", spent.parks, limits.parks),
     ):
         if value > most:
             yield Violation("I15", row.id, f"{value} {name}, {most} are allowed")
@@ -149,6 +147,7 @@ def _within_limits(row: TaskRow, limits: Limits | None) -> Iterator[Violation]:
 
 def _counters(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
     charges = Counter(entry.charge for entry in life.present_life(entries) if entry.outcome)
+    charges[Charge.RELEASE.value] += charges[Charge.INTERRUPTED.value]
     for charge, name in _COUNTED.items():
         counted, kept = charges[charge.value], getattr(row.counters, name)
         if counted != kept:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.domain.spec import TaskSpec
+from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.policy.crash import LOSS_LIMIT
-from tidegate.policy.retry import PARK_LIMIT
 from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
 
 
@@ -81,7 +81,7 @@ class Limits:
     max_attempts: int = 3
     crashes: int = 3
     losses: int = LOSS_LIMIT
-    parks: int = PARK_LIMIT
+    parks: int = UNCHARGED_LIMIT
 
     @classmethod
     def of(cls, spec: TaskSpec) -> Limits:

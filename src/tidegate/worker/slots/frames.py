@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.failure import Failure
 
 HEADER_BYTES = 4
@@ -72,6 +73,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     condemned: str = ""
     """Why this process must run nothing more; empty if it may."""
+    calls: CallsMade | None = None
+    """What the body called through transports; None: the slot is of a version that does not say."""
 
 
 class Returned(Ended, tag="returned", frozen=True, kw_only=True):

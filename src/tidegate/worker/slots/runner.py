@@ -73,6 +73,8 @@ class SlotRunner:
         return self._outcome(attempt, answer)
 
     def _outcome(self, attempt: Attempt, answer: Answer) -> Outcome | None:
+        if answer.calls is not None:
+            attempt.heard_of_calls(answer.calls)
         if isinstance(answer, AskedAgain):
             attempt.control.retry = RetryRequest(answer.after_seconds, answer.reason, answer.charge)
             return self._judge.asked(attempt)

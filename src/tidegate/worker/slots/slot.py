@@ -94,8 +94,8 @@ class Slot:
                 self._send(Began())
                 answer = base.copy().run(self._perform, run, control, runner)
                 control.is_over = True
-                why = control.condemned
-                self._send(msgspec.structs.replace(answer, condemned=why) if why else answer)
+                calls = control.calls.made(run.upstream)
+                self._send(msgspec.structs.replace(answer, condemned=control.condemned, calls=calls))
                 set_title("slot: idle")
 
     def _perform(self, run: Run, control: RunControl, runner: asyncio.Runner) -> Answer:

@@ -129,6 +129,7 @@ def _decide(orphan: Orphan) -> Outcome:
         cap_seconds=orphan.terms.cap_seconds,
         counters=orphan.counters,
         culprit=orphan.culprit,
+        may_have_called=bool(orphan.upstream),
     )
 
 

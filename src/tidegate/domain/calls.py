@@ -1,0 +1,103 @@
+"""The calls that one run made through transports: what they cost, and which gates they moved already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidegate.domain.failure import Failure, Reason
+
+FAILURES_KEPT = 8
+"""Failed calls of one run that are remembered, the latest ones."""
+
+
+class FailedCall(NamedTuple):
+    """One failed call, by which the failure of the run is recognised."""
+
+    upstream: str
+    reason: Reason
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallsMade:
+    """What the calls of one run came to, when it ended."""
+
+    count: int = 0
+    """Calls that were sent, or were to be sent; 0: the run used no transport."""
+    may_be_processed: bool = False
+    """One of them may have been processed, and so billed."""
+    own: bool | None = None
+    """Whether the last call of the run's own upstream went well; None: it made none."""
+    cut: str = ""
+    """The upstream of a call that the end of the run cut off, which has not moved its gate; empty: none."""
+    failures: tuple[FailedCall, ...] = ()
+    """The latest ones, oldest first."""
+
+    def upstream_of(self, failure: Failure) -> str:
+        """Return the upstream of the call that met this failure; empty: no call of a transport did."""
+        if failure.upstream:
+            return failure.upstream
+        met = (failure.reason, failure.status)
+        found = (call.upstream for call in reversed(self.failures) if (call.reason, call.status) == met)
+        return next(found, "")
+
+
+NO_CALLS = CallsMade()
+
+
+class CallLog:
+    """Written by the transports that a run's body uses, read once when the run ends."""
+
+    def __init__(self) -> None:
+        self._in_flight: Counter[str] = Counter()
+        self._count = 0
+        self._may_be_processed = False
+        self._last_was_good: dict[str, bool] = {}
+        self._cut = ""
+        self._failures: list[FailedCall] = []
+
+    def begin(self, upstream: str) -> None:
+        """Note a call that is sent now."""
+        self._in_flight[upstream] += 1
+        self._count += 1
+
+    def take_back(self, upstream: str) -> None:
+        """Note that a call was not sent after all."""
+        self._in_flight[upstream] -= 1
+        self._count -= 1
+
+    def end(self, upstream: str, failure: Failure | None, *, may_be_processed: bool, is_cut: bool) -> None:
+        """Note how a call ended.
+
+        Args:
+            upstream: Whose call it was.
+            failure: None: it went well.
+            may_be_processed: Whether the other side may have done the work.
+            is_cut: The end of the run ended it, so nobody knows how it would have gone.
+        """
+        self._in_flight[upstream] -= 1
+        self._may_be_processed |= may_be_processed
+        if is_cut:
+            self._cut = upstream
+            return
+        self._last_was_good[upstream] = failure is None
+        if failure is not None:
+            call = FailedCall(upstream, failure.reason, failure.status)
+            self._failures = [*self._failures, call][-FAILURES_KEPT:]
+
+    def made(self, own: str) -> CallsMade:
+        """Return what the calls came to so far; those still in flight count as cut.
+
+        Args:
+            own: The run's own upstream; empty for none.
+        """
+        flying = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
+        return CallsMade(
+            self._count,
+            self._may_be_processed or bool(flying),
+            self._last_was_good.get(own) if own else None,
+            flying or self._cut,
+            tuple(self._failures),
+        )

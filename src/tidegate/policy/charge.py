@@ -1,0 +1,92 @@
+"""What a run costs its task: the one place that decides which runs are charged.
+
+A run with a call that may have been processed is charged, with four stated exceptions: a crash or loss (they
+have limits of their own), the first `INTERRUPTED_LIMIT` runs that a shutdown or another task's crash
+interrupted, and what the task itself asks for by `ctx.retry(charge=False)` or `RetryAfter`. A run whose calls
+were all refused before any work was done is free `UNCHARGED_LIMIT` times a task; each later one is charged.
+A wait for a limit or gate of our own asked nothing of anybody and never counts.
+"""
+
+from __future__ import annotations
+
+from tidegate.domain.calls import CallsMade
+from tidegate.domain.failure import Failure, Reason
+from tidegate.domain.outcome import Charge, Counters
+from tidegate.domain.permit import CallEnd
+
+UNCHARGED_LIMIT = 20
+"""Runs of one task that were refused before any work was done and are not charged."""
+INTERRUPTED_LIMIT = 5
+"""Runs of one task that were given back in the middle of a call and are not charged."""
+
+_CLIENT_FAULTS = frozenset(
+    {
+        Reason.INVALID_REQUEST,
+        Reason.AUTH,
+        Reason.NOT_FOUND,
+        Reason.CONTEXT_LENGTH,
+        Reason.TOO_LARGE,
+        Reason.QUOTA,
+    }
+)
+"""Reasons for which a provider refuses a request unread."""
+_ACCOUNT = frozenset({Reason.QUOTA, Reason.AUTH})
+
+
+def is_refused_before_work(failure: Failure) -> bool:
+    """Whether a failure shows that nothing was processed: nothing left us, or it was turned away at the door.
+
+    An overload that came after the answer had begun (status 200, in a stream) may have been billed.
+    """
+    if failure.is_refusal or failure.is_unsent:
+        return True
+    if failure.reason is Reason.RATE_LIMIT or failure.reason in _ACCOUNT:
+        return not _has_begun(failure)
+    return failure.reason is Reason.OVERLOADED and not _has_begun(failure)
+
+
+def may_be_processed(end: CallEnd) -> bool:
+    """Whether the other side may have done the work of a call, and bill it."""
+    failure = end.failure
+    if failure is None:
+        return True
+    if end.status is None and failure.status is None:
+        return end.in_doubt and not failure.is_unsent
+    if end.status is not None and 200 <= end.status < 300:
+        return True
+    return failure.reason not in _CLIENT_FAULTS and not is_refused_before_work(failure)
+
+
+def charge_for_failure(failure: Failure, calls: CallsMade, counters: Counters) -> Charge:
+    """Return which counter a failed run adds to.
+
+    Args:
+        failure: What ended it.
+        calls: The calls it made through transports.
+        counters: What the task had spent before.
+    """
+    if failure.is_stated:
+        return _counted(counters) if failure.reason is Reason.RATE_LIMIT else Charge.ATTEMPT
+    if calls.may_be_processed or not is_refused_before_work(failure):
+        return Charge.ATTEMPT
+    return Charge.WAIT if failure.is_refusal else _counted(counters)
+
+
+def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
+    """Return which counter a run adds to that was given back unfinished.
+
+    Args:
+        counters: What the task had spent before.
+        may_have_called: Whether it had a call that may have been processed, in flight or ended.
+    """
+    if not may_have_called:
+        return Charge.RELEASE
+    return Charge.INTERRUPTED if counters.interruptions < INTERRUPTED_LIMIT else Charge.ATTEMPT
+
+
+def _counted(counters: Counters) -> Charge:
+    return Charge.PARK if counters.parks < UNCHARGED_LIMIT else Charge.ATTEMPT
+
+
+def _has_begun(failure: Failure) -> bool:
+    return failure.status is not None and 200 <= failure.status < 300
