@@ -154,6 +154,25 @@ def test_db_check_finds_a_sound_database_sound(place):
     assert place.json("db", "check") == {"sound": True, "faults": []}
 
 
+def test_db_check_names_the_remedy_for_runs_without_a_worker_and_repair_gives_them_one(place):
+    import apsw
+
+    db = apsw.Connection(str(place.database))
+    db.execute(
+        "INSERT INTO running (task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, "
+        "started_at, crash_limit, crash_base_seconds, crash_cap_seconds) "
+        "VALUES (zeroblob(16), 1, 'gone', 'q', 1, '', 'f', '', 0, 0, 3, 1, 1)"
+    )
+    db.close()
+    found = place.run("db", "check", code=1)
+    assert "1 runs belong to no worker" in found.stdout
+    assert "tidegate db check --repair" in found.stdout
+    repaired = place.run("db", "check", "--repair", code=1)  # the row itself still belongs to no task
+    assert "1 workers have a row again: gone" in repaired.stdout
+    assert "belong to no worker" not in repaired.stdout
+    assert place.json("db", "check", "--repair", code=1)["restored"] == []
+
+
 def test_a_schema_that_is_newer_is_told(place):
     import apsw
 

@@ -40,7 +40,11 @@ class Scene:
         self.workers_store = SqliteStore(path, clock=self.clock)
         self.reapers_store = SqliteStore(path, clock=self.clock)
         self.reaper = Reaper(
-            self.reapers_store, interval=INTERVAL, clock=self.clock, lost=scratch.remove_of_lost
+            self.reapers_store,
+            interval=INTERVAL,
+            lease=LEASE,
+            clock=self.clock,
+            lost=scratch.remove_of_lost,
         )
 
     async def add_worker(self, worker_id: str, host: str = "somewhere") -> None:
@@ -101,6 +105,73 @@ async def test_a_worker_that_is_dead_is_retired_one_lease_after_such_a_lock(scen
     assert [worker.id for worker in await scene.workers_store.workers()] == ["dead"]
     await scene.passes(0.8 * LEASE)
     assert not await scene.is_alive("dead")
+
+
+class Fleet:
+    """Reapers that each live for less than a lease, one after the other."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    async def live(self, leases: float, *, beating: str = "", lives: int = 1) -> None:
+        for _ in range(lives):
+            self.scene.reaper = Reaper(
+                self.scene.reapers_store, interval=INTERVAL, lease=LEASE, clock=self.scene.clock
+            )
+            await self.scene.passes(leases * LEASE, beating=beating)
+
+
+async def test_a_fleet_whose_reapers_never_live_for_a_lease_still_reaps_the_dead_and_no_living(
+    scene: Scene,
+) -> None:
+    fleet = Fleet(scene)
+    await scene.add_worker("dead")
+    await scene.add_worker("living")
+    await fleet.live(0.4, lives=6, beating="living")
+    assert [worker.id for worker in await scene.workers_store.workers()] == ["living"]
+    assert await scene.is_alive("living")
+
+
+@pytest.mark.parametrize("step", [3 * LEASE, -3 * LEASE])
+async def test_after_an_outage_or_a_step_of_the_clock_young_reapers_wait_for_a_lease_as_well(
+    scene: Scene, step: float
+) -> None:
+    fleet = Fleet(scene)
+    await scene.add_worker("kept from beating")
+    await fleet.live(0.4, lives=3, beating="kept from beating")
+    scene.clock.now += step  # nobody could write meanwhile, so nobody passed
+    await fleet.live(0.4, lives=2)
+    assert await scene.is_alive("kept from beating")
+
+
+async def test_a_young_reaper_leaves_a_worker_that_has_changed_since_it_began_to_its_own_clock(
+    scene: Scene,
+) -> None:
+    fleet = Fleet(scene)
+    await scene.add_worker("old")
+    await fleet.live(0.4, lives=4, beating="old")
+    await scene.add_worker("new")
+    behind = apsw.Connection(str(scene.path))  # as one whose own clock was set back would write it
+    behind.execute("UPDATE worker SET beat_at = beat_at - 9, expires_at = expires_at - 9 WHERE id = 'new'")
+    behind.close()
+    await scene.passes(0.4 * LEASE, beating="old")
+    assert await scene.is_alive("new")
+
+
+async def test_runs_whose_workers_row_is_gone_are_reaped_like_any_orphan(scene: Scene) -> None:
+    await scene.add_worker("gone")
+    other = apsw.Connection(str(scene.path))
+    other.execute("DELETE FROM worker")
+    other.execute(
+        "INSERT INTO running (task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, "
+        "started_at, crash_limit, crash_base_seconds, crash_cap_seconds) "
+        "VALUES (zeroblob(16), 1, 'gone', 'q', 1, '', 'f', '', 0, 0, 3, 1, 1)"
+    )
+    other.close()
+    await scene.passes(INTERVAL)
+    assert [worker.name for worker in await scene.workers_store.workers()] == ["its row was missing"]
+    await scene.passes(2 * LEASE)
+    assert await scene.workers_store.beat(["gone"], LEASE) == {"gone"}, "retired"
 
 
 async def test_what_a_lost_worker_left_in_scratch_goes_with_its_lease_on_its_own_machine(

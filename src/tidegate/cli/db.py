@@ -12,6 +12,7 @@ from tidegate.cli.db_restore import restore_command
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json, talk
 from tidegate.errors import ConfigError
+from tidegate.store.faults import FAULTS
 
 if TYPE_CHECKING:
     from tidegate.store.postgres.store import PostgresStore
@@ -95,19 +96,38 @@ def _postgres(where: Where) -> PostgresStore:
     return postgres
 
 
+_RESTORED_LEASE_SECONDS = 30.0
+"""How long a worker whose row was missing has to beat: the usual lease."""
+
+
 @command.command("check")
 @where_options
+@click.option(
+    "--repair", is_flag=True, help="Give runs whose worker has no row any more the row of one again."
+)
 @json_option
-def check_command(where: Where, as_json: bool) -> int:
+def check_command(where: Where, repair: bool, as_json: bool) -> int:
     """Check the schema and examine the whole file; exit code 1 if something is wrong."""
-    faults = run(_check(where))
+    faults, restored = run(_check(where, repair=repair))
     if as_json:
-        print_json({"sound": not faults, "faults": faults})
-    else:
-        click.echo("\n".join(faults) if faults else "sound")
+        print_json({"sound": not faults, "faults": faults} | ({"restored": restored} if repair else {}))
+        return FAILED if faults else 0
+    if restored:
+        click.echo(f"{len(restored)} workers have a row again: {', '.join(restored)}")
+        click.echo(
+            f"their tasks are taken up {_RESTORED_LEASE_SECONDS:g} s from now, by a `tidegate worker` or "
+            "`tidegate scheduler` that runs then"
+        )
+    click.echo("\n".join(faults) if faults else "sound")
+    if any(fault.endswith(FAULTS["unowned"]) for fault in faults):
+        click.echo("every worker mends that at its next look; where none runs: tidegate db check --repair")
     return FAILED if faults else 0
 
 
-async def _check(where: Where) -> list[str]:
+async def _check(where: Where, *, repair: bool) -> tuple[list[str], list[str]]:
     async with opened_store(where) as store:
-        return await store.check()
+        restored: tuple[str, ...] = ()
+        if repair:
+            noted = await store.begin_pass(longest_gap_seconds=0.0, lease_seconds=_RESTORED_LEASE_SECONDS)
+            restored = noted.restored
+        return await store.check(), list(restored)

@@ -33,6 +33,7 @@ from tidegate.store.rows import (
     Orphan,
     ProgressNote,
     QueueStats,
+    ReaperPass,
     StoredResult,
     TaskFilter,
     TaskRow,
@@ -263,6 +264,13 @@ class Workers(Protocol):
 
     async def orphans(self, limit: int = 500) -> list[Orphan]:
         """Return runs whose worker is retired, oldest first."""
+
+    async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+        """Write down that a reaper passes, and give runs whose worker has no row the row of one again.
+
+        Such a row has a lease from now: a worker that lives beats for it, one that does not is reaped as any
+        other. The write waits as long as beats must wait.
+        """
 
     async def forget_workers(self, older_than_seconds: float) -> int:
         """Delete retired workers without runs that were retired so long ago; return how many."""

@@ -156,6 +156,8 @@ class ProgressNote:
 # --- workers ---------------------------------------------------------------------------------------------
 
 
+PASSES = "00000000-0000-0000-0000-000000000000"
+"""The id of the row by which reapers know of each other's passes; no worker has it."""
 EMBEDDED = "embedded"
 """The name of every worker inside another process."""
 
@@ -197,6 +199,17 @@ class WorkerRow:
     version: str = ""
     application: str = ""
     """The reference under which its manifest is kept; empty: unknown."""
+
+
+class ReaperPass(NamedTuple):
+    """A look of a reaper, as the store wrote it down."""
+
+    at: float
+    """When, by the store's clock."""
+    since: float
+    """Since when such looks, by any reaper, have followed each other without a gap."""
+    restored: tuple[str, ...] = ()
+    """Workers that held runs without a row, and have one again."""
 
 
 @dataclass(frozen=True, slots=True)

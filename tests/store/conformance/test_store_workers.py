@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from store_back_ends import Clients, opened
@@ -164,6 +165,53 @@ async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
     await build.done(succeeded(task.fence))
     assert await build.store.forget_workers(60.0) == 1
     assert len(await build.store.workers()) == 1
+
+
+async def test_passes_without_a_gap_count_from_the_first_whoever_made_them(
+    build: Build, clock: SettableClock
+) -> None:
+    async def passed() -> tuple[float, float, tuple[str, ...]]:
+        at, since, restored = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+        return at - START, since - START, restored
+
+    assert await passed() == (0, 0, ())
+    clock.advance(15)
+    assert await passed() == (15, 0, ())
+    clock.advance(16)
+    assert await passed() == (31, 31, ())
+    clock.advance(1)
+    assert await passed() == (32, 31, ())
+    assert await build.store.workers() == []
+    assert await build.store.check() == []
+
+
+async def lose_worker_rows(store: Any) -> None:
+    """Delete every worker's row, as a person or a restored backup may."""
+    if hasattr(store, "_database"):
+        await store._database.once(lambda db: db.run("DELETE FROM /*schema*/worker"))
+    else:
+        await store._write(lambda db: db.execute("DELETE FROM worker"))
+
+
+async def test_a_run_whose_workers_row_is_gone_has_a_worker_again_and_can_be_cancelled_as_any_orphan(
+    build: Build, clock: SettableClock
+) -> None:
+    task = await build.run()
+    await lose_worker_rows(build.store)
+    assert any("runs belong to no worker" in fault for fault in await build.store.check())
+    noted = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+    (worker,) = await build.store.workers()
+    assert noted.restored == (worker.id,)
+    assert (worker.name, worker.expires_at) == ("its row was missing", START + 30)
+    assert await build.store.beat([worker.id], 30.0) == set(), "one that lives keeps its runs"
+    assert await build.store.orphans() == []
+    await build.store.cancel([task.fence.task_id])
+    await build.store.retire_worker(worker.id, why="lease ran out", loss=True, only_if_expired=False)
+    (orphan,) = await build.store.orphans()
+    assert (orphan.fence, orphan.cancel_requested) == (task.fence, True)
+    again = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+    assert again.restored == ()
+    assert await build.store.check() == []
 
 
 async def test_no_claim_lands_on_a_worker_while_it_is_being_retired(

@@ -59,6 +59,7 @@ from tidegate.store.rows import (
     Orphan,
     ProgressNote,
     QueueStats,
+    ReaperPass,
     StoredResult,
     TaskFilter,
     TaskRow,
@@ -310,6 +311,12 @@ class PostgresStore:
     async def orphans(self, limit: int = 500) -> list[Orphan]:
         """Return runs whose worker is retired, oldest first."""
         return await self._database.once(lambda db: workers.orphans(db, limit))
+
+    async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+        """Write down that a reaper passes; give runs without a worker's row one again."""
+        return await self._database.transact(
+            lambda db: workers.begin_pass(db, longest_gap_seconds, lease_seconds)
+        )
 
     async def forget_workers(self, older_than_seconds: float) -> int:
         """Delete retired workers without runs that were retired so long ago; return how many."""

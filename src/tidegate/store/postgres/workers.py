@@ -12,7 +12,7 @@ from tidegate.store.columns import orphan, worker_row
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
-from tidegate.store.rows import NewWorker, Orphan, WorkerRow
+from tidegate.store.rows import PASSES, NewWorker, Orphan, ReaperPass, WorkerRow
 from tidegate.store.text import storable
 
 _ADD = load("add_worker")["add"]
@@ -20,6 +20,7 @@ _BEAT = load("beat")["beat"]
 _LIST = load("workers")["list"]
 _RETIRE = load("retire_worker")
 _ORPHANS = load("orphans")["orphans"]
+_PASS = load("begin_pass")
 _FORGET = load("forget_workers")["forget"]
 
 _LEAST_BEAT_SECONDS = 1.0
@@ -76,6 +77,14 @@ async def retire_worker(
 async def orphans(db: Session, limit: int) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
     return [orphan(row, str) for row in await db.rows(_ORPHANS, limit)]
+
+
+async def begin_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+    """Write down that a reaper passes; give runs without a worker's row one again."""
+    noted = await db.row(_PASS["note"], db.at, PASSES, longest_gap_seconds)
+    assert noted is not None
+    restored = await db.column(_PASS["restore"], db.at, lease_seconds)
+    return ReaperPass(noted[0], noted[1], tuple(restored))
 
 
 async def forget_workers(db: Session, older_than_seconds: float) -> int:

@@ -31,6 +31,7 @@ from tidegate.store.rows import (
     Orphan,
     ProgressNote,
     QueueStats,
+    ReaperPass,
     StoredResult,
     TaskFilter,
     TaskRow,
@@ -273,6 +274,12 @@ class SqliteStore:
     async def orphans(self, limit: int = 500) -> list[Orphan]:
         """Return runs whose worker is retired, oldest first."""
         return await self._read(lambda db: workers.orphans(db, limit))
+
+    async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+        """Write down that a reaper passes; give runs without a worker's row one again."""
+        return await self._write(
+            lambda db: workers.begin_pass(db, self._now(), longest_gap_seconds, lease_seconds)
+        )
 
     async def forget_workers(self, older_than_seconds: float) -> int:
         """Delete retired workers without runs that were retired so long ago; return how many."""

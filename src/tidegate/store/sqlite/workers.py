@@ -10,7 +10,7 @@ import msgspec
 from tidegate.domain.outcome import Fence
 from tidegate.store import ids
 from tidegate.store.columns import orphan, worker_row
-from tidegate.store.rows import NewWorker, Orphan, WorkerRow
+from tidegate.store.rows import PASSES, NewWorker, Orphan, ReaperPass, WorkerRow
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.text import storable
@@ -20,6 +20,7 @@ _BEAT = load("beat")["beat"]
 _LIST = load("workers")["list"]
 _RETIRE = load("retire_worker")
 _ORPHANS = load("orphans")["orphans"]
+_PASS = load("begin_pass")
 _FORGET = load("forget_workers")["forget"]
 
 
@@ -76,6 +77,15 @@ def retire_worker(
 def orphans(db: apsw.Connection, limit: int) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
     return [orphan(row, ids.text) for row in query.rows(db, _ORPHANS, (limit,))]
+
+
+def begin_pass(
+    db: apsw.Connection, now: float, longest_gap_seconds: float, lease_seconds: float
+) -> ReaperPass:
+    """Write down that a reaper passes; give runs without a worker's row one again."""
+    since = query.value(db, _PASS["note"], (PASSES, now, longest_gap_seconds))
+    restored = [worker_id for (worker_id,) in query.rows(db, _PASS["restore"], (now, now + lease_seconds))]
+    return ReaperPass(now, since, tuple(restored))
 
 
 def forget_workers(db: apsw.Connection, now: float, older_than_seconds: float) -> int:

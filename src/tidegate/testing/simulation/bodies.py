@@ -44,7 +44,7 @@ def application(store: Store, pool: Pool, timings: Timings) -> Tidegate:
 @cache
 def _declared() -> Tidegate:
     """Return the application that declares the functions. Made once a process: they hold no state."""
-    app = Tidegate("sqlite:///never-opened.db", pools=[])
+    app = Tidegate("sqlite:///never-opened.db", pools=[Pool("simulated")])
     backoff = Exponential(base=1.0, cap=6.0)
     app.task(name="sim:steady", timeout=60, deadline=900, backoff=backoff)(_body)
     app.task(name="sim:once", timeout=60, deadline=900, backoff=backoff, max_attempts=2, on_crash="fail")(

@@ -23,7 +23,7 @@ from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation.journal import Journal
 from tidegate.testing.simulation.plan import FaultKind
 
-_QUIET = frozenset({"add_worker", "beat", "lost_claims", "promote", "checkpoint"})
+_QUIET = frozenset({"add_worker", "beat", "lost_claims", "promote", "checkpoint", "begin_pass"})
 """Methods whose commits tell nothing of any one task, nor of a worker's end."""
 
 

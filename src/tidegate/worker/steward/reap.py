@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from tidegate.domain.outcome import Dead, Outcome
 from tidegate.policy.crash import decide_orphan, limit_after
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Orphan, WorkerRow
+from tidegate.store.rows import Orphan, ReaperPass, WorkerRow
 
 log = logging.getLogger("tidegate.steward")
 PAGE = 500
-_NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 class Reaper:
@@ -24,12 +23,18 @@ class Reaper:
     as long. Both are measured by its own monotonic clock, so no jump of the store's can retire the living.
     Each pass begins with a write, which waits as long as beats must wait: a store that only answers readers
     makes everyone look silent, and a pass that waited is a gap.
+
+    A reaper that has not lived for a lease, as in a fleet whose machines die again and again, goes by what
+    the store kept of the passes of all: they must have followed each other without a gap for a lease, and no
+    beat have come in that time. It judges so only workers that have not changed since its own passes began.
+
     Silence alone is enough after some time: a clock set back leaves dead workers a lease that ends in a far
     future.
 
     Args:
         store: Whose workers.
         interval: Seconds between passes.
+        lease: Seconds of the lease that a worker gets whose row was missing.
         clock: Monotonic seconds.
         lost: Told of each worker that it has retired.
     """
@@ -39,17 +44,22 @@ class Reaper:
         store: Store,
         *,
         interval: float,
+        lease: float = 30.0,
         clock: Callable[[], float],
         lost: Callable[[WorkerRow], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._interval = interval
+        self._lease = lease
+        self._longest_gap = min(max(3 * interval, 1.0), lease / 2)
         self._clock = clock
         self._lost = lost
         self._passing_since: float | None = None
         self._last_pass = 0.0
         self._heard: dict[str, tuple[float, float]] = {}
         """By living worker: the end of the lease it last beat for, and when that was first seen."""
+        self._at_first: dict[str, float] | None = None
+        """By worker that was there when our passes began: the end of its lease then."""
 
     def interrupted(self) -> None:
         """Begin the patience anew: a pass failed."""
@@ -61,20 +71,37 @@ class Reaper:
         Raises:
             StoreError: The store is away; patience begins anew.
         """
-        await self._store.beat([_NOBODY], 0.0)
-        now_at_start = await self._store.now()
+        noted = await self._store.begin_pass(longest_gap_seconds=self._longest_gap, lease_seconds=self._lease)
+        for worker_id in noted.restored:
+            log.warning(
+                "worker %s holds runs and had no row: it has one again, and is reaped if it does not beat",
+                worker_id,
+            )
         passing_for = self._passing_for()
         living = [worker for worker in await self._store.workers() if worker.retired_at is None]
         self._listen(living)
         for worker in living:
-            lease = worker.expires_at - worker.beat_at
-            silent_for = self._last_pass - self._heard[worker.id][1]
-            is_expired = worker.expires_at < now_at_start
-            # A beat is first seen up to one pass late; its lease ran on from the beat itself.
-            enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
-            if passing_for >= lease and silent_for >= enough:
+            is_expired = worker.expires_at < noted.at
+            if self._has_been_silent(worker, passing_for, is_expired=is_expired) or (
+                is_expired and self._was_silent_before(worker, noted)
+            ):
                 await self._retire(worker, only_if_expired=is_expired)
         return await self.bury_and_retry() >= PAGE
+
+    def _has_been_silent(self, worker: WorkerRow, passing_for: float, *, is_expired: bool) -> bool:
+        """Whether our own passes are enough to tell that a worker is dead."""
+        lease = worker.expires_at - worker.beat_at
+        silent_for = self._last_pass - self._heard[worker.id][1]
+        # A beat is first seen up to one pass late; its lease ran on from the beat itself.
+        enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
+        return passing_for >= lease and silent_for >= enough
+
+    def _was_silent_before(self, worker: WorkerRow, noted: ReaperPass) -> bool:
+        """Whether everyone's passes are, where ours are too few: all moments are the store's."""
+        lease = worker.expires_at - worker.beat_at
+        silent_for = noted.at - max(worker.beat_at, noted.since)
+        is_as_at_first = (self._at_first or {}).get(worker.id) == worker.expires_at
+        return silent_for >= lease + self._interval and is_as_at_first
 
     def _listen(self, living: Iterable[WorkerRow]) -> None:
         """Note who has beaten since the last pass, and forget who is gone."""
@@ -82,6 +109,8 @@ class Reaper:
         for worker in living:
             known, since = self._heard.get(worker.id, (0.0, 0.0))
             heard[worker.id] = (worker.expires_at, since if known == worker.expires_at else self._last_pass)
+        if self._at_first is None:
+            self._at_first = {worker_id: lease_end for worker_id, (lease_end, _) in heard.items()}
         self._heard = heard
 
     async def bury_and_retry(self) -> int:
@@ -114,6 +143,7 @@ class Reaper:
         if self._passing_since is None or gap > max(3 * self._interval, 1.0):
             self._passing_since = now
             self._heard.clear()
+            self._at_first = None
         return now - self._passing_since
 
 

@@ -42,7 +42,7 @@ class Steward:
     ) -> None:
         self._store = store
         self._timings = timings
-        self._reaper = Reaper(store, interval=timings.reap, clock=clock, lost=lost)
+        self._reaper = Reaper(store, interval=timings.reap, lease=timings.lease, clock=clock, lost=lost)
         self._reap = Duty(
             "reap", timings.reap, self._reaper.act, rng=rng, interrupted=self._reaper.interrupted
         )
