@@ -149,7 +149,7 @@ CLASS_NAMES = table(
             "ConnectError NetworkError ReadError WriteError CloseError RemoteProtocolError ProxyError"
             " ClientPayloadError ChunkedEncodingError IncompleteRead RemoteDisconnected gaierror herror"
             " ServiceRequestError ServiceResponseError TransportError NoResponseError ProtocolError"
-            " MaxRetryError ClientConnectorError ClientOSError SSLError SSLEOFError"
+            " MaxRetryError EmptyPoolError ClientConnectorError ClientOSError SSLError SSLEOFError"
         ),
     ),
     (

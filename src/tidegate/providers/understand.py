@@ -16,10 +16,11 @@ from tidegate.domain.text import presentable
 from tidegate.providers.evidence import Evidence, evidence_of_answer, read_evidence
 from tidegate.providers.general import CLIENT_FAULTS, of_class_name
 from tidegate.providers.judging import class_names, judged
-from tidegate.providers.meaning import NETWORK, NOTHING_KNOWN, Finding, Meaning
+from tidegate.providers.meaning import NETWORK, NOTHING_KNOWN, TIMEOUT, Finding, Meaning
 from tidegate.providers.pack import Pack
 from tidegate.providers.packs import GENERAL, pack_for
 from tidegate.providers.texts import sharpened
+from tidegate.providers.unsent import never_sent
 from tidegate.providers.waits import Headers, server_wait
 
 _LONGEST_CHAIN = 50
@@ -56,6 +57,8 @@ def understand(exc: BaseException, *, now: float, provider: str = "") -> Failure
         found = _from_answers(links, now, provider) or _from_classes(links, [*causes, *contexts])
         if found is not None:
             failure, link = found
+            if failure.status is None and never_sent(links):
+                failure = replace(failure, is_unsent=True)
             return failure if link is exc else _about(failure, link)
     nothing = Finding(NOTHING_KNOWN, f"nothing known of {type(exc).__name__}")
     return _failure(read_evidence(exc), nothing, GENERAL, now)
@@ -125,6 +128,9 @@ def _from_classes(
         meaning, name = _of_class(link)
         if meaning is None:
             continue
+        unsent = never_sent(links)
+        if unsent and meaning == TIMEOUT:
+            meaning, name = NETWORK, unsent
         fault = _client_fault(whole) if meaning == NETWORK else None
         return fault or (Failure(*meaning, evidence=f"class {name}"), link)
     return None

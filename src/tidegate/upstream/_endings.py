@@ -15,17 +15,6 @@ from tidegate.providers.understand import understand
 from tidegate.upstream.settings import CallSettings
 
 _log = logging.getLogger("tidegate.upstream")
-_NEVER_SENT = frozenset(
-    {
-        "ConnectError",
-        "ConnectTimeout",
-        "PoolTimeout",
-        "UnsupportedProtocol",
-        "LocalProtocolError",
-        "ProxyError",
-    }
-)
-"""Classes of errors that prove that the request did not leave."""
 _NO_ROOM_OF_OUR_OWN = "PoolTimeout"
 """The class of an error that is no fact about the upstream: the client's own connections are all in use."""
 _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
@@ -35,12 +24,11 @@ _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
 def end_of_error(error: BaseException, settings: CallSettings, *, seconds: float) -> CallEnd:
     """Return how a call ended that raised after it was sent, or was to be sent."""
     failure = _understood(error, settings)
-    names = {kind.__name__ for kind in type(error).__mro__}
     return CallEnd(
         failure=failure,
         status=failure.status,
         seconds=seconds,
-        in_doubt=failure.status is None and not names & _NEVER_SENT,
+        in_doubt=failure.status is None and not failure.is_unsent,
     )
 
 

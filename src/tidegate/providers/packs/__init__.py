@@ -15,6 +15,7 @@ from tidegate.providers.packs.deepseek import DEEPSEEK
 from tidegate.providers.packs.fireworks import FIREWORKS
 from tidegate.providers.packs.gemini import GEMINI, VERTEX
 from tidegate.providers.packs.groq import GROQ
+from tidegate.providers.packs.grpc import GRPC
 from tidegate.providers.packs.huggingface import HUGGINGFACE, TGI
 from tidegate.providers.packs.litellm import LITELLM
 from tidegate.providers.packs.mistral import MISTRAL
@@ -51,6 +52,7 @@ PACKS = (
     OLLAMA,
     LITELLM,
     REQUESTS,
+    GRPC,
 )
 GENERAL = Pack(name="general")
 """For a provider that is not known: what is meant by everyone."""
