@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
+from starlette.testclient import TestClient
 
 from support import make_app
 from tidegate import ConfigError, StoreBusyError, Tidegate
 from tidegate.integrations.flask import accepted, init_app, queue, tasks_blueprint
+from tidegate.web import WebSettings, create_app
 
 
 @pytest.fixture
@@ -79,6 +83,34 @@ def test_a_store_that_is_away_is_a_503_and_no_queue_is_said_so(
         assert queue() is tidegate
     with Flask("other").app_context(), pytest.raises(ConfigError, match="init_app"):
         queue()
+
+
+def test_a_page_gets_a_result_as_the_http_api_gives_it(site: Flask, tidegate: Tidegate) -> None:
+    @tidegate.task(name="site:rich")
+    async def rich(kind: str) -> Any:
+        return {
+            "bytes": b"\x00\xff",
+            "set": {3},
+            "span": timedelta(minutes=90),
+            "large": 2**60,
+            "tuple": (1, Decimal("1.50")),
+            "nothing": None,
+            "object": object(),
+        }[kind]
+
+    api = create_app(tidegate, settings=WebSettings(open_without_tokens=True))
+    client, direct = site.test_client(), TestClient(api)
+    for kind in ("bytes", "set", "span", "large", "tuple", "nothing", "object"):
+        task = rich.using(labels={"user": "ada"}).enqueue_sync(kind)
+        run_all(tidegate, task.id)
+        ours = client.get(f"/tasks/{task.id}/result")
+        theirs = direct.get(f"/api/v1/tasks/{task.id}/result").json()
+        assert ours.status_code == 200
+        assert ours.get_json() == {
+            name: theirs[name]
+            for name in ("task_id", "state", "result", "unstorable")
+            if name != "unstorable" or theirs[name]
+        }
 
 
 def run_all(tidegate: Tidegate, task_id: str) -> None:

@@ -65,3 +65,18 @@ async def test_another_processes_store_follows_live_and_a_tenant_sees_its_own(
             assert (await other.get(made.headers["location"])).status_code == 404
     await web.aclose()
     assert [entry.action for entry in await queue.store.audit()] == ["submit"]
+
+
+async def test_a_nul_in_any_text_is_no_fault_of_the_server(queue: Tidegate) -> None:
+    task = await queue.function("web:add").enqueue(1)
+    add = {"task": "web:add", "args": [1]}
+    odd = "a\0b"
+    async with served(queue) as api, api.client() as client:
+        for field, value in (("key", odd), ("unique", odd), ("labels", {odd: odd}), ("queue", odd)):
+            assert (await client.post("/api/v1/tasks", json=add | {field: value})).status_code < 500, field
+        echo = {"task": "web:echo", "args": [{odd: odd}]}
+        assert (await client.post("/api/v1/tasks", json=echo)).status_code == 202
+        cancelled = await client.post(f"/api/v1/tasks/{task.id}/cancel", json={"why": odd})
+        assert cancelled.status_code < 500, cancelled.text
+        for query in ("queue", "function", "reason", "label"):
+            assert (await client.get("/api/v1/tasks", params={query: f"{odd}=1"})).status_code == 400

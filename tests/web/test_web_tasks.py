@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from web_support import Served, make, served
+from web_support import UNKNOWN, Served, bearer, direct, make, served
 
 from tidegate import Tidegate
 from tidegate.web import Role
@@ -104,7 +104,7 @@ async def test_tasks_are_paged_by_key_and_filtered(app: Tidegate) -> None:
         assert [task["task_id"] for task in odd] == [ids[5], ids[3], ids[1]]
         assert (await client.get("/api/v1/tasks?state=dead")).json() == {"tasks": [], "next": None}
         for wrong in ("state=gone", "limit=0", "limit=x", "label=n", "queue=" + "q" * 300):
-            assert (await client.get(f"/api/v1/tasks?{wrong}")).status_code == 422
+            assert (await client.get(f"/api/v1/tasks?{wrong}")).status_code == 400
 
 
 async def test_dead_letters_are_listed_without_arguments_redriven_and_purged(app: Tidegate) -> None:
@@ -177,6 +177,106 @@ async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch:
         assert (await client.get("/livez")).status_code == 200
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "TG301")
+        assert "the disk" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("role", "tenant", "is_told"),
+    [
+        (Role.VIEWER, None, True),
+        (Role.ADMIN, None, True),
+        (Role.SUBMITTER, None, False),
+        (Role.ADMIN, "a", False),
+    ],
+)
+async def test_why_it_is_not_ready_is_told_those_who_see_the_whole_installation(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch, role: Role, tenant: str | None, is_told: bool
+) -> None:
+    from tidegate import StoreUnavailableError
+
+    async def away(*_: Any) -> Any:
+        raise StoreUnavailableError("/srv/secret/queue.db is gone")
+
+    token = await make(app, role, tenant)
+    async with direct(app) as client:
+        assert (await client.get("/api/v1/functions", headers=bearer(token))).status_code == 200
+        for method in ("now", "find_token", "tokens"):
+            monkeypatch.setattr(app.store, method, away)
+        answer = await client.get("/readyz", headers=bearer(token))
+        stranger = await client.get("/readyz")
+    assert ("/srv/secret" in answer.text) is is_told
+    assert "/srv/secret" not in stranger.text
+    assert (stranger.status_code, stranger.json()["code"]) == (503, "TG301")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("tasks?after=x", "after"), ("tasks?after=", "after"), ("dead-letters?after=1", "after"),
+        ("audit?after=zzz", "after"), ("tasks?limit=0", "limit"), ("tasks?limit=x", "limit"),
+        ("tasks?state=done", "state"), ("tasks?label=user", "label"), ("tasks?label=a%00=1", "label"),
+        ("tasks?queue=%00", "queue"), ("dead-letters?error_class=%00", "error_class"),
+        ("tasks?function=" + "f" * 300, "function"), ("tasks?quue=mail", "quue"),
+        ("dead-letters?state=dead", "state"), (f"tasks/{UNKNOWN}/events?after=-1", "after"),
+    ],
+)  # fmt: skip
+async def test_a_parameter_that_cannot_be_used_is_refused_by_name(
+    app: Tidegate, path: str, parameter: str
+) -> None:
+    async with direct(app) as client:
+        answer = await client.get(f"/api/v1/{path}")
+    assert (answer.status_code, answer.json()["type"]) == (400, "/api/v1/problems/parameters")
+    assert f"query.{parameter}" in answer.json()["errors"][0]["at"]
+    assert answer.json()["detail"]
+
+
+async def test_a_page_goes_on_after_any_id_that_its_next_may_be(app: Tidegate) -> None:
+    task = await app.function("web:add").enqueue(1)
+    async with direct(app) as client:
+        for after in (UNKNOWN, task.id, task.id.upper()):
+            answer = await client.get("/api/v1/tasks", params={"after": after})
+            assert (answer.status_code, answer.json()["tasks"]) == (200, [])
+
+
+async def test_a_result_that_could_not_be_stored_is_marked_as_such(app: Tidegate) -> None:
+    @app.task(name="web:odd")
+    async def odd(kind: str) -> Any:
+        return {"object": object(), "same": {"type_name": "object", "reason": "x"}}[kind]
+
+    async with app.worker(), direct(app) as client:
+        for kind in ("object", "same"):
+            asked = {"task": "web:odd", "args": [kind]}
+            waited = await client.post("/api/v1/tasks", json=asked, headers={"Prefer": "wait=10"})
+            shown = (await client.get(f"{waited.headers['location']}/result")).json()
+            assert shown == waited.json()
+            assert shown["state"] == "succeeded"
+            if kind == "object":
+                assert (shown["result"], shown["unstorable"]["type"]) == (None, "object")
+                assert shown["unstorable"]["reason"]
+            else:
+                assert shown["result"] == {"type_name": "object", "reason": "x"}
+                assert shown["unstorable"] is None
+
+
+async def test_pages_of_named_origins_can_read_every_refusal_also_of_the_server_itself(
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    token = await make(app, Role.ADMIN)
+    origin = "https://app.example"
+    async with direct(app, origins=(origin,)) as client:
+        headers = bearer(token) | {"Origin": origin}
+        monkeypatch.setattr(app.store, "list_tasks", broken)
+        answers = [
+            await client.get("/api/v1/tasks", headers=headers),
+            await client.get("/api/v1/tasks", headers={"Origin": origin}),
+            await client.get("/api/v1/nothing", headers=headers),
+        ]
+    assert [answer.status_code for answer in answers] == [500, 401, 404]
+    for answer in answers:
+        assert answer.headers["access-control-allow-origin"] == origin
 
 
 async def test_a_store_that_is_away_is_said_so_with_a_time_to_come_again(

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.codec.result import load_result
+from tidegate.codec.result import Unstorable, load_result
 from tidegate.codec.shape import Shape
 from tidegate.codec.tags import TAG_MARK
 
@@ -16,6 +16,8 @@ LARGEST_EXACT = 2**53 - 1
 
 _MAY_BE_LARGE = re.compile(rb"\d{16}")
 _ANY = Shape()
+_LONGEST_STAND_IN = 8_192
+"""Bytes: a name and a reason of 500 characters at most, each escaped."""
 
 to_json = msgspec.json.Encoder(enc_hook=str).encode
 """Encodes a value; what JSON has no form for becomes text."""
@@ -24,6 +26,14 @@ to_json = msgspec.json.Encoder(enc_hook=str).encode
 def is_plain(stored: bytes) -> bool:
     """Return whether a stored value is plain JSON as it is. It looks through the bytes, in C."""
     return TAG_MARK not in stored and not _MAY_BE_LARGE.search(stored)
+
+
+def unstorable(stored: bytes) -> Unstorable | None:
+    """Return the stand-in for a result that could not be stored, if this is one."""
+    if len(stored) > _LONGEST_STAND_IN or TAG_MARK not in stored:
+        return None
+    value = load_result(_ANY, stored)
+    return value if isinstance(value, Unstorable) else None
 
 
 def plain(stored: bytes) -> msgspec.Raw:

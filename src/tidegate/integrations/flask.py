@@ -12,7 +12,7 @@ from flask import Blueprint, Flask, Response, current_app, url_for
 
 from tidegate._bridge import run_sync
 from tidegate.app import Tidegate
-from tidegate.codec import Unstorable
+from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
 from tidegate.handle import Handle
 from tidegate.store.rows import StoredResult, TaskRow
@@ -70,7 +70,7 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
         stored = run_sync(_stored(queue(), task_id))
         if stored is None:
             return _shown(row), 202, {"Retry-After": "1"}
-        return {"task_id": task_id, "state": stored.state.value, "result": _value(task_id, stored)}
+        return Response(to_json(_final(task_id, stored)), mimetype="application/json")
 
     @blueprint.post("/<task_id>/cancel")
     def cancel(task_id: str) -> Any:
@@ -98,11 +98,12 @@ async def _stored(queue: Tidegate, task_id: str) -> StoredResult | None:
     return await (await queue.opened_store()).result(task_id)
 
 
-def _value(task_id: str, stored: StoredResult) -> Any:
-    if not stored.data:
-        return None
-    value = queue().result_sync(task_id, 0)
-    return None if isinstance(value, Unstorable) else value
+def _final(task_id: str, stored: StoredResult) -> dict[str, Any]:
+    """Return the end of a task, its result as the HTTP API shows it."""
+    shown: dict[str, Any] = {"task_id": task_id, "state": stored.state.value, "result": None}
+    if (missing := unstorable(stored.data)) is not None:
+        return shown | {"unstorable": {"type": missing.type_name, "reason": missing.reason}}
+    return shown | ({"result": plain(stored.data)} if stored.data else {})
 
 
 def _shown(row: TaskRow) -> dict[str, Any]:

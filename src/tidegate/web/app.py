@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from tidegate.app import Tidegate
@@ -56,15 +57,16 @@ def create_app(
     guarded = Guarded(schemas.named)
     for routes in (submit, tasks, live, letters, figures, health, module):
         routes.add(guarded, room)
-    api = FastAPI(
+    api = _Api(
+        settings,
         title="Tidegate",
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
-        exception_handlers=_HANDLERS,  # type: ignore[arg-type]
-        middleware=_middleware(settings, authenticate),
+        exception_handlers=_HANDLERS,
+        middleware=[Middleware(Door, authenticate=authenticate, settings=settings)],
     )
     api.state.room = room
     api.state.guarded = guarded
@@ -84,18 +86,32 @@ def create_app(
     return api
 
 
-def _middleware(settings: WebSettings, authenticate: Authenticate) -> list[Middleware]:
-    door = Middleware(Door, authenticate=authenticate, settings=settings)
-    if not settings.origins:
-        return [door]
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer"],
-        expose_headers=_EXPOSED,
-    )
-    return [cors, door]
+class _Api(FastAPI):
+    """Puts the headers for pages of other sites on each answer.
+
+    Also on a 500, which Starlette makes outside of all middleware that an application is given.
+
+    Args:
+        settings: Names the origins of these pages.
+        options: Of FastAPI.
+    """
+
+    def __init__(self, settings: WebSettings, **options: Any) -> None:
+        super().__init__(**options)
+        self._origins = settings.origins
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return all that handles a request, the headers for other sites outermost."""
+        stack = super().build_middleware_stack()
+        if not self._origins:
+            return stack
+        return CORSMiddleware(
+            stack,
+            allow_origins=self._origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer"],
+            expose_headers=_EXPOSED,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -128,7 +144,8 @@ async def _unfit(connection: Request | WebSocket, error: Any) -> Response | None
         {"at": ".".join(str(part) for part in fault["loc"]), "detail": str(fault["msg"])}
         for fault in error.errors()
     ]
-    return await refuse(connection, Problem("parameters", errors=faults))
+    detail = "; ".join(f"{fault['at'].rpartition('.')[2]}: {fault['detail']}" for fault in faults)
+    return await refuse(connection, Problem("parameters", detail, errors=faults))
 
 
 async def _http(request: Request, error: HTTPException) -> Response | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,10 @@ READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 SUBMITTERS = frozenset({Role.SUBMITTER, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
+
+_OF_A_PAGE = "limit"
+"""The parameter that routes have which return a page of a list."""
+_SHOWN = 100
 
 Endpoint = Callable[..., Awaitable[Response]]
 
@@ -190,11 +195,22 @@ def _route_that(needs: Needs) -> type[APIRoute]:
     class GuardedRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handler = super().get_route_handler()
+            known = {parameter.alias for parameter in self.dependant.query_params}
 
             async def guarded(request: Request) -> Response:
                 needs.admit(principal_of(request))
+                if _OF_A_PAGE in known:
+                    _demand_known(request, known)
                 return await handler(request)
 
             return guarded
 
     return GuardedRoute
+
+
+def _demand_known(request: Request, known: AbstractSet[str]) -> None:
+    """Refuse a filter that does not exist: without it the page would hold what was to be left out."""
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        faults = [{"at": f"query.{name[:_SHOWN]}", "detail": "no such parameter"} for name in unknown[:10]]
+        raise Problem("parameters", f"the parameters here are {', '.join(sorted(known))}", errors=faults)

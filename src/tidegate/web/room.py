@@ -49,7 +49,7 @@ class Room:
     def __init__(self, app: Tidegate, settings: WebSettings, authenticate: Authenticate) -> None:
         self.app = app
         self.settings = settings
-        self._authenticate = authenticate
+        self.authenticate = authenticate
         self.submitter = Submitter(app)
         self.audit = AuditLog(app.opened_store, app.next_id)
         self.offload = Offload()
@@ -105,7 +105,7 @@ class Room:
     async def still_admits(self, connection: HTTPConnection) -> bool:
         """Return whether whoever opened a stream would be let in now, as who it was then."""
         try:
-            return await self._authenticate(connection) == principal_of(connection)
+            return await self.authenticate(connection) == principal_of(connection)
         except Problem:
             return False
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tidegate.codec.plain import unstorable
 from tidegate.store.access import AuditEntry
 from tidegate.store.figures import drain_of
 from tidegate.store.rows import DeadLetter, HistoryEntry, QueueStats, StoredResult, TaskRow, WorkerRow
@@ -21,6 +22,7 @@ from tidegate.web.wire import (
     RunOut,
     TaskResult,
     TaskStatus,
+    UnstorableOut,
     WaitOut,
     WorkerOut,
 )
@@ -56,7 +58,17 @@ def status_of(row: TaskRow) -> TaskStatus:
 
 
 def result_of(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskResult:
-    """Return the end of a task as it is shown."""
+    """Return the end of a task as it is shown.
+
+    Args:
+        task_id: Which.
+        stored: Its end.
+        plain: Its result as plain JSON.
+    """
+    missing = unstorable(stored.data)
+    if missing is not None:
+        shown = UnstorableOut(missing.type_name, missing.reason)
+        return TaskResult(task_id, stored.state.value, unstorable=shown)
     if stored.data:
         return TaskResult(task_id, stored.state.value, plain)
     error = ErrorOut(stored.reason, stored.error_class, stored.message)

@@ -142,6 +142,15 @@ class ErrorOut(msgspec.Struct):
     message: str
 
 
+class UnstorableOut(msgspec.Struct):
+    """What a task returned could not be stored. It succeeded; its body ran once."""
+
+    type: str
+    """Of what it returned."""
+    reason: str
+    """Why it could not be stored."""
+
+
 class TaskResult(msgspec.Struct):
     """The end of a task, or where it is until then."""
 
@@ -149,6 +158,8 @@ class TaskResult(msgspec.Struct):
     state: str
     result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     error: ErrorOut | None = None
+    unstorable: UnstorableOut | None = None
+    """Set where there was a result that could not be stored; `result` is null then."""
 
 
 class RunOut(msgspec.Struct):

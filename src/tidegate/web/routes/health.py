@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from tidegate.errors import TidegateError
-from tidegate.web.guard import Answer, Guarded
+from tidegate.errors import StoreUnavailableError, TidegateError
+from tidegate.web.guard import READERS, Answer, Guarded
 from tidegate.web.problems import KINDS, NO_STORE, PAGES, Problem
 from tidegate.web.room import Room, answer
 from tidegate.web.wire import Health
+
+log = logging.getLogger("tidegate.web")
 
 READY_SECONDS = 5.0
 
@@ -33,9 +36,12 @@ def add(api: Guarded, room: Room) -> None:
                 await store.open()
                 await store.now()
         except TimeoutError:
-            raise Problem("not-ready", f"no answer within {READY_SECONDS:g} s") from None
+            detail = f"the store did not answer within {READY_SECONDS:g} s"
+            raise Problem("not-ready", detail, code=StoreUnavailableError.code) from None
         except TidegateError as error:
-            raise Problem("not-ready", error.message, code=error.code) from error
+            log.warning("not ready: %s", error)
+            detail = error.message if await _may_see_detail(room, request) else ""
+            raise Problem("not-ready", detail, code=error.code) from error
         return answer(Health("ready"))
 
     @api.public(PAGES + "{slug}", {200: Answer("The page", str)}, media_type="text/plain")
@@ -45,3 +51,16 @@ def add(api: Guarded, room: Room) -> None:
         if kind is None:
             raise Problem("not-found", "no problem of that type")
         return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n", headers=NO_STORE)
+
+
+async def _may_see_detail(room: Room, request: Request) -> bool:
+    """Return whether a request may see why the store fails, which names files and hosts of the installation.
+
+    While the store is away only tokens are known that were used in the last moments.
+    """
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            principal = await room.authenticate(request)
+    except (TimeoutError, TidegateError, Problem):
+        return False
+    return principal is not None and principal.tenant is None and principal.role in READERS

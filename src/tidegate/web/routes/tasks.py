@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.deadletter.redrive import redrive_tasks
+from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
 from tidegate.store.rows import ActAnswer, TaskFilter
 from tidegate.web.bodies import wanted_wait
@@ -30,9 +32,25 @@ from tidegate.web.wire import ActOut, CancelAsk, History, TaskPage, TaskResult, 
 
 _HURRIED = frozenset({State.SCHEDULED, State.RETRYING})
 
-Text = Annotated[str | None, Query(max_length=256)]
+
+def _page_mark(after: str | None) -> str | None:
+    mark = None if after is None else id_or_none(after)
+    if after is not None and mark is None:
+        raise ValueError("it is no `next` of a page: a UUID")
+    return mark
+
+
+def _text(given: str | None) -> str | None:
+    if given is not None and "\x00" in given:
+        raise ValueError("it has a NUL, which no name has")
+    return given
+
+
+Text = Annotated[str | None, AfterValidator(_text), Query(max_length=256)]
 Limit = Annotated[int, Query(ge=1, description="Items in the page; more than the limit are the limit.")]
-After = Annotated[str | None, Query(max_length=64, description="`next` of the page before.")]
+After = Annotated[
+    str | None, AfterValidator(_page_mark), Query(max_length=64, description="`next` of the page before.")
+]
 States = Annotated[list[State] | None, Query(max_length=16, description="Repeatable.")]
 Labels = Annotated[list[str] | None, Query(max_length=32, description="NAME=VALUE, repeatable.")]
 
@@ -166,9 +184,10 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
     """Return labels from `NAME=VALUE` texts.
 
     Raises:
-        Problem: One has no `=`.
+        Problem: One has no `=`, or a NUL.
     """
     pairs = [text.partition("=") for text in given or ()]
-    if any(not mark for _, mark, _ in pairs):
-        raise Problem("parameters", "label: write NAME=VALUE", errors=[{"at": "label", "detail": "no ="}])
+    if any(not mark or "\x00" in name + value for name, mark, value in pairs):
+        at = {"at": "query.label", "detail": "write NAME=VALUE"}
+        raise Problem("parameters", "label: write NAME=VALUE", errors=[at])
     return {name: value for name, _, value in pairs}
