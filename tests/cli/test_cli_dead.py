@@ -270,5 +270,5 @@ def test_purge_needs_a_yes_and_says_how_many_it_would_take(place):
 def test_purge_of_what_is_not_dead_is_refused(place):
     (ready,) = place.add()
 
-    assert place.lines("dead", "purge", ready, "--yes", code=4) == [{"id": ready, "answer": "refused"}]
+    assert place.lines("dead", "purge", ready, "--yes", code=4) == [{"task_id": ready, "answer": "refused"}]
     assert states(place, [ready]) == [State.READY]

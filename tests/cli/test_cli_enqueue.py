@@ -119,7 +119,7 @@ def test_the_same_key_names_the_first_task(place):
     again = place.json("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
 
     assert (first["created"], again["created"]) == (True, False)
-    assert first["id"] == again["id"]
+    assert first["task_id"] == again["task_id"]
 
 
 def test_the_same_key_with_other_arguments_is_a_conflict(place):

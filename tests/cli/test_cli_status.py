@@ -49,7 +49,7 @@ def test_each_queue_is_counted_by_state(place):
     assert default["done_last_10_minutes"] == 3
     assert default["drain"]["kind"] == "seconds"
     assert other["drain"] == {"kind": "unknown", "seconds": None}
-    (busy,) = [worker for worker in status["workers"] if worker["id"] == worker_id]
+    (busy,) = [worker for worker in status["workers"] if worker["worker_id"] == worker_id]
     assert (busy["live"], busy["running"], busy["name"]) == (True, 1, "w1")
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from cli_support import dead, retrying, succeeded
 
+from tidegate.cli import table, views
+from tidegate.domain.outcome import Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 
@@ -33,7 +38,7 @@ def test_a_json_list_is_an_object_a_line_without_payloads(place):
 
     rows = place.lines("tasks", "ls")
 
-    assert [row["id"] for row in rows] == ids[::-1]
+    assert [row["task_id"] for row in rows] == ids[::-1]
     assert rows[0]["state"] == "ready"
     assert rows[0]["priority"] == "normal"
     assert rows[0]["labels"] == {"batch": "7"}
@@ -47,7 +52,7 @@ def test_a_list_is_continued_after_an_id(place):
     second = place.lines("tasks", "ls", "--limit", "2", "--after", ids[3])
 
     assert f"--after {ids[3]}" in first.stderr
-    assert [row["id"] for row in second] == [ids[2], ids[1]]
+    assert [row["task_id"] for row in second] == [ids[2], ids[1]]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,7 @@ def test_filters_choose_tasks(place, filters):
         queue="vip", function="other:function", tenant="acme", labels={"batch": "7"}, delay_seconds=60
     )
 
-    assert [row["id"] for row in place.lines("tasks", "ls", *filters)] == [wanted]
+    assert [row["task_id"] for row in place.lines("tasks", "ls", *filters)] == [wanted]
 
 
 def test_an_empty_list_says_so_on_stderr_only(place):
@@ -88,7 +93,12 @@ def test_a_shown_task_has_its_history_but_not_its_arguments(place):
     assert "shop.Busy: try later" in text
     assert "│ Traceback…" in text
     assert "Ada" not in text
-    assert (shown["id"], shown["state"], shown["tenant"], shown["run"]) == (task_id, "retrying", "acme", 1)
+    assert (shown["task_id"], shown["state"], shown["tenant"], shown["run"]) == (
+        task_id,
+        "retrying",
+        "acme",
+        1,
+    )
     assert shown["counters"]["attempts"] == 1
     assert shown["history"][-1]["outcome"] == "retrying"
     assert shown["history"][-1]["error_class"] == "shop.Busy"
@@ -127,9 +137,11 @@ def test_a_message_cannot_steer_the_terminal(place):
 
 def test_a_task_that_is_not_there_is_not_found(place):
     assert "TG121" in place.run("tasks", "show", NOBODY, code=3).stderr
-    assert place.lines("tasks", "cancel", NOBODY, code=3) == [{"id": NOBODY, "answer": "unknown"}]
-    assert place.lines("tasks", "retry", NOBODY, code=3) == [{"id": NOBODY, "answer": "unknown"}]
-    assert place.lines("tasks", "priority", NOBODY, "bulk", code=3) == [{"id": NOBODY, "answer": "unknown"}]
+    assert place.lines("tasks", "cancel", NOBODY, code=3) == [{"task_id": NOBODY, "answer": "unknown"}]
+    assert place.lines("tasks", "retry", NOBODY, code=3) == [{"task_id": NOBODY, "answer": "unknown"}]
+    assert place.lines("tasks", "priority", NOBODY, "bulk", code=3) == [
+        {"task_id": NOBODY, "answer": "unknown"}
+    ]
 
 
 def test_a_text_that_is_no_id_is_wrong_usage(place):
@@ -139,7 +151,7 @@ def test_a_text_that_is_no_id_is_wrong_usage(place):
 def test_an_id_may_be_written_without_hyphens(place):
     (task_id,) = place.add()
 
-    assert place.json("tasks", "show", task_id.replace("-", "").upper())["id"] == task_id
+    assert place.json("tasks", "show", task_id.replace("-", "").upper())["task_id"] == task_id
 
 
 def test_cancel_answers_per_id_what_happened(place):
@@ -148,8 +160,8 @@ def test_cancel_answers_per_id_what_happened(place):
     (waiting,) = place.add()
 
     assert place.lines("tasks", "cancel", running, waiting, "--why", "by mistake") == [
-        {"id": running, "answer": "asked"},
-        {"id": waiting, "answer": "cancelled"},
+        {"task_id": running, "answer": "asked"},
+        {"task_id": waiting, "answer": "cancelled"},
     ]
     assert state_of(place, waiting) is State.CANCELLED
     again = place.run("tasks", "cancel", waiting, code=4)
@@ -192,7 +204,7 @@ def test_priority_changes_waiting_tasks(place):
     first, second = place.add(2)
 
     assert place.lines("tasks", "priority", first, second, "interactive")[1] == {
-        "id": second,
+        "task_id": second,
         "answer": "done",
     }
     assert place.ask(lambda store: store.read([first]))[first].priority is Priority.INTERACTIVE
@@ -208,5 +220,70 @@ def test_a_dry_run_tells_and_does_nothing(place, verb):
 
     assert result.stdout == f"{task_id}  scheduled\n"
     assert "1 of 1; nothing was done" in result.stderr
-    assert told == {"id": task_id, "state": "scheduled", "would": True}
+    assert told == {"task_id": task_id, "state": "scheduled", "would": True}
     assert place.json("tasks", "show", task_id) == before
+
+
+def test_a_short_id_is_taken_wherever_an_id_is(place):
+    (waiting,) = place.add(delay_seconds=600)
+    short = waiting[:18]
+
+    assert place.json("tasks", "show", short)["task_id"] == waiting
+    assert place.json("tasks", "why", short)["task_id"] == waiting
+    assert place.lines("tasks", "priority", short, "bulk") == [{"task_id": waiting, "answer": "done"}]
+    assert place.lines("tasks", "retry", short.upper()) == [{"task_id": waiting, "answer": "done"}]
+    assert place.lines("tasks", "cancel", short) == [{"task_id": waiting, "answer": "cancelled"}]
+    assert place.lines("tasks", "ls", "--after", short) == []
+
+
+def test_a_short_id_of_dead_letters_is_taken_too(place):
+    (buried,) = place.die()
+    place.declare(place.greet)
+
+    assert place.json("dead", "show", buried[:18])["task_id"] == buried
+    assert place.lines("dead", "redrive", buried[:18]) == [{"task_id": buried, "answer": "done"}]
+
+
+def test_a_short_id_of_several_tasks_or_of_none_is_refused_with_what_to_do(place):
+    ids = place.add(2)
+    several = place.run("tasks", "show", ids[0][:6], code=2).stderr
+    assert all(task_id in several for task_id in ids)
+    assert "give more of its digits" in several
+    assert (
+        "no task has an id that begins with ffff0000" in place.run("tasks", "why", "ffff0000", code=3).stderr
+    )
+    assert "4 or more of its first digits" in place.run("tasks", "show", "019", code=2).stderr
+
+
+def test_the_beginning_of_a_result_is_shown_without_being_asked_for(place):
+    (task_id,) = place.add()
+    place.work(lambda task: Succeeded(task.fence, json.dumps("x" * 500).encode(), "json/1"))
+
+    shown = place.run("tasks", "show", task_id).stdout
+    assert f'result  "{"x" * 199}… (502 characters; --args shows all)' in shown
+    assert "args" not in shown.replace("--args", "")
+    assert "x" * 500 in place.run("tasks", "show", task_id, "--args").stdout
+    assert "result" not in place.json("tasks", "show", task_id)
+
+
+def test_a_list_fits_a_terminal_of_80_columns_with_ids_that_can_be_told_apart(place, monkeypatch):
+    ids = place.add(5, queue="a-queue-with-quite-a-long-name")
+    monkeypatch.setattr(views, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(table, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    head, *rows = place.run("tasks", "ls").stdout.splitlines()
+
+    assert max(map(len, [head, *rows])) <= 80
+    shown = [row.split()[0] for row in rows]
+    assert len(set(shown)) == 5
+    assert [place.json("tasks", "show", short)["task_id"] for short in shown] == ids[::-1]
+
+
+def test_an_error_under_json_is_json_on_stderr(place):
+    missing = json.loads(place.run("tasks", "show", NOBODY, "--json", code=3).stderr)["error"]
+    assert (missing["code"], missing["exit_code"]) == ("TG121", 3)
+    assert "no task has the id" in missing["message"]
+    wrong = json.loads(place.run("tasks", "ls", "--limit", "0", "--json", code=2).stderr)["error"]
+    assert (wrong["code"], wrong["exit_code"]) == ("usage", 2)
+    assert wrong["fix"] == "see `tidegate tasks ls --help`"

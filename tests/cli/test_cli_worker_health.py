@@ -66,8 +66,14 @@ def test_where_nothing_runs_the_exit_code_is_3(place: Place) -> None:
 def test_a_worker_without_problems_lives_and_is_ready(place: Place, start: Start) -> None:
     start(health(place))
 
-    assert place.run("worker", "health").stdout == "worker w1: ok, 1 of 1 processes ready\n"
-    assert place.run("worker", "health", "--live").stdout == "worker w1: ok, 1 of 1 processes ready\n"
+    assert (
+        place.run("worker", "health").stdout
+        == f"worker w1 (process {os.getpid()}): ok, 1 of 1 processes ready\n"
+    )
+    assert (
+        place.run("worker", "health", "--live").stdout
+        == f"worker w1 (process {os.getpid()}): ok, 1 of 1 processes ready\n"
+    )
     assert place.json("worker", "health") == {
         "healthy": True,
         "workers": [{"name": "w1", "pid": os.getpid(), "status": "1 of 1 processes ready", "problems": []}],
@@ -78,9 +84,9 @@ def test_a_worker_with_a_problem_lives_and_is_not_ready(place: Place, start: Sta
     running = start(health(place, "0 of 1 pool processes are ready"))
 
     result = place.run("worker", "health", "--ready", code=1)
-    assert result.stderr == "worker w1: 0 of 1 pool processes are ready\n"
+    assert result.stderr == f"worker w1 (process {os.getpid()}): 0 of 1 pool processes are ready\n"
     assert place.json("worker", "health", code=1)["healthy"] is False
-    assert place.run("worker", "health", "--live").stdout.startswith("worker w1: ok")
+    assert place.run("worker", "health", "--live").stdout.startswith("worker w1 (process ")
     running.answer = health(place)
     place.run("worker", "health", "--ready")
 

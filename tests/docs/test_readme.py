@@ -57,7 +57,7 @@ class Tour:
 
     def states(self) -> dict[str, str]:
         lines = self.tidegate("tasks", "ls", "--limit", "1000", "--json")
-        return {row["id"]: row["state"] for row in map(json.loads, lines)}
+        return {row["task_id"]: row["state"] for row in map(json.loads, lines)}
 
     def pool_pids(self) -> list[int]:
         (overview,) = self.tidegate("status", "--json")

@@ -60,17 +60,21 @@ class Program(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit. A command returns its exit code, None for 0."""
+        words = args[0] if args else extra.get("args")
+        as_json = "--json" in (sys.argv[1:] if words is None else words)
         try:
             code = super().main(*args, **(extra | {"standalone_mode": False}))
         except click.ClickException as error:
-            error.show()
+            from tidegate.cli.failure import report_usage
+
+            report_usage(error, as_json=as_json)
             code = error.exit_code
         except click.Abort:
             code = 130
         except TidegateError as error:
             from tidegate.cli.failure import exit_code, report
 
-            report(error)
+            report(error, as_json=as_json)
             code = exit_code(error)
         sys.exit(code or 0)
 

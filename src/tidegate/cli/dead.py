@@ -10,6 +10,7 @@ import click
 from tidegate.cli.common import (
     Where,
     dry_run_option,
+    full_id,
     json_option,
     known_functions,
     opened_store,
@@ -58,6 +59,7 @@ def list_command(chosen: Chosen, limit: int, after: str | None, where: Where, as
 async def _list(where: Where, chosen: Chosen, after: str | None, limit: int, as_json: bool) -> None:
     async with opened_store(where) as store:
         which = await chosen.filter(store)
+        after = None if after is None else await full_id(store, after)
         letters = await store.dead_letters(which, after=after, limit=limit)
         if as_json:
             for letter in letters:
@@ -82,6 +84,7 @@ def show_command(task_id: str, with_args: bool, where: Where, as_json: bool) -> 
 
 async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> None:
     async with opened_store(where) as store:
+        task_id = await full_id(store, task_id)
         row = (await store.read([task_id])).get(task_id)
         if row is not None and row.state is not State.DEAD:
             raise WrongStateError(
@@ -114,6 +117,7 @@ def redrive_command(chosen: Chosen, new_args: str | None, dry_run: bool, where: 
 
 async def _redrive(where: Where, chosen: Chosen, new_args: str | None, dry_run: bool, as_json: bool) -> int:
     async with opened_store(where) as store:
+        chosen = await chosen.with_full_ids(store)
         if dry_run:
             return await _preview(store, chosen, "redrive", as_json)
         declared = await known_functions(store, where)
@@ -151,6 +155,7 @@ def purge_command(chosen: Chosen, yes: bool, dry_run: bool, where: Where, as_jso
 
 async def _purge(where: Where, chosen: Chosen, yes: bool, dry_run: bool, as_json: bool) -> int:
     async with opened_store(where) as store:
+        chosen = await chosen.with_full_ids(store)
         if dry_run or not yes:
             code = await _preview(store, chosen, "purge", as_json)
             if not dry_run:

@@ -122,7 +122,7 @@ async def _store(application: Any, database: str | None, task: NewTask, wait: _W
         if not enqueued.created:
             talk("there was such a task before (same key or unique name); nothing was stored")
         facts = {
-            "id": enqueued.task_id,
+            "task_id": enqueued.task_id,
             "created": enqueued.created,
             "function": task.function,
             "queue": task.queue,
@@ -153,15 +153,15 @@ async def _print_end(store: Store, facts: dict[str, Any], timeout: float | None,
     from tidegate.handle import wait_final
     from tidegate.watch import TaskWatch
 
-    stored = await wait_final(store, TaskWatch(store), facts["id"], timeout)
+    stored = await wait_final(store, TaskWatch(store), facts["task_id"], timeout)
     succeeded = stored.state is State.SUCCEEDED
     if as_json:
         print_json(facts | _end(stored))
     elif succeeded:
-        click.echo(json.dumps(jsonable_result(stored), ensure_ascii=False))
+        print_json(jsonable_result(stored))
     else:
         talk(joined(stored.state, stored.reason, stored.error_class, stored.message))
-        talk(f"see `tidegate tasks show {facts['id']}`")
+        talk(f"see `tidegate tasks show {facts['task_id']}`")
     return 0 if succeeded else FAILED
 
 

@@ -50,11 +50,36 @@ def exit_code(error: TidegateError) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
-def report(error: TidegateError) -> None:
-    """Print an error to stderr in a line, and where it came from if other code raised it."""
+def report(error: TidegateError, *, as_json: bool = False) -> None:
+    """Print an error to stderr in a line, and where it came from if other code raised it.
+
+    Args:
+        error: What went wrong.
+        as_json: As one object: `{"error": {"code": …, "message": …, "fix": …, "exit_code": …}}`.
+    """
+    if as_json:
+        _print_json(error.code, error.message, error.fix, exit_code(error))
+        return
     click.echo(f"Error: {clean(redact(str(error)))}", err=True)
     cause = error.__cause__
     if cause is not None and not isinstance(cause, TidegateError | OSError):
         frames = traceback.extract_tb(cause.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         click.echo(f"  caused by {clean(redact(f'{type(cause).__name__}: {cause}'))}{place}", err=True)
+
+
+def report_usage(error: click.ClickException, *, as_json: bool = False) -> None:
+    """Print to stderr how a command line is wrong; as JSON in the form of `report`, its code `usage`."""
+    if not as_json:
+        error.show()
+        return
+    context = getattr(error, "ctx", None)
+    fix = "" if context is None else f"see `{context.command_path} --help`"
+    _print_json("usage", error.format_message(), fix, error.exit_code)
+
+
+def _print_json(code: str, message: str, fix: str, exit_code: int) -> None:
+    from tidegate.cli.output import json_text
+
+    facts = {"code": code, "message": redact(message), "fix": redact(fix), "exit_code": exit_code}
+    click.echo(json_text({"error": facts}), err=True)

@@ -12,6 +12,7 @@ import click
 from tidegate.cli.values import as_labels, as_named_value, before_moment
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskFilter
+from tidegate.store.short_ids import full_ids
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,6 +29,14 @@ class Chosen:
     async def filter(self, store: Store) -> TaskFilter:
         """Return the filter, `--before` reckoned by the store's clock."""
         return replace(self.which, before=before_moment(self.before, await store.now()))
+
+    async def with_full_ids(self, store: Store) -> Chosen:
+        """Return the same with short ids made full.
+
+        Raises:
+            OptionError: A short id stands for several tasks.
+        """
+        return replace(self, task_ids=tuple(await full_ids(store, self.task_ids)))
 
     def require_choice(self) -> None:
         """Refuse a command without ids, filter or `--all`: an empty filter is everything."""

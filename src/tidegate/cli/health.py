@@ -79,14 +79,16 @@ def health_of(kind: str) -> click.Command:
 
 def _judge(answer: Health | None, only_live: bool, timeout: float) -> dict[str, Any]:
     if answer is None:
-        return {"name": None, "problems": [f"no answer within {timeout:g} s: it hangs"]}
+        return {"name": None, "pid": None, "problems": [f"no answer within {timeout:g} s: it hangs"]}
     problems = [] if only_live else [*answer.problems, *run(_store_problems(answer.database_url))]
     return {"name": answer.name, "pid": answer.pid, "status": answer.status, "problems": problems}
 
 
 def _print(kind: str, verdict: dict[str, Any]) -> None:
     words = "; ".join(verdict["problems"]) or f"ok, {verdict['status']}"
-    click.echo(clean(redact(f"{kind} {verdict['name'] or '?'}: {words}")), err=bool(verdict["problems"]))
+    process = f" (process {verdict['pid']})" if verdict["pid"] is not None else ""
+    shown = f"{kind} {verdict['name'] or '?'}{process}: {words}"
+    click.echo(clean(redact(shown)), err=bool(verdict["problems"]))
 
 
 async def _store_problems(url: str) -> list[str]:

@@ -87,7 +87,8 @@ def overview_json(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON values."""
     queues = [jsonable(stats) | {"drain": jsonable(drain_of(stats))} for stats in overview.queues]
     workers = [
-        jsonable(worker)
+        {"worker_id": worker.id}
+        | {name: value for name, value in jsonable(worker).items() if name != "id"}
         | {"live": is_live(worker, overview.at), "late_seconds": late_seconds(worker, overview.at)}
         for worker in overview.workers
     ]

@@ -11,6 +11,7 @@ import click
 from tidegate.cli.common import (
     Where,
     dry_run_option,
+    full_id,
     json_option,
     known_functions,
     opened_store,
@@ -25,6 +26,7 @@ from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.store.rows import ActAnswer, CancelAnswer, TaskFilter, TaskRow
+from tidegate.store.short_ids import full_ids
 
 _STATES = click.Choice([state.value for state in State])
 _CANCELLABLE = frozenset(
@@ -72,6 +74,7 @@ def list_command(
 
 async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, as_json: bool) -> None:
     async with opened_store(where) as store:
+        after = None if after is None else await full_id(store, after)
         rows = await store.list_tasks(which, after=after, limit=limit)
         if as_json:
             for row in rows:
@@ -86,7 +89,9 @@ async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, 
 
 @command.command("show")
 @click.argument("task_id", metavar="ID", type=as_task_id)
-@click.option("--args", "with_args", is_flag=True, help="Show arguments and result too; they may be private.")
+@click.option(
+    "--args", "with_args", is_flag=True, help="Show the arguments and the whole result; they may be private."
+)
 @where_options
 @json_option
 def show_command(task_id: str, with_args: bool, where: Where, as_json: bool) -> None:
@@ -96,7 +101,7 @@ def show_command(task_id: str, with_args: bool, where: Where, as_json: bool) -> 
 
 async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> None:
     async with opened_store(where) as store:
-        await show_task(store, task_id, with_args=with_args, as_json=as_json)
+        await show_task(store, await full_id(store, task_id), with_args=with_args, as_json=as_json)
 
 
 @command.command("why")
@@ -128,6 +133,7 @@ async def _cancel(
     where: Where, task_ids: Sequence[str], why: str, force: bool, dry_run: bool, as_json: bool
 ) -> int:
     async with opened_store(where) as store:
+        task_ids = await full_ids(store, task_ids)
         if dry_run:
             return _preview(await store.read(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
         return _tell(task_ids, await store.cancel(task_ids, why=why, force=force), as_json)
@@ -145,6 +151,7 @@ def retry_command(task_ids: Sequence[str], dry_run: bool, where: Where, as_json:
 
 async def _retry(where: Where, task_ids: Sequence[str], dry_run: bool, as_json: bool) -> int:
     async with opened_store(where) as store:
+        task_ids = await full_ids(store, task_ids)
         rows = await store.read(task_ids)
         if dry_run:
             return _preview(rows, task_ids, _HURRIED | {State.DEAD}, "retry", as_json)
@@ -176,6 +183,7 @@ async def _priority(
     where: Where, task_ids: Sequence[str], priority: Priority, dry_run: bool, as_json: bool
 ) -> int:
     async with opened_store(where) as store:
+        task_ids = await full_ids(store, task_ids)
         if dry_run:
             return _preview(await store.read(task_ids), task_ids, _RERANKABLE, "re-rank", as_json)
         return _tell(task_ids, await store.reprioritise(task_ids, priority), as_json)
@@ -190,7 +198,11 @@ def _preview(
         state = rows[task_id].state.value if task_id in rows else "unknown"
         if as_json:
             print_json(
-                {"id": task_id, "state": state, "would": task_id in rows and rows[task_id].state in states}
+                {
+                    "task_id": task_id,
+                    "state": state,
+                    "would": task_id in rows and rows[task_id].state in states,
+                }
             )
         else:
             click.echo(f"{task_id}  {state}")
@@ -210,7 +222,7 @@ def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_js
     """Print what became of each id, in the order given."""
     for task_id in task_ids:
         if as_json:
-            print_json({"id": task_id, "answer": answers[task_id]})
+            print_json({"task_id": task_id, "answer": answers[task_id]})
         else:
             click.echo(f"{task_id}  {answers[task_id]}")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tidegate.domain.ids import id_or_none
+from tidegate.domain.ids import SHORTEST, id_or_none, id_range
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
 from tidegate.options import priority_option
@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 
 def as_task_id(text: str) -> str:
-    """Return a task id in its usual form; the type of options and arguments."""
+    """Return a task id in its usual form, or a short one as it is; the type of options and arguments."""
     found = id_or_none(text)
-    if found is None:
-        raise click.BadParameter(f"{shown(text)} is no task id (a UUID)")
-    return found
+    if found is None and id_range(text) is None:
+        what = f"is no task id (a UUID, or {SHORTEST} or more of its first digits)"
+        raise click.BadParameter(f"{shown(text)} {what}")
+    return found or text.strip().lower()
 
 
 def as_seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,12 +17,28 @@ from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetter, HistoryEntry, TaskRow
 
+_RESULT_CHARACTERS = 200
+"""Of a result, as many as are shown without being asked for."""
+_SHORT_ID = 13
+"""Characters of a short id in a list, at least: its moment in milliseconds."""
+
 
 def task_json(row: TaskRow) -> dict[str, Any]:
     """Return a task as JSON values."""
-    fields: dict[str, Any] = jsonable(row)
+    fields: dict[str, Any] = {"task_id": row.id} | jsonable(row)
     fields["counters"]["by_rule"] = dict(row.counters.by_rule)
+    del fields["id"]
     return fields
+
+
+def short_ids(task_ids: Sequence[str]) -> list[str]:
+    """Return ids for a list: in full in a pipe; on a terminal so much of them that none is like another."""
+    if not sys.stdout.isatty():
+        return list(task_ids)
+    for length in range(_SHORT_ID, 36):
+        if len({task_id[:length] for task_id in task_ids}) == len(set(task_ids)):
+            return [task_id[:length].rstrip("-") for task_id in task_ids]
+    return list(task_ids)
 
 
 def letter_json(letter: DeadLetter) -> dict[str, Any]:
@@ -38,7 +55,7 @@ def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
         ["ID", "STATE", "FUNCTION", "QUEUE", "RUN", "ENQUEUED", "NOTE"],
         [
             [
-                row.id,
+                task_id,
                 row.state,
                 row.function,
                 row.queue,
@@ -46,7 +63,7 @@ def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
                 since(row.enqueued_at, now),
                 _note(row, now),
             ]
-            for row in rows
+            for task_id, row in zip(short_ids([row.id for row in rows]), rows, strict=True)
         ],
         numbers=["RUN"],
         optional=["NOTE", "RUN", "QUEUE"],
@@ -60,15 +77,17 @@ def print_letters(letters: Sequence[DeadLetter], now: float) -> None:
         ["ID", "FAILED", "FUNCTION", "QUEUE", "REASON", "ERROR"],
         [
             [
-                letter.task_id,
+                task_id,
                 since(letter.failed_at, now),
                 letter.function,
                 letter.queue,
                 letter.reason,
                 joined(letter.error_class, letter.message),
             ]
-            for letter in letters
+            for task_id, letter in zip(short_ids([each.task_id for each in letters]), letters, strict=True)
         ],
+        optional=["QUEUE", "REASON"],
+        shorten=["FUNCTION", "QUEUE"],
     )
 
 
@@ -101,7 +120,8 @@ async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: boo
     Args:
         store: Where it is.
         task_id: Which.
-        with_args: Whether arguments and result, which may be private, are shown.
+        with_args: Whether the arguments are shown, and the whole result; they may be private. People see
+            the beginning of the result without it.
         as_json: As one JSON object.
 
     Raises:
@@ -117,19 +137,30 @@ async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: boo
     if as_json:
         print_json(task_json(row) | {"history": jsonable(history)} | jsonable(private))
         return
+    private = private or await _result(store, row)
     print_facts(_facts(row))
     for name, value in private.items():
-        click.echo(f"{name}  {clean(_compact(value))}")
+        text = clean(_compact(value))
+        click.echo(f"{name}  {text if with_args else _cut(text)}")
     click.echo()
     _print_history(history)
 
 
 async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
     """Return arguments and, if there is one, result."""
-    found = {"args": stored_json(*await store.payload(row.id))}
-    if row.state in FINAL and (stored := await store.result(row.id)) is not None and stored.data:
-        found["result"] = stored_json(stored.data, stored.codec_tag)
-    return found
+    return {"args": stored_json(*await store.payload(row.id))} | await _result(store, row)
+
+
+async def _result(store: Store, row: TaskRow) -> dict[str, Any]:
+    """Return the result, if there is one."""
+    stored = await store.result(row.id) if row.state in FINAL else None
+    return {"result": stored_json(stored.data, stored.codec_tag)} if stored and stored.data else {}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _RESULT_CHARACTERS:
+        return text
+    return f"{text[:_RESULT_CHARACTERS]}… ({len(text)} characters; --args shows all)"
 
 
 def _compact(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tidegate.cli.common import Where, known_functions, opened_store
+from tidegate.cli.common import Where, full_id, known_functions, opened_store
 from tidegate.cli.output import print_json
 from tidegate.cli.text import clean
 from tidegate.errors import TaskNotFoundError
@@ -21,6 +21,7 @@ async def tell_why(where: Where, task_id: str, as_json: bool) -> None:
         TaskNotFoundError: No such task.
     """
     async with opened_store(where) as store:
+        task_id = await full_id(store, task_id)
         row = (await store.read([task_id])).get(task_id)
         if row is None:
             raise TaskNotFoundError(
@@ -28,7 +29,7 @@ async def tell_why(where: Where, task_id: str, as_json: bool) -> None:
             )
         reasons = why(await _gathered(store, where, row), await store.now())
     if as_json:
-        print_json({"id": row.id, "state": row.state, "why": reasons})
+        print_json({"task_id": row.id, "state": row.state, "why": reasons})
         return
     click.echo(f"{row.state}")
     for reason in reasons:

@@ -49,9 +49,25 @@ class IdMaker:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+SHORTEST = 4
+"""Hexadecimal digits that a short id has at least."""
+
+
+def id_range(text: str) -> tuple[str, str] | None:
+    """Return the least and the largest id that begin as the text does; None if no short id is written so."""
+    digits = text.strip().lower().replace("-", "")
+    if not SHORTEST <= len(digits) < 32 or any(digit not in "0123456789abcdef" for digit in digits):
+        return None
+    return _grouped(digits.ljust(32, "0")), _grouped(digits.ljust(32, "f"))
+
+
 def id_or_none(text: str) -> str | None:
     """Return the id in its canonical form, or None if the text is no UUID."""
     plain = text.strip().lower().replace("-", "")
     if len(plain) != 32 or any(digit not in "0123456789abcdef" for digit in plain):
         return None
-    return f"{plain[:8]}-{plain[8:12]}-{plain[12:16]}-{plain[16:20]}-{plain[20:]}"
+    return _grouped(plain)
+
+
+def _grouped(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -128,6 +128,9 @@ class Tasks(Protocol):
     async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
         """Return the rows of those ids that exist, from one snapshot."""
 
+    async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
+        """Return the first task ids from `least` to `largest`, in order; of one tenant, if named."""
+
     async def result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final.
 

@@ -18,6 +18,7 @@ from tidegate.codec.plain import to_json as encode
 from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
+from tidegate.store.short_ids import full_ids
 from tidegate.web.audit import AuditLog
 from tidegate.web.bodies import read_json
 from tidegate.web.closing import Closing
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _LEAST_BODY = 16_384
 """Bytes that a request in flight counts for at least."""
 
-TaskId = Annotated[str, Path(description="A task id: a UUID as text.", max_length=64)]
+TaskId = Annotated[str, Path(description="A task id: a UUID as text, or its first digits.", max_length=64)]
 
 
 class Room:
@@ -115,10 +116,19 @@ class Room:
         Raises:
             Problem: There is none for it. That a task of others exists is never told.
         """
-        row = (await (await self.store()).read([task_id])).get(task_id)
+        (full,) = await self.full_ids([task_id], principal)
+        row = (await (await self.store()).read([full])).get(full)
         if row is None or not principal.may_see(row.tenant):
             raise no_such_task(task_id)
         return row
+
+    async def full_ids(self, task_ids: Sequence[str], principal: Principal) -> list[str]:
+        """Return ids with short ones made full, among the tasks that a principal may see.
+
+        Raises:
+            OptionError: A short id stands for several of them.
+        """
+        return await full_ids(await self.store(), task_ids, tenant=principal.tenant)
 
     async def seen(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
         """Return those of some tasks that a principal may see."""

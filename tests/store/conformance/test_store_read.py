@@ -9,9 +9,10 @@ from store_build import FAILED, START, Build, SettableClock, dead, retrying, suc
 
 from tidegate.domain.outcome import Charge, Released
 from tidegate.domain.states import State
-from tidegate.errors import TaskNotFoundError
+from tidegate.errors import OptionError, TaskNotFoundError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import HistoryEntry, ProgressNote, TaskFilter
+from tidegate.store.short_ids import full_ids
 
 REACHED = [
     State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING, State.SUCCEEDED, State.CANCELLED, State.DEAD,
@@ -210,3 +211,23 @@ async def test_tasks_are_found_by_their_last_failure(build: Build) -> None:
 async def test_text_that_is_no_unicode_finds_nothing(build: Build) -> None:
     await build.one()
     assert await build.store.list_tasks(TaskFilter(queue="\ud800", labels={"\ud800": "x"})) == []
+
+
+async def test_a_short_id_is_made_full_where_it_names_one_task_of_those_that_count(
+    store: Store, build: Build
+) -> None:
+    first, second = "01935c1e-7d3a-7000-8000-000000000001", "01935c1e-7d3a-7001-8000-000000000002"
+    await build.one(id=first, tenant="acme")
+    await build.one(id=second, tenant="bolt")
+    assert await full_ids(store, ["01935C1E-7d3a-7000", "01935c1e7d3a7001"]) == [first, second]
+    assert await full_ids(store, ["01935c1e"], tenant="bolt") == [second]
+    assert await full_ids(store, [second.upper(), "01935c1f", "x", "019"]) == [
+        second,
+        "01935c1f",
+        "x",
+        "019",
+    ]
+    with pytest.raises(
+        OptionError, match=f"the short id 01935c1e stands for several tasks: {first}, {second}"
+    ):
+        await full_ids(store, ["01935c1e"])

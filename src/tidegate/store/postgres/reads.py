@@ -10,11 +10,13 @@ from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.refusals import not_found
 from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
+from tidegate.store.text import storable
 
 _READ = load("read")["read"]
 _RESULT = load("result")["result"]
 _PAYLOAD = load("payload")["payload"]
 _HISTORY = load("history")
+_FIND = load("find_ids")["find"]
 
 
 async def read(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
@@ -29,6 +31,12 @@ async def rows_of(db: Session, task_ids: Sequence[str]) -> list[TaskRow]:
     if not task_ids:
         return []
     return [task_row(row, str) for row in await db.rows(_READ, task_ids)]
+
+
+async def find_ids(db: Session, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:
+    """Return the first task ids from `least` to `largest`, in order."""
+    tenant = None if tenant is None else storable(tenant)
+    return [str(task) for task in await db.column(_FIND, least, largest, tenant, limit)]
 
 
 async def result(db: Session, task_id: str) -> StoredResult | None:

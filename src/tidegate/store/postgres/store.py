@@ -195,6 +195,10 @@ class PostgresStore:
         """Return the rows of those ids that exist, from one snapshot."""
         return await self._database.once(lambda db: reads.read(db, task_ids))
 
+    async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
+        """Return the first task ids from `least` to `largest`, in order."""
+        return await self._database.once(lambda db: reads.find_ids(db, least, largest, tenant, limit))
+
     async def result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final."""
         return await self._database.once(lambda db: reads.result(db, task_id), steady=True)

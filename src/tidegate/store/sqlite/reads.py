@@ -12,11 +12,13 @@ from tidegate.store.refusals import not_found
 from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
+from tidegate.store.text import storable
 
 _READ = load("read")["read"]
 _RESULT = load("result")["result"]
 _PAYLOAD = load("payload")["payload"]
 _HISTORY = load("history")
+_FIND = load("find_ids")["find"]
 
 
 def read(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, TaskRow]:
@@ -33,6 +35,12 @@ def rows_of(db: apsw.Connection, tasks: Sequence[bytes]) -> list[TaskRow]:
     if not tasks:
         return []
     return [task_row(row, ids.text) for row in query.rows(db, _READ, (query.array(tuple(tasks)),))]
+
+
+def find_ids(db: apsw.Connection, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:
+    """Return the first task ids from `least` to `largest`, in order."""
+    bindings = (ids.blob(least), ids.blob(largest), None if tenant is None else storable(tenant), limit)
+    return [ids.text(task) for task in query.column(db, _FIND, bindings)]
 
 
 def result(db: apsw.Connection, task_id: str) -> StoredResult | None:

@@ -58,7 +58,7 @@ def add(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         with room.in_flight(request, room.settings.body_limit):
             ids = await room.read_json(request, Ids, items=room.settings.batch_limit)
-        asked = list(dict.fromkeys(ids.task_ids))
+        asked = list(dict.fromkeys(await room.full_ids(ids.task_ids, principal)))
         seen = list(await room.seen(asked, principal))
         store = await room.store()
         answers = dict.fromkeys(asked, ActAnswer.UNKNOWN)

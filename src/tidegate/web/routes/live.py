@@ -55,13 +55,13 @@ def add(api: Guarded, room: Room) -> None:
         why by `closed`. A chunk's id is its number: a client that reconnects sends it as `Last-Event-ID` (or
         `after`) and misses nothing.
         """
-        await room.row(task_id, principal_of(request))
+        task_id = (await room.row(task_id, principal_of(request))).id
         return EventStream(room, request, task_id, _resume_at(request, after))
 
     @api.socket("/api/v1/tasks/{task_id}/socket", Needs(EVERYBODY))
     async def task_socket(websocket: WebSocket, task_id: TaskId, after: AfterChunk = None) -> None:
         """Follow a task to its end by a WebSocket: one JSON object a message, as the events."""
-        await room.row(task_id, principal_of(websocket))
+        task_id = (await room.row(task_id, principal_of(websocket))).id
         with _counted(room, websocket):
             offered = websocket.scope.get("subprotocols", [])
             await websocket.accept(PROTOCOL if PROTOCOL in offered else None)

@@ -86,6 +86,7 @@ def _add_looks(api: Guarded, room: Room) -> None:
         """Return what a task returned; `Prefer: wait=N` waits for it, 20 s at most."""
         principal = principal_of(request)
         row = await room.row(task_id, principal)
+        task_id = row.id
         stored = await (await room.store()).result(task_id)
         if stored is None and (wait := wanted_wait(request, room.settings)):
             stored = await wait_for_end(room, principal, task_id, wait)
@@ -102,7 +103,7 @@ def _add_looks(api: Guarded, room: Room) -> None:
     async def task_history(request: Request, task_id: TaskId) -> Response:
         """Return every run of a task and every act on it, oldest first."""
         principal = principal_of(request)
-        await room.row(task_id, principal)
+        task_id = (await room.row(task_id, principal)).id
         entries = await (await room.store()).history(task_id)
         with_traceback = principal.role in OPERATORS
         return answer(History([run_of(entry, with_traceback=with_traceback) for entry in entries]))
@@ -121,7 +122,7 @@ def _add_acts(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         with room.in_flight(request, room.settings.body_limit):
             asked = await room.read_json(request, CancelAsk, otherwise=b"{}")
-        await room.row(task_id, principal)
+        task_id = (await room.row(task_id, principal)).id
         answers = await (await room.store()).cancel([task_id], why=asked.why[:500], force=asked.force)
         told = answers[task_id].value
         await room.audit.acted(principal, "cancel", [(task_id, told)], asked.why)
@@ -137,7 +138,7 @@ def _add_acts(api: Guarded, room: Room) -> None:
         """Run a task again now: a dead one is redriven, a waiting one becomes due."""
         principal = principal_of(request)
         row = await room.row(task_id, principal)
-        store = await room.store()
+        task_id, store = row.id, await room.store()
         if row.state is State.DEAD:
             answers = await redrive_tasks(store, [task_id], room.app.functions)
         elif row.state in _HURRIED:

@@ -1,0 +1,40 @@
+"""Short ids: the first digits of a task id, where they name one task alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.domain.ids import id_or_none, id_range
+from tidegate.errors import OptionError
+from tidegate.store.protocol import Store
+
+_SHOWN = 3
+
+
+async def full_ids(store: Store, task_ids: Sequence[str], *, tenant: str | None = None) -> list[str]:
+    """Return ids in their usual form, short ones made full. One that names no task is returned as it is.
+
+    Args:
+        store: Where the tasks are.
+        task_ids: Full or short ids, as people write them.
+        tenant: Only tasks of this tenant count; None: of all.
+
+    Raises:
+        OptionError: A short id stands for several tasks.
+    """
+    return [id_or_none(text) or await _full_id(store, text, tenant) for text in task_ids]
+
+
+async def _full_id(store: Store, text: str, tenant: str | None) -> str:
+    bounds = id_range(text)
+    if bounds is None:
+        return text
+    found = await store.find_ids(*bounds, tenant=tenant, limit=_SHOWN + 1)
+    if len(found) > 1:
+        more = ", …" if len(found) > _SHOWN else ""
+        raise OptionError(
+            f"the short id {text} stands for several tasks: {', '.join(found[:_SHOWN])}{more}",
+            fix="give more of its digits",
+            task_id=text,
+        )
+    return found[0] if found else text
