@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -323,7 +325,7 @@ def test_the_preset_is_valid_and_holds_the_three_pools(load):
     assert [(p.queues, p.concurrency, p.poll_interval, p.processes) for p in config.pools] == [
         (("realtime",), 3, 0.1, 1),
         (("critical", "default"), 2, 0.5, 1),
-        (("batch", "embeddings", "low"), 2, 2.0, 1),
+        (("batch", "embeddings", "low", "*"), 2, 2.0, 1),
     ]
 
 
@@ -360,3 +362,83 @@ def test_the_retry_budget_of_the_system_is_read_and_code_wins_over_it(load, tmp_
 def test_a_retry_budget_that_cannot_work_is_refused_with_its_place(load, line):
     with pytest.raises(ConfigError, match=rf"tidegate.toml: {line.split()[0]}"):
         load(line)
+
+
+# --- finding the project ---------------------------------------------------------------------------------
+
+
+def test_the_file_is_found_from_a_directory_below_it_and_its_paths_count_from_it(tmp_path):
+    (tmp_path / "tidegate.toml").write_text('app = "a:app"\ndatabase = "sqlite:///data/shop.db"')
+    below = tmp_path / "src" / "shop"
+    below.mkdir(parents=True)
+
+    config = load_config(below, {})
+
+    assert (config.path, config.app) == (tmp_path / "tidegate.toml", "a:app")
+    assert config.database_url == f"sqlite:///{tmp_path}/data/shop.db"
+    assert load_config(below, {"TIDEGATE_DATABASE_URL": "sqlite:///x.db"}).database_url == "sqlite:///x.db"
+
+
+def test_a_store_that_is_there_above_is_used_without_any_file(tmp_path):
+    (tmp_path / ".tidegate").mkdir()
+    (tmp_path / ".tidegate" / "tidegate.db").touch()
+    (tmp_path / "scripts").mkdir()
+
+    assert load_config(tmp_path / "scripts", {}).database_url == f"sqlite:///{tmp_path}/.tidegate/tidegate.db"
+    assert load_config(tmp_path, {}).database_url == DEFAULT_DATABASE_URL
+
+
+def test_nothing_above_a_repository_or_in_a_directory_of_others_is_used(tmp_path):
+    (tmp_path / "tidegate.toml").write_text('app = "a:app"')
+    repository, shared = tmp_path / "repository", tmp_path / "shared"
+    (repository / ".git").mkdir(parents=True)
+    (repository / "src").mkdir()
+    (shared / "mine").mkdir(parents=True)
+    (shared / "tidegate.toml").write_text('app = "planted:app"')
+    shared.chmod(0o777)
+
+    assert load_config(repository / "src", {}).path is None
+    assert load_config(shared / "mine", {}).path is None
+
+
+SUBMIT = "from tidegate import Tidegate\nprint(Tidegate().url)\n"
+
+
+def test_a_script_started_from_elsewhere_uses_the_project_it_lies_in(tmp_path):
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    (project / "submit.py").write_text(SUBMIT)
+    (project / "tidegate.toml").write_text('app = "app:app"')
+
+    done = subprocess.run(
+        [sys.executable, project / "submit.py"], cwd=elsewhere, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == f"sqlite:///{project}/.tidegate/tidegate.db"
+
+
+def test_a_new_store_far_from_the_script_that_made_it_is_told_and_kept_out_of_git(tmp_path):
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    (project / "submit.py").write_text(
+        "import asyncio\nfrom tidegate import Tidegate\napp = Tidegate()\nasyncio.run(app.opened_store())\n"
+    )
+    command = [sys.executable, project / "submit.py"]
+
+    far, near = (
+        subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stderr
+        for cwd in (elsewhere, project)
+    )
+
+    assert f"made a new store at {elsewhere}/.tidegate/tidegate.db" in far
+    assert near == ""
+    assert (project / ".tidegate" / ".gitignore").read_text().endswith("*\n")
+
+
+@pytest.mark.parametrize("value", ['"jobs"', '["jobs.py"]', '["my-jobs"]', "[]", "[1]"])
+def test_modules_are_a_list_of_modules(load, value):
+    with pytest.raises(ConfigError, match=r"tidegate.toml: modules = "):
+        load(f"modules = {value}")
+    assert load('modules = ["jobs", "billing.tasks"]').modules == ("jobs", "billing.tasks")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
+from tidegate.by_id import ById
 from tidegate.codec import CODEC
 from tidegate.codec.declaration import demand_plain_function
 from tidegate.config import Config, load_config
@@ -34,7 +35,6 @@ from tidegate.domain.spec import (
 )
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
-from tidegate.handle import Handle
 from tidegate.many import Many, each_task
 from tidegate.options import priority_option
 from tidegate.readers import (
@@ -45,6 +45,7 @@ from tidegate.readers import (
     choice_option,
     limit_option,
     name_option,
+    names_option,
     seconds_option,
     shown,
     size_option,
@@ -59,6 +60,7 @@ from tidegate.task import (
     place_to_run,
     rules_option,
 )
+from tidegate.unserved import UnservedWarning
 from tidegate.upstream.keys import Key, KeyRing
 from tidegate.upstream.limits import UpstreamLimits, make_limits, rate_window
 from tidegate.upstream.settings import CallTimes
@@ -69,7 +71,7 @@ from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
     from tidegate.policy.classify import Classifier
     from tidegate.store.protocol import Store
-    from tidegate.store.rows import CancelAnswer, Enqueued, HistoryEntry, NewTask, TaskRow
+    from tidegate.store.rows import Enqueued, NewTask
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
@@ -77,7 +79,7 @@ R = TypeVar("R")
 Hook = Callable[[], Awaitable[None] | None]
 
 
-class Tidegate:
+class Tidegate(ById):
     """An application's door to its queue.
 
     Args:
@@ -86,6 +88,8 @@ class Tidegate:
         pools: Worker pools; None: those of `tidegate.toml`, else one for everything.
         timings: Leases, beats and grace times; None: those of `tidegate.toml`, else the defaults.
         store: A store that is made already, for tests.
+        modules: Other modules that declare task functions of this application, imported after its own by
+            workers and commands; None: those of `tidegate.toml`.
         retries_per_minute: The retry budget of the whole system, with or without upstreams; None: that of
             `tidegate.toml`, else 600.
         retry_window: Time over which the retry budget holds; None: that of `tidegate.toml`, else 60 s.
@@ -107,6 +111,7 @@ class Tidegate:
         pools: Sequence[Pool] | None = None,
         timings: Timings | None = None,
         store: Store | None = None,
+        modules: Sequence[str] | None = None,
         retries_per_minute: float | None = None,
         retry_window: Seconds | None = None,
     ) -> None:
@@ -115,6 +120,7 @@ class Tidegate:
         window = self.config.retry_window if retry_window is None else retry_window
         self._system = make_limits(retries_per_minute=retries, retry_window=window)
         self.url = url or self.config.database_url
+        self.modules = self.config.modules if modules is None else names_option("modules", modules)
         self.pools: tuple[Pool, ...] = self.config.pools if pools is None else pools_option(pools)
         self.timings = self.config.timings if timings is None else timings_option(timings)
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
@@ -127,6 +133,7 @@ class Tidegate:
             self.store = store
         else:
             check_url(self.url)
+        self.unserved = UnservedWarning(self.pools)
         self._opened_in = 0
         self._lock, self._lock_of = threading.Lock(), os.getpid()
         self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatch] = WeakKeyDictionary()
@@ -398,7 +405,9 @@ class Tidegate:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
         store = await self.opened_store()
         storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
-        return (await storing)[0]
+        (enqueued,) = await storing
+        await self.unserved.look(store, [(task.queue, task.function)])
+        return enqueued
 
     def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
         """Store one prepared task in the transaction open on a connection that blocks."""
@@ -425,56 +434,22 @@ class Tidegate:
             store = await self.opened_store()
             answers = await store.enqueue_within(conn, [task async for task in each_task(tasks)])
             return [answer.task_id for answer in answers]
-        return await (await self._begin_many()).store(tasks)
+        many = await self._begin_many()
+        ids = await many.store(tasks)
+        await self.unserved.look(self.store, many.kinds)
+        return ids
 
     def enqueue_many_sync(self, tasks: Iterable[NewTask], *, conn: Any = None) -> list[str]:
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         if conn is not None:
             return [answer.task_id for answer in self.store.enqueue_within_sync(conn, list(tasks))]
-        return run_sync(self._begin_many()).store_sync(tasks)
+        many = run_sync(self._begin_many())
+        ids = many.store_sync(tasks)
+        run_sync(self.unserved.look(self.store, many.kinds))
+        return ids
 
     async def _begin_many(self) -> Many:
         return Many(await self.opened_store(), self.next_id())
-
-    # --- asking by id ------------------------------------------------------------------------------------
-
-    def handle(self, task_id: str) -> Handle[Any]:
-        """Return a handle on a task by its id; what only an annotation restores comes as plain JSON."""
-        from tidegate.codec import Shape, load_result
-
-        return Handle(task_id, self, functools.partial(load_result, Shape()))
-
-    async def status(self, task_id: str) -> TaskRow:
-        """As `Handle.status`, by id."""
-        return await self.handle(task_id).status()
-
-    async def result(self, task_id: str, timeout: float | None = None) -> Any:
-        """As `Handle.result`, by id."""
-        return await self.handle(task_id).result(timeout)
-
-    async def cancel(self, task_id: str, why: str = "", *, force: bool = False) -> CancelAnswer:
-        """As `Handle.cancel`, by id."""
-        return await self.handle(task_id).cancel(why, force=force)
-
-    async def history(self, task_id: str) -> list[HistoryEntry]:
-        """As `Handle.history`, by id."""
-        return await self.handle(task_id).history()
-
-    def status_sync(self, task_id: str) -> TaskRow:
-        """As `status`, from sync code."""
-        return self.handle(task_id).status_sync()
-
-    def result_sync(self, task_id: str, timeout: float | None = None) -> Any:
-        """As `result`, from sync code; the timeout must be given."""
-        return self.handle(task_id).result_sync(timeout)
-
-    def cancel_sync(self, task_id: str, why: str = "", *, force: bool = False) -> CancelAnswer:
-        """As `cancel`, from sync code."""
-        return self.handle(task_id).cancel_sync(why, force=force)
-
-    def history_sync(self, task_id: str) -> list[HistoryEntry]:
-        """As `history`, from sync code."""
-        return self.handle(task_id).history_sync()
 
     # --- running -----------------------------------------------------------------------------------------
 

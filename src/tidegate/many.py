@@ -22,6 +22,8 @@ class Many:
         self._store = store
         self._stage_id = stage_id
         self._ids: list[str] = []
+        self.kinds: set[tuple[str, str]] = set()
+        """Queue and function of the tasks, each once."""
         self._part: list[NewTask] = []
         self._is_staged = False
 
@@ -56,6 +58,7 @@ class Many:
 
     def _add(self, task: NewTask) -> None:
         self._part.append(task)
+        self.kinds.add((task.queue, task.function))
         self._ids.append(task.id)
 
     async def _stage(self) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -55,13 +58,25 @@ def app_reference(reference: str | None) -> str:
     Raises:
         ConfigError: There is neither.
     """
-    found = reference or load_config().app
+    config = load_config()
+    if config.path is not None:
+        _make_importable(config.path.parent)
+    found = reference or config.app
     if found is None:
         raise ConfigError(
             "no application is named",
             fix='name it as MODULE:NAME, set TIDEGATE_APP, or write app = "app:app" into tidegate.toml',
         )
     return found
+
+
+def _make_importable(directory: Path) -> None:
+    """Let this process and its children import from the project's directory, also when started below it."""
+    place = str(directory.absolute())
+    if place not in (os.getcwd(), *sys.path):  # noqa: PTH109 - sys.path holds text
+        sys.path.insert(0, place)
+        known = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (place, known)))
 
 
 @asynccontextmanager

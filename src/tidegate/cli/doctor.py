@@ -224,6 +224,7 @@ def _check_file_system(path: Path) -> Finding:
 
 async def _check_store(url: str, application: Any = None) -> list[Finding]:
     from tidegate.cli.doctor_limits import check_limits
+    from tidegate.cli.doctor_serving import check_serving
     from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
@@ -236,6 +237,7 @@ async def _check_store(url: str, application: Any = None) -> list[Finding]:
             _check_workers(live),
             await _check_disk(store),
             *(() if application is None else await check_limits(store, application)),
+            *(() if application is None else await check_serving(store, application)),
             *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
     except TidegateError as error:

@@ -119,6 +119,7 @@ async def _store(application: Any, database: str | None, task: NewTask, wait: _W
     store = await _opened(application, database)
     try:
         (enqueued,) = await store.enqueue([task])
+        await application.unserved.look(store, [(task.queue, task.function)])
         if not enqueued.created:
             talk("there was such a task before (same key or unique name); nothing was stored")
         facts = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tidegate.config.find import STORE, find_project
 from tidegate.config.sections import (
     TIMING_NAMES,
     make_timings,
@@ -22,13 +23,14 @@ from tidegate.config.table import Table, near_miss
 from tidegate.errors import ConfigError
 from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.readers import shown
+from tidegate.store.connect import anchored_url
 from tidegate.worker.settings import Pool, Timings
 
-DEFAULT_DATABASE_URL = "sqlite:///.tidegate/tidegate.db"
+DEFAULT_DATABASE_URL = f"sqlite:///{STORE.as_posix()}"
 
-_FILE = "tidegate.toml"
-_SECTION_KEYS = ("app", "database", "retries_per_minute", "retry_window", "worker", "pools")
+_SECTION_KEYS = ("app", "modules", "database", "retries_per_minute", "retry_window", "worker", "pools")
 _APP = re.compile(r"[\w.]+(?::\w+)?")
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _OTHERS = ("ALLOW_NETWORK_FS", "LOG", "MARK", "RUN", "SCRATCH")  # read where they are needed
 _VARIABLES = (
     "DATABASE_URL",
@@ -48,6 +50,8 @@ class Config:
     database_url: str
     app: str | None
     """Where the application is, as `module:attribute`."""
+    modules: tuple[str, ...]
+    """Modules besides the application's own that declare task functions."""
     pools: tuple[Pool, ...]
     timings: Timings
     retries_per_minute: float
@@ -70,14 +74,15 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
     the same file when `TIDEGATE_ENV` is NAME; its pools replace the others.
 
     Args:
-        directory: Where to look for a file; None: the working directory.
+        directory: Where to look for a file, and above it; None: the working directory.
         env: None: the process's environment.
 
     Raises:
         ConfigError: A key or value is wrong. It names file, section, key, value and the fix.
     """
     variables = _own_variables(os.environ if env is None else env)
-    path, top = _find_file(Path.cwd() if directory is None else directory)
+    here = Path.cwd() if directory is None else directory
+    path, top, project = find_project(here)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for table in _layers(top, variables.get("ENV")):
@@ -85,8 +90,9 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
     _read_variables(variables, values, origins)
     timings = {name: value for name in TIMING_NAMES if (value := values.get(f"timings.{name}")) is not None}
     return Config(
-        database_url=values.get("database_url", DEFAULT_DATABASE_URL),
+        database_url=_database_url(values, origins, here, project),
         app=values.get("app"),
+        modules=values.get("modules", ()),
         pools=values.get("pools", (Pool(),)),
         timings=make_timings(timings, _origin_of_timings(origins)),
         retries_per_minute=values.get("retries_per_minute", SYSTEM_RETRIES_PER_MINUTE),
@@ -95,41 +101,6 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
         environment=variables.get("ENV"),
         origins=MappingProxyType(origins),
     )
-
-
-def _find_file(directory: Path) -> tuple[Path | None, Table]:
-    path = directory / _FILE
-    data = _read(path)
-    if data is not None:
-        return path, Table(_parse(data, path), file=path.name, section="")
-    path = directory / "pyproject.toml"
-    data = _read(path)
-    # Most pyproject.toml files are not for us: look before paying for a parser.
-    if data is not None and b"tidegate" in data:
-        tool = Table(_parse(data, path), file=path.name, section="").table("tool")
-        if "tidegate" in tool:
-            return path, tool.table("tidegate")
-    return None, Table({}, file=_FILE, section="")
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", fix="make it a readable file"
-        ) from error
-
-
-def _parse(data: bytes, path: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", fix="correct the line named") from error
 
 
 def _layers(top: Table, environment: str | None) -> list[Table]:
@@ -157,6 +128,8 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
     found: dict[str, Any] = {}
     if "app" in table:
         found["app"] = _app(table.text("app"), table.place)
+    if "modules" in table:
+        found["modules"] = _modules(table)
     if "database" in table:
         found["database_url"] = table.text("database")
     if pools := read_pools(table.table("pools")):
@@ -165,6 +138,21 @@ def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str])
     found |= {f"timings.{name}": value for name, value in read_timings(table.table("worker")).items()}
     values |= found
     origins |= dict.fromkeys(found, table.place)
+
+
+def _modules(table: Table) -> tuple[str, ...]:
+    names = table.names("modules")
+    if not all(_MODULE.fullmatch(name) and not name.endswith(".py") for name in names):
+        raise table.wrong("modules", 'write a list of modules: modules = ["jobs", "billing.tasks"]')
+    return names
+
+
+def _database_url(values: Mapping[str, Any], origins: Mapping[str, str], here: Path, project: Path) -> str:
+    """Return the database; a relative file counts from the project, unless a variable named it."""
+    url: str = values.get("database_url", DEFAULT_DATABASE_URL)
+    if project == here.absolute() or project == here or origins.get("database_url", "").startswith(_PREFIX):
+        return url
+    return anchored_url(url, project)
 
 
 def _own_variables(env: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,10 @@ _PRESET = """\
 # Where your task functions are: module:attribute, as in `from app import app`.
 app = "app:app"
 
-# Where tasks are kept. One file, made on first use.
+# Other modules that declare task functions with `from app import app` and `@app.task`.
+# modules = ["jobs", "billing.tasks"]
+
+# Where tasks are kept. One file, made on first use. The path counts from this file.
 database = "sqlite:///.tidegate/tidegate.db"
 
 # The retry budget of the whole system: at most so many re-runs a minute, whatever failed.
@@ -17,7 +20,7 @@ database = "sqlite:///.tidegate/tidegate.db"
 
 # A pool is a group of worker processes that serves some queues. `tidegate worker` starts all of them,
 # `tidegate worker --pool realtime` only that one. Separate pools keep slow work from delaying quick work.
-#   queues         what it serves; ["*"] is every queue
+#   queues         what it serves; "*" is every queue. A queue that no pool serves is never worked on
 #   concurrency    tasks at once in each process
 #   processes      how many processes
 #   poll_interval  how often it looks for work, in seconds
@@ -40,9 +43,10 @@ concurrency = 2
 poll_interval = 0.5
 processes = 1
 
-# Nobody waits for these: overnight batches, embeddings, what may come last.
+# Nobody waits for these: overnight batches, embeddings, what may come last, and with "*" every queue
+# that is named nowhere else.
 [pools.background]
-queues = ["batch", "embeddings", "low"]
+queues = ["batch", "embeddings", "low", "*"]
 concurrency = 2
 poll_interval = 2
 processes = 1

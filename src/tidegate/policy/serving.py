@@ -48,7 +48,8 @@ class Serving:
             return (
                 f"no live worker that serves {queue} declares the function {function}: it was renamed or"
                 f' removed, or another application declares it; give it its old name (name="{function}"),'
-                " or start a worker of that application"
+                f" start a worker of that application, or, if it is in a module that the application does not"
+                f' import, write modules = ["{function.partition(":")[0]}"] into tidegate.toml'
             )
         return ""
 

@@ -56,6 +56,17 @@ def absolute_url(url: str) -> str:
     return url if is_postgres(url) else f"sqlite:///{sqlite_path(url).absolute()}"
 
 
+def anchored_url(url: str, directory: Path) -> str:
+    """Return the URL with a relative file counted from a directory; any other as it is.
+
+    One that names no store is left to `check_url`.
+    """
+    try:
+        return url if is_postgres(url) else f"sqlite:///{directory / sqlite_path(url)}"
+    except ConfigError:
+        return url
+
+
 def is_postgres(url: str) -> bool:
     """Whether a URL names a database on a PostgreSQL server."""
     return url.startswith(_POSTGRES)

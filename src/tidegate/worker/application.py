@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.codec.signature import Signature
@@ -94,33 +95,46 @@ class Application(Protocol):
 def load_application(reference: str) -> Any:
     """Import `module:attribute` (attribute `app` unless given) with the present directory importable.
 
+    Then its `modules` are imported too, so that their task functions are declared.
+
     Raises:
         ConfigError: The reference is no such thing, or the module cannot be imported; the cause is kept.
     """
     module_name, _, attribute = reference.partition(":")
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and module_name.startswith(error.name):
-            raise ConfigError(
-                f"there is no module {module_name!r} here",
-                fix="run in the application's directory, or name it MODULE:APP",
-            ) from error
-        raise ConfigError(f"{module_name} cannot be imported: {error}", fix="see the cause above") from error
-    except Exception as error:
-        raise ConfigError(
-            f"{module_name} cannot be imported{_place_of(error)}: {type(error).__name__}: {error}",
-            fix="see its cause",
-        ) from error
+    module = _imported(module_name)
     app = getattr(module, attribute or "app", None)
     if not isinstance(getattr(app, "functions", None), Mapping) or not hasattr(app, "opened_store"):
         raise ConfigError(
             f"{module_name}:{attribute or 'app'} is not a Tidegate application",
             fix=f"name it: {module_name}:NAME",
         )
+    for name in getattr(app, "modules", ()):
+        _imported(name)
     return app
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module of the application's.
+
+    Raises:
+        ConfigError: It is not there, or raises.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(error.name):
+            raise ConfigError(
+                f"there is no module {name!r} here",
+                fix="run in the application's directory, or name it MODULE:APP",
+            ) from error
+        raise ConfigError(f"{name} cannot be imported: {error}", fix="see the cause above") from error
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be imported{_place_of(error)}: {type(error).__name__}: {error}",
+            fix="see its cause",
+        ) from error
 
 
 def _place_of(error: Exception) -> str:

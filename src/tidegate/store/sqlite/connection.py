@@ -19,6 +19,7 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "gluste
 _LOCAL_FUSE = ("fuseblk", "fusectl")
 _MOUNTS = Path("/proc/self/mountinfo")
 
+OWN_DIRECTORY = ".tidegate"
 WAL_KEPT_BYTES = 64 * 2**20
 
 _PRAGMAS = (
@@ -75,8 +76,14 @@ def connect(
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file readable by its owner alone, and its directory; keep one that is there."""
+    """Create an empty file readable by its owner alone, and its directory; keep one that is there.
+
+    The directory `.tidegate` is ours alone and is kept out of git.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == OWN_DIRECTORY:
+        with suppress(OSError), (path.parent / ".gitignore").open("x", encoding="ascii") as ignored:
+            ignored.write("# Made by Tidegate: tasks are no source code.\n*\n")
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -180,8 +181,14 @@ class DatabaseFile:
             log.warning(
                 "made a new, empty store at %s: one was there before, and was moved or deleted", self.path
             )
+        elif self.path.parent.name == connection.OWN_DIRECTORY and _script_lies_elsewhere():
+            log.warning(
+                "made a new store at %s, in the working directory: other programs find it only from there. "
+                "To share one, write database = … into the project's tidegate.toml",
+                self.path.absolute(),
+            )
         else:
-            log.info("made a new store at %s", self.path)
+            log.info("made a new store at %s", self.path.absolute())
 
     def _check_schema(self, db: apsw.Connection) -> None:
         if schema.is_empty(db):
@@ -199,6 +206,15 @@ class DatabaseFile:
             finally:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
+
+
+def _script_lies_elsewhere() -> bool:
+    """Whether the script that was started lies neither in the working directory nor among installed ones."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not file or str(file).startswith("<"):
+        return False
+    directory = Path(file).absolute().parent
+    return not any(directory.is_relative_to(near) for near in (Path.cwd(), sys.prefix, sys.base_prefix))
 
 
 def _has_content(path: Path) -> bool:

@@ -78,7 +78,9 @@ def add(api: Guarded, room: Room) -> None:
         with room.in_flight(request, room.settings.batch_body_limit):
             asked = (await room.read_json(request, SubmitMany, items=items, values=values)).tasks
             tasks = await room.submitter.prepare_many(asked, principal, room.offload)
-            stored = await (await room.store()).enqueue(tasks)
+            store = await room.store()
+            stored = await store.enqueue(tasks)
+            await room.app.unserved.look(store, {(task.queue, task.function) for task in tasks})
         for one in stored:
             room.audit.submitted(principal, one.task_id, "created" if one.created else "was there")
         told = [Submitted(one.task_id, one.created, location_of(request, one.task_id)) for one in stored]

@@ -43,6 +43,7 @@ from tidegate.worker.supervisor.presence import Presence
 from tidegate.worker.supervisor.reload import changed_sources
 from tidegate.worker.supervisor.stalls import StallWatch
 from tidegate.worker.supervisor.stopping import Stopping
+from tidegate.worker.supervisor.unserved import warn_of_unserved
 from tidegate.worker.supervisor.zombies import Zombies
 
 log = logging.getLogger("tidegate.supervisor")
@@ -175,6 +176,8 @@ class Supervisor:
         try:
             if not self._stopping.is_said:
                 self._pools.fit(wanted, 0.0)
+                configured = (*wanted, *self._manifest.pools)
+                await warn_of_unserved(self._store, configured, self._manifest.functions)
             await self._pools.until_all_ended(watches)
         finally:
             jobs = [*watches, *([self._renewing] if self._renewing is not None else [])]
