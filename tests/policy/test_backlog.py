@@ -125,7 +125,7 @@ def test_tasks_of_a_day_that_is_used_up_are_blocked_until_it_turns():
 
 
 def test_a_held_gate_lets_one_probe_through_and_paces_the_rest():
-    held = Gate(failures=2, reason="server_error", probe_at=NOW + 1.0)
+    held = Gate(failures=2, failed_for=("one", "other"), reason="server_error", probe_at=NOW + 1.0)
     backlog = one([lane(3)], upstream(gate=held))
 
     assert counts(backlog) == (0, 3, 0)

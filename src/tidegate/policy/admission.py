@@ -77,6 +77,17 @@ class Door:
         wait = self.wait()
         return wait is not None and wait <= (0.0 if gates.is_held(self._gate) else AHEAD_SECONDS)
 
+    def lets_only(self, *, on_last_attempt: bool) -> bool:
+        """Whether this open door may let such a task through: not each may try a held gate."""
+        if not gates.is_held(self._gate):
+            return True
+        return gates.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether only a probe may go through."""
+        return gates.is_held(self._gate)
+
     def again_seconds(self) -> float | None:
         """Return in how many seconds it is worth looking again; None: nothing but an event changes it."""
         wait = self.wait()

@@ -30,10 +30,10 @@ IDLE_WAITS = 5
 FIRST_SHARE = 0.1
 """The part of its pace an upstream begins with after an outage."""
 LAST_ATTEMPT_SECONDS = 10.0
-LAST_ATTEMPT_SHARE = 0.25
 LAST_ATTEMPT_LIMIT_SECONDS = 600.0
-"""A task on its last attempt tries a held gate only when a probe has been due for this part of the time since
-the gate was parked, within these bounds, and no other task took it."""
+"""A task on its last attempt tries a held gate only when a probe has been due for half of the time since the
+gate was parked, at least and at most so long, and no other task took it. So few of them try in an outage, at
+moments ever further apart, and the upstream stays shut for about twice its outage at most."""
 OVERLOADED_TASKS_KEPT = 16
 """Tasks that are remembered to have parked a gate by an overload, the latest ones."""
 SPREAD = 0.1
@@ -192,10 +192,14 @@ def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) ->
 
 
 def probed_by_person(gate: Gate, now: float) -> Gate:
-    """Return the gate so that the next task of the upstream tries whether it works; good, it opens."""
+    """Return the gate so that the next task of the upstream tries whether it works; good, it opens.
+
+    Any task may, also one on its last attempt: the probe counts as long due.
+    """
     if gate.state is GateState.FLOWING:
         return gate
-    return replace(gate, state=GateState.PARKED, by=ParkedBy.FAILURES, until_at=None, probe_at=now)
+    probe_at = now - LAST_ATTEMPT_LIMIT_SECONDS
+    return replace(gate, state=GateState.PARKED, by=ParkedBy.FAILURES, until_at=None, probe_at=probe_at)
 
 
 def as_of(gate: Gate, limits: Limits, now: float) -> Gate:
@@ -231,7 +235,7 @@ def may_probe(gate: Gate, now: float, *, on_last_attempt: bool = False) -> bool:
 def last_attempt_seconds(gate: Gate, now: float) -> float:
     """Return how long a probe must have been due before a task on its last attempt may be the one."""
     parked_for = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
-    return min(LAST_ATTEMPT_LIMIT_SECONDS, max(LAST_ATTEMPT_SECONDS, LAST_ATTEMPT_SHARE * parked_for))
+    return min(LAST_ATTEMPT_LIMIT_SECONDS, max(LAST_ATTEMPT_SECONDS, parked_for / 2))
 
 
 def probing(gate: Gate, now: float) -> Gate:

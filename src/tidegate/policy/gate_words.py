@@ -12,6 +12,9 @@ from tidegate.policy.admission import Block
 from tidegate.policy.learned import paced
 from tidegate.policy.words import duration
 
+UNTRIED_SECONDS = 5.0
+"""A probe that was due for so long was taken by nobody."""
+
 
 def gate_in_words(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
     """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`.
@@ -88,9 +91,17 @@ def _parked(gate: Gate, by: ParkedBy, now: float) -> str:
             since = f"since {duration(max(0.0, now - gate.since_at))}"
             if gate.state is GateState.PROBING:
                 return f"probing, parked {since}"
-            return f"parked {since}, next probe in {_left(gate.probe_at, now)}"
+            return f"parked {since}, {_next_probe(gate, now)}"
         case _:
             assert_never(by)
+
+
+def _next_probe(gate: Gate, now: float) -> str:
+    """Say when it is tried next. A probe that is long due found no task that may be one."""
+    if gate.probe_at is None or now - gate.probe_at < UNTRIED_SECONDS:
+        return f"next probe in {_left(gate.probe_at, now)}"
+    last_attempt_at = gate.probe_at + gates.last_attempt_seconds(gate, now)
+    return f"no task may try it now, one on its last attempt may in {_left(last_attempt_at, now)}"
 
 
 def _left(moment: float | None, now: float) -> str:

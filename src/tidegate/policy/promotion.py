@@ -15,6 +15,10 @@ LEAST_GATE_SECONDS = 1.0
 """Between looks at a gate that probes."""
 
 
+UNCLAIMED_SECONDS = 2.0
+"""A probe that has been due for so long was taken by no task in the main queue: no worker may serve those."""
+PLAIN, URGENT, LAST_ATTEMPT = 0, 1, 2
+"""How `Due.urgent` is stored."""
 EARLY_LIMIT = 100
 """Re-runs of one upstream that may leave before their time in one round."""
 
@@ -27,7 +31,7 @@ class Due(NamedTuple):
     spends: int
     """1: its next run spends retry budget."""
     urgent: int
-    """1: it may use the reserved part."""
+    """`URGENT` or `LAST_ATTEMPT`: it may use the reserved part."""
 
 
 class Held(NamedTuple):
@@ -54,6 +58,8 @@ class Promotion:
         )
         upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM]
         self._gates = {row.name: gates.as_of(row.gate, row.limits, now) for row in upstreams}
+        self._tried: set[str] = set()
+        """Upstreams that have been given a task to try them in this round."""
         self._budgets = {row.name: Budget(row, now) for row in upstreams if per_minute(row) is not None}
 
     def hold(self, upstream: str, *, urgent: bool, wanted_as_probe: bool = False) -> Held | None:
@@ -75,12 +81,21 @@ class Promotion:
                 return Held(by, budget.put_off(urgent=urgent))
         for _, budget in budgets:
             budget.spend(urgent=urgent)
+        if wanted_as_probe:
+            self._tried.add(upstream)
         return None
 
-    def wants_probe(self, upstream: str) -> bool:
-        """Whether a task of this upstream may try it now, which does not flow."""
-        gate = self._gates.get(upstream)
-        return gate is not None and gate.state is not GateState.FLOWING and gates.may_probe(gate, self._now)
+    def may_try(self, task: Due) -> bool:
+        """Whether this task may leave to try its upstream, which does not flow: one of it in a round."""
+        gate = self._gates.get(task.upstream)
+        if gate is None or gate.state is GateState.FLOWING or task.upstream in self._tried:
+            return False
+        return gates.may_probe(gate, self._now, on_last_attempt=task.urgent == LAST_ATTEMPT)
+
+    def is_overdue(self, upstream: str) -> bool:
+        """Whether tasks of this upstream in the main queue had their time to try it, and none did."""
+        probe_at = self._gates[upstream].probe_at
+        return probe_at is not None and self._now - probe_at >= UNCLAIMED_SECONDS
 
     def reopened(self) -> dict[str, float]:
         """Return when those upstreams opened that flow and may let re-runs go early."""

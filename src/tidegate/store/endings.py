@@ -11,6 +11,7 @@ from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, 
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.policy.gate import TELLING
+from tidegate.policy.promotion import LAST_ATTEMPT, PLAIN, URGENT
 from tidegate.store.columns import INTERRUPTIONS, rules_of
 from tidegate.store.text import finite, storable, to_json
 
@@ -64,8 +65,8 @@ class Settled:
     attempt: tuple[Any, ...]
     """The columns of its `attempt` row after the task's id, in the table's order."""
     budget: tuple[int, int, float, float | None]
-    """For a retry: 1 if its next run spends retry budget, 1 if it may use the reserved part, now, and the
-    moment before which the server wants none."""
+    """For a retry: 1 if its next run spends retry budget, 1 if it may use the reserved part or 2 if it is
+    the last attempt, now, and the moment before which the server wants none."""
     spent: tuple[Any, ...]
     """First start, then 1 or 0 to add to attempts, parks, crashes, losses and releases, the moment from which
     its deadline stands still, and reason and message of the failure; None where nothing changes."""
@@ -226,8 +227,9 @@ def _budget(now: float, run: Run, ending: Ending) -> tuple[int, int, float, floa
         return 0, 0, now, None
     wait = ending.failure.wait_seconds
     floor_at = None if wait is None else now + max(0.0, finite(wait, 0.0))
-    is_urgent = ending.is_last or run.priority == Priority.INTERACTIVE
-    return int(not ending.is_free), int(is_urgent), now, floor_at
+    is_interactive = run.priority == Priority.INTERACTIVE
+    urgent = LAST_ATTEMPT if ending.is_last else URGENT if is_interactive else PLAIN
+    return int(not ending.is_free), urgent, now, floor_at
 
 
 def shows_that_it_answers(ending: Ending) -> bool:

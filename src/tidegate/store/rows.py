@@ -76,6 +76,8 @@ class CrashTerms:
     base_seconds: float = 10.0
     """Wait after the first crash; doubled each time, at most `cap_seconds`."""
     cap_seconds: float = 600.0
+    max_attempts: int = 3
+    """Charged attempts, unless the task has a number of its own: a held gate is not tried by the last one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,11 @@ def crash_terms(spec: TaskSpec) -> CrashTerms:
     if not are_usable:  # one function's broken option must stop no claim: its own run will say what is wrong
         base, cap = _first_and_longest_wait(Exponential())
         limit = TaskSpec(spec.name).crash_limit
-    return CrashTerms(crash_limit=limit, base_seconds=base, cap_seconds=cap)
+    return CrashTerms(crash_limit=limit, base_seconds=base, cap_seconds=cap, max_attempts=_max_attempts(spec))
+
+
+def _max_attempts(spec: TaskSpec) -> int:
+    return spec.max_attempts if isinstance(spec.max_attempts, int) else TaskSpec(spec.name).max_attempts
 
 
 def _first_and_longest_wait(backoff: Backoff) -> tuple[float, float]:

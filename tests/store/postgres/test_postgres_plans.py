@@ -15,7 +15,7 @@ from tidegate.store.postgres.statements import in_schema, load
 
 async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair_by_pair(worker_url: str):
     take = in_schema(load("claim")["take"], SCHEMA)
-    lane = [["default"], [1], [""], ["app:noop"], [0], [0.0], [500], [3], [10.0], [600.0], True]
+    lane = [["default"], [1], [""], ["app:noop"], [0], [0.0], [500], [3], [10.0], [600.0], True, None]
     connection = await asyncpg.connect(worker_url)
     try:
         plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {take}", None, "worker", *lane))

@@ -119,7 +119,7 @@ def take_of(lanes: tuple[str, ...], tasks: int) -> tuple[object, ...]:
     each = len(lanes)
     return (
         None, "w", ["default"] * each, [1] * each, [""] * each, [f"app:{lane}" for lane in lanes], [0] * each,
-        [0.0] * each, [tasks // each] * each, [3] * each, [10.0] * each, [600.0] * each, True,
+        [0.0] * each, [tasks // each] * each, [3] * each, [10.0] * each, [600.0] * each, True, None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.policy.admission import Admitted, Doors, admit, counted
+from tidegate.policy.admission import Admitted, Door, Doors, admit, counted
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.postgres import gates
@@ -27,6 +27,9 @@ _LOST = load("lost_claims")
 
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
+
+PROBERS = 500
+"""First tasks of a lane among which one is looked for that may try its held gate."""
 
 _ROUNDS = 4
 """In which one claim looks for tasks that limits let through."""
@@ -66,7 +69,7 @@ async def _take(
     portions = _portions(ask, lanes)
     wanted = _wanted(terms, _tasks_by_lane(lanes, portions))
     rows = await database.once(
-        lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted, minds_gates),
+        lambda db: db.rows(_SQL["take"], db.at, ask.worker_id, *wanted, minds_gates, None),
         repeatable=False,
         steady=True,
     )
@@ -113,21 +116,37 @@ async def _take_charged(
     in_flight = await gates.in_flight(db, now, counted(rows, now))
     trial, doors = Doors(rows, in_flight, now), Doors(rows, in_flight, now)
     numbers = []
+    only: list[Any] = []
     for lane, wanted in sorted(shares, key=lambda share: (share[0].priority, share[0].first_rank or 0.0)):
         number = 0
+        prober = None
+        held = [door for door in trial.of(lane.upstream, lane.function) if door.is_held]
+        if held and _is_open(trial, lane):
+            prober = await _prober(db, lane, terms[lane.function].max_attempts, held)
+            if prober is None:
+                continue
         while number < wanted and _is_open(trial, lane):
             admit(trial.of(lane.upstream, lane.function))
             number += 1
         if number:
             numbers.append((lane, number))
+            only.append(prober)
     if not numbers:
         return [], doors
-    found = await db.rows(_SQL["take"], db.at, ask.worker_id, *_wanted(terms, numbers), True)
+    found = await db.rows(_SQL["take"], db.at, ask.worker_id, *_wanted(terms, numbers), True, only)
     taken = [(row, admit(doors.of(row["upstream"], row["function"]))) for row in found]
     await gates.save(db, now, doors.changed())
     if probes := [row["task_id"] for row, admitted in taken if admitted.is_probe]:
         await db.run(_SQL["mark_probes"], probes)
     return taken, doors
+
+
+async def _prober(db: Session, lane: Lane, max_attempts: int, held: Sequence[Door]) -> Any:
+    """Return the id of the task of a lane that may try its held gate; None if none of the first ones may."""
+    row = await db.row(_SQL["prober"], *lane.name, max_attempts, PROBERS)
+    if row is None or not all(door.lets_only(on_last_attempt=row["is_last"]) for door in held):
+        return None
+    return row["task_id"]
 
 
 def _is_open(doors: Doors, lane: Lane) -> bool:

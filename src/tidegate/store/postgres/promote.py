@@ -49,6 +49,8 @@ async def _promote(db: Session, limit: int) -> int:
     if held:
         moments = [now + holds.seconds for _, holds in held]
         await db.run(_SQL["put_off"], [task.task_id for task, _ in held], moments, [h.by for _, h in held])
+        parked = [task.task_id for task, holds in held if holds.by == "gate"]
+        await db.run(_SQL["stand_still"], parked, now)
     going += await _early(db, plan, now)
     if going:
         await db.run(_SQL["go"], [task.task_id for task in going], now)
@@ -61,9 +63,12 @@ async def _promote(db: Session, limit: int) -> int:
 
 
 async def _hold(db: Session, plan: Promotion, task: Due, going: list[Due]) -> Held | None:
-    tries = plan.wants_probe(task.upstream) and not (
-        any(other.upstream == task.upstream for other in going)
-        or await db.value(_SQL["has_ready"], task.upstream)
+    tries = plan.may_try(task) and (
+        plan.is_overdue(task.upstream)
+        or not (
+            any(other.upstream == task.upstream for other in going)
+            or await db.value(_SQL["has_ready"], task.upstream)
+        )
     )
     return plan.hold(task.upstream, urgent=bool(task.urgent), wanted_as_probe=tries)
 

@@ -28,6 +28,10 @@ MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
 
 
+PROBERS = 500
+"""First tasks of a lane among which one is looked for that may try its held gate."""
+
+
 class _Head(NamedTuple):
     """A task that may be chosen."""
 
@@ -148,6 +152,8 @@ def _choose(db: apsw.Connection, ask: ClaimAsk, way: _Way) -> dict[bytes, Admitt
         elif priority not in heads and lanes is not None:
             heads[priority] = iter(_heads(db, lanes.get(priority, []), ask, way))
         for head in heads[priority]:
+            if way.is_held(head) and not _may_try(db, head, ask, way):
+                continue
             if (admitted := way.admit(head)) is not None:
                 chosen[head.task_id] = admitted
                 taken[priority] += 1
@@ -164,11 +170,27 @@ def _heads(db: apsw.Connection, lanes: Sequence[Lane], ask: ClaimAsk, way: _Way)
     groups: dict[str, list[tuple[float, _Head]]] = {}
     for lane in lanes:
         if way.is_open(lane):
-            peeked = query.rows(db, _SQL["peek"], (*lane, ask.slots))
+            if way.is_held(lane):
+                peeked = _prober(db, lane, ask)
+            else:
+                peeked = query.rows(db, _SQL["peek"], (*lane, ask.slots))
             found = [(rank, _Head(task_id, lane.upstream, lane.function)) for rank, task_id in peeked]
             groups.setdefault(lane.queue if ask.strict else "", []).extend(found)
     # Lanes come in listed order, so the groups do.
     return [head for group in groups.values() for _, head in sorted(group)]
+
+
+def _prober(db: apsw.Connection, lane: Lane, ask: ClaimAsk) -> list[tuple[Any, ...]]:
+    """Return the first task of a lane that is not on its last attempt, else the first."""
+    most = ask.functions[lane.function].max_attempts
+    return query.rows(db, _SQL["prober"], (*lane, most, PROBERS))
+
+
+def _may_try(db: apsw.Connection, head: _Head, ask: ClaimAsk, way: _Way) -> bool:
+    """Whether a task may be the one that tries its held gate."""
+    most = ask.functions[head.function].max_attempts
+    is_last = bool(query.value(db, _SQL["is_on_last_attempt"], (head.task_id, most)))
+    return way.lets_only(head, on_last_attempt=is_last)
 
 
 def _charge(db: apsw.Connection, now: float, way: _Way, chosen: dict[bytes, Admitted]) -> None:
@@ -199,6 +221,17 @@ class _Way:
     def is_open(self, lane: Lane) -> bool:
         """Whether a task of this lane may be handed out now."""
         return self.doors is None or self._all_open(self.doors.of(lane.upstream, lane.function))
+
+    def is_held(self, of: Lane | _Head) -> bool:
+        """Whether only a probe may go."""
+        return self.doors is not None and any(
+            door.is_held for door in self.doors.of(of.upstream, of.function)
+        )
+
+    def lets_only(self, head: _Head, *, on_last_attempt: bool) -> bool:
+        """Whether held gates may be tried by such a task."""
+        doors = () if self.doors is None else self.doors.of(head.upstream, head.function)
+        return all(door.lets_only(on_last_attempt=on_last_attempt) for door in doors)
 
     def admit(self, head: _Head) -> Admitted | None:
         """Let one task through, charging its limits; None if one of its doors is shut."""

@@ -27,12 +27,16 @@ def promote(db: apsw.Connection, now: float, limit: int) -> int:
         if not task.spends:
             going.append(task.task_id)
             continue
-        tries = plan.wants_probe(task.upstream) and not _has_ready(db, task.upstream, going, due)
+        tries = plan.may_try(task) and (
+            plan.is_overdue(task.upstream) or not _has_ready(db, task.upstream, going, due)
+        )
         held = plan.hold(task.upstream, urgent=bool(task.urgent), wanted_as_probe=tries)
         if held is None:
             going.append(task.task_id)
         else:
             db.execute(_SQL["put_off"], (task.task_id, now + held.seconds, held.by))
+            if held.by == "gate":
+                db.execute(_SQL["stand_still"], (task.task_id, now))
     going += _go_early(db, now, plan)
     if going:
         array = query.array(tuple(going))

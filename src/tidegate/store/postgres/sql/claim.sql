@@ -152,7 +152,8 @@ LEFT JOIN (
 -- for a single row, and would compare each of 500 tasks with each.
 -- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
--- 13 whether the gates are minded: if not, nothing is taken once there is one
+-- 13 whether the gates are minded: if not, nothing is taken once there is one, 14 by lane: the only task to take, NULL
+-- for any; NULL for any of every lane
 WITH holder AS MATERIALIZED (
     SELECT w.id, /*schema*/moment($1) AS now
     FROM /*schema*/worker AS w
@@ -168,9 +169,9 @@ head AS MATERIALIZED (
     FROM holder
     CROSS JOIN unnest(
         $3::text[], $4::smallint[], $5::text[], $6::text[], $7::bigint[], $8::float8[], $9::integer[],
-        $10::integer[], $11::float8[], $12::float8[]
+        $10::integer[], $11::float8[], $12::float8[], $14::uuid[]
     ) AS lane (
-        queue, priority, upstream, function, place, bound, tasks, crash_limit, crash_base, crash_cap
+        queue, priority, upstream, function, place, bound, tasks, crash_limit, crash_base, crash_cap, only_id
     )
     CROSS JOIN LATERAL (
         SELECT
@@ -182,6 +183,7 @@ head AS MATERIALIZED (
             AND x.upstream = lane.upstream
             AND x.function = lane.function
             AND x.rank >= lane.bound
+            AND (lane.only_id IS NULL OR x.task_id = lane.only_id)
         ORDER BY x.rank, x.task_id
         LIMIT lane.tasks
         FOR UPDATE SKIP LOCKED
@@ -244,6 +246,30 @@ SELECT
 FROM chosen AS c
 CROSS JOIN holder
 ORDER BY c.priority, c.place, c.rank, c.task_id
+
+-- name: prober
+-- The first task of a lane that is not on its last attempt, else the first. Its gate is locked, so no other claim
+-- takes it as a probe meanwhile.
+-- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
+SELECT head.task_id, head.is_last
+FROM (
+    SELECT r.rank, r.task_id, t.attempts + 1 >= coalesce(t.max_attempts, $5) AS is_last
+    FROM /*schema*/ready AS r
+    CROSS JOIN LATERAL (
+        SELECT x.attempts, x.max_attempts
+        FROM /*schema*/task AS x
+        WHERE x.id = r.task_id
+        LIMIT 1
+    ) AS t
+    WHERE r.queue = $1
+        AND r.priority = $2
+        AND r.upstream = $3
+        AND r.function = $4
+    ORDER BY r.rank, r.task_id
+    LIMIT $6
+) AS head
+ORDER BY head.is_last, head.rank, head.task_id
+LIMIT 1
 
 -- name: mark_probes
 -- 1 task ids

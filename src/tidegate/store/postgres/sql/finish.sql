@@ -161,8 +161,8 @@ WHERE id = $1
 
 -- name: retry
 -- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why,
--- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part, 13 now,
--- 14 earliest moment by the server's word or NULL
+-- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part: 1, or 2 for the last
+-- attempt, 13 now, 14 earliest moment by the server's word or NULL
 INSERT INTO /*schema*/waiting (
     task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent,
     since_at, floor_at

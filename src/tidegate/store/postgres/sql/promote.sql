@@ -64,6 +64,21 @@ SET due_at = given.due_at, held_by = given.held_by
 FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, due_at, held_by)
 WHERE w.task_id = given.task_id
 
+-- name: stand_still
+-- The deadline of tasks that only their upstream's gate keeps back stands still until they are claimed. Rows that
+-- another transaction holds are left for the next round: those that wait are locked by now, and others lock them after
+-- the task.
+-- 1 task ids, 2 now
+UPDATE /*schema*/task
+SET parked_at = $2
+WHERE id = ANY (ARRAY (
+    SELECT id
+    FROM /*schema*/task
+    WHERE id = ANY ($1::uuid[])
+        AND parked_at IS NULL
+    FOR UPDATE SKIP LOCKED
+))
+
 -- name: hasten
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part

@@ -31,6 +31,30 @@ WHERE queue = ?1
 ORDER BY rank, task_id
 LIMIT ?5
 
+-- name: prober
+-- The first task of a lane that is not on its last attempt, else the first.
+-- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
+SELECT rank, task_id
+FROM (
+    SELECT r.rank, r.task_id, t.attempts + 1 >= coalesce(t.max_attempts, ?5) AS is_last
+    FROM ready AS r
+    CROSS JOIN task AS t ON t.id = r.task_id
+    WHERE r.queue = ?1
+        AND r.priority = ?2
+        AND r.upstream = ?3
+        AND r.function = ?4
+    ORDER BY r.rank, r.task_id
+    LIMIT ?6
+)
+ORDER BY is_last, rank, task_id
+LIMIT 1
+
+-- name: is_on_last_attempt
+-- 1 task id, 2 attempts of its function
+SELECT attempts + 1 >= coalesce(max_attempts, ?2)
+FROM task
+WHERE id = ?1
+
 -- name: walk
 -- The first tasks by rank over all lanes, for when there are too many lanes to peek into each. Reads the whole
 -- index once.

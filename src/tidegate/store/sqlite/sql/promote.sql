@@ -38,6 +38,14 @@ UPDATE waiting
 SET due_at = ?2, held_by = ?3
 WHERE task_id = ?1
 
+-- name: stand_still
+-- The deadline of a task that only its upstream's gate keeps back stands still until it is claimed.
+-- 1 task id, 2 now
+UPDATE task
+SET parked_at = ?2
+WHERE id = ?1
+    AND parked_at IS NULL
+
 -- name: hasten
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part

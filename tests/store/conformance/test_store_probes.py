@@ -1,0 +1,147 @@
+"""Who tries a held upstream: in turn, never the last attempt of a task, and nobody that no worker serves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from store_build import Build, SettableClock, retrying, succeeded
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.outcome import Charge, Released, Retrying
+from tidegate.domain.states import State
+from tidegate.domain.upstream import Declared, GateKind, GateState, Signal
+from tidegate.policy.gate import LAST_ATTEMPT_SECONDS
+from tidegate.policy.promotion import UNCLAIMED_SECONDS
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ClaimedTask
+
+pytestmark = pytest.mark.anyio
+
+FULL = Failure(Verdict.TRANSIENT, Reason.OVERLOADED)
+
+
+async def held(store: Store) -> None:
+    """Park the upstream by failures."""
+    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.tell("u", Signal(Reason.OVERLOADED))
+
+
+def refused(task: ClaimedTask, delay: float, *, is_last: bool = False) -> Retrying:
+    """Return the end of a run that was turned away."""
+    signal = Signal(Reason.OVERLOADED, task_id=task.fence.task_id)
+    outcome = retrying(task.fence, delay=delay, failure=FULL, charge=Charge.PARK, offset=-3600.0)
+    return replace(outcome, signal=signal, is_last=is_last)
+
+
+async def test_a_task_on_its_last_attempt_leaves_the_probe_to_another(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await held(store)
+    await build.enqueue(3, upstream="u", max_attempts=1)
+    clock.advance(0.5)
+    other = await build.one(upstream="u")
+    clock.advance(1.0)
+    (probe,) = await build.claim(await build.worker())
+    assert (probe.fence.task_id, probe.is_probe) == (other, True)
+
+
+async def test_where_only_last_attempts_wait_one_tries_once_the_probe_was_long_due(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await held(store)
+    await build.enqueue(3, upstream="u", max_attempts=1)
+    worker = await build.worker()
+    clock.advance(LAST_ATTEMPT_SECONDS)
+    assert await build.claim(worker) == []
+    clock.advance(1.0)
+    assert [task.is_probe for task in await build.claim(worker)] == [True]
+    assert await build.claim(worker) == []
+
+
+async def test_any_task_is_the_probe_that_a_person_asks_for(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await held(store)
+    await build.enqueue(2, upstream="u", max_attempts=1)
+    clock.advance(0.1)
+    assert await store.probe("u")
+    assert [task.is_probe for task in await build.claim(await build.worker())] == [True]
+
+
+async def test_last_attempts_among_very_many_do_not_hide_the_task_that_may_try(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await held(store)
+    worker = await build.worker()
+    await build.enqueue(120, upstream="u", max_attempts=1)
+    clock.advance(0.5)
+    other = await build.one(upstream="u")
+    clock.advance(1.0)
+    (probe,) = await build.claim(worker, slots=2)
+    assert probe.fence.task_id == other
+
+
+async def test_retrying_tasks_try_in_turn(store: Store, build: Build, clock: SettableClock) -> None:
+    tasks = await build.running(3, upstream="u")
+    await build.done(*(refused(task, 1.0) for task in tasks))
+    worker, tried = await build.worker(), []
+    for _ in range(40):
+        clock.advance(1.0)
+        await store.promote()
+        for probe in await build.claim(worker):
+            assert probe.is_probe
+            tried.append(probe.fence.task_id)
+            await build.done(refused(probe, 5.0))
+    assert len(tried) >= 12
+    for turn in range(0, 9, 3):
+        assert len(set(tried[turn : turn + 3])) == 3
+
+
+async def test_a_ready_task_that_nobody_serves_does_not_keep_others_from_trying(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    task = await build.run(upstream="u")
+    await build.one(upstream="u", queue="unserved", function="app:renamed")
+    await build.done(refused(task, 1.0))
+    worker = await build.worker()
+    clock.advance(1.1)
+    await store.promote()
+    assert await build.claim(worker) == []
+    clock.advance(UNCLAIMED_SECONDS)
+    await store.promote()
+    assert [probe.fence.task_id for probe in await build.claim(worker)] == [task.fence.task_id]
+
+
+async def test_a_retrying_last_attempt_waits_while_its_gate_is_parked_and_its_deadline_stands_still(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    task = await build.run(upstream="u")
+    await build.done(replace(retrying(task.fence, delay=1.0), signal=Signal(Reason.OVERLOADED), is_last=True))
+    clock.advance(1.5)
+    await store.promote()
+    assert await build.state(task.fence.task_id) is State.RETRYING
+    clock.advance(5.0)
+    await store.promote()
+    assert await build.state(task.fence.task_id) is State.RETRYING
+    clock.advance(600.0)
+    await store.promote()
+    (again,) = await build.claim(await build.worker())
+    assert again.is_probe
+    assert again.spent_seconds == pytest.approx(1.5, abs=0.1)
+    await build.done(succeeded(again.fence))
+    (row,) = await store.upstreams()
+    assert row.gate.state is GateState.FLOWING
+
+
+async def test_interrupted_runs_are_counted_until_a_redrive(store: Store, build: Build) -> None:
+    task = await build.run()
+    for run in range(3):
+        assert task.counters.interruptions == run
+        await build.done(Released(task.fence, "drain", charge=Charge.INTERRUPTED))
+        (task,) = await build.claim(await build.worker())
+    assert (task.counters.interruptions, task.counters.releases, task.counters.attempts) == (3, 3, 0)
+    await build.done(Released(task.fence, "drain", charge=Charge.ATTEMPT))
+    (task,) = await build.claim(await build.worker())
+    assert (task.counters.interruptions, task.counters.releases, task.counters.attempts) == (4, 3, 1)
+    assert task.counters.by_rule == ()
