@@ -101,11 +101,16 @@ def direct(
 
 
 @asynccontextmanager
-async def serve(asgi: Any, port: int = 0) -> AsyncIterator[str]:
+async def serve(asgi: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
     """Serve an ASGI application on a port of this machine, a free one unless told; give its address."""
     listening = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
-        asgi, log_level="warning", lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=1
+        asgi,
+        log_level="warning",
+        lifespan="on",
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=1,
+        **options,
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -26,7 +26,17 @@ DEFAULT_PORT = 4180
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL", help="A site whose pages may call it. Repeatable."
 )
-def command(app: str | None, host: str, port: int, hosts: Sequence[str], origins: Sequence[str]) -> None:
+@click.option(
+    "--connections-per-address",
+    "connections",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Connections one address may hold; 0: no limit. Loopback addresses are not counted.",
+)
+def command(
+    app: str | None, host: str, port: int, hosts: Sequence[str], origins: Sequence[str], connections: int
+) -> None:
     """Serve the HTTP API of APP (MODULE:NAME).
 
     At a loopback address, the default, requests from this machine need no token until the first one is made.
@@ -35,6 +45,7 @@ def command(app: str | None, host: str, port: int, hosts: Sequence[str], origins
     are refused.
     """
     try:
+        from tidegate.web.clients import ClientLimits
         from tidegate.web.serve import demand_access, serve
         from tidegate.web.settings import WebSettings
     except ModuleNotFoundError as error:
@@ -43,4 +54,5 @@ def command(app: str | None, host: str, port: int, hosts: Sequence[str], origins
     settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
     is_open = run(demand_access(application, host, settings, talk))
     settings = replace(settings, open_without_tokens=is_open)
-    serve(application, host=host, port=port, settings=settings, tell=talk)
+    clients = ClientLimits(per_address=connections)
+    serve(application, host=host, port=port, settings=settings, tell=talk, clients=clients)

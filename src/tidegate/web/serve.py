@@ -15,6 +15,7 @@ from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.errors import ConfigError
 from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.web.app import create_app
+from tidegate.web.clients import ClientLimits, limited
 from tidegate.web.openness import is_loopback, public_names
 from tidegate.web.settings import WebSettings
 
@@ -83,7 +84,15 @@ async def _make_first_token(app: Tidegate, names: Sequence[str], tell: Callable[
         await app.aclose()
 
 
-def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: Callable[[str], None]) -> None:
+def serve(
+    app: Tidegate,
+    *,
+    host: str,
+    port: int,
+    settings: WebSettings,
+    tell: Callable[[str], None],
+    clients: ClientLimits | None = None,
+) -> None:
     """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
 
     Who may do without a token is in the settings: see `demand_access`.
@@ -94,6 +103,7 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
         port: 0 for a free one.
         settings: Hosts, origins, limits.
         tell: Given a line for people once it listens.
+        clients: What one client may hold; None: the defaults.
 
     Raises:
         ConfigError: The address cannot be listened at.
@@ -104,6 +114,7 @@ def serve(app: Tidegate, *, host: str, port: int, settings: WebSettings, tell: C
     api = create_app(app, settings=settings)
     config = uvicorn.Config(
         api,
+        http=limited(clients or ClientLimits()),
         log_level="warning",
         access_log=False,
         proxy_headers=False,
