@@ -132,6 +132,46 @@ print(there(at_once))
     assert lines == ["not there", "ready", "not there", "ready"]
 
 
+OTHER_DATABASE = """
+DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": "other.db"}
+"""
+
+
+def test_a_rollback_on_any_database_drops_the_task_and_using_names_the_one_that_counts(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path, QUEUE)
+    (tmp_path / "shop_settings.py").write_text(SETTINGS + OTHER_DATABASE)
+    lines = project.run("""
+from contextlib import ExitStack
+from django.db import transaction
+from shop_queue import count, queue
+from tidegate import TaskNotFoundError
+from tidegate.integrations.django import enqueue_on_commit
+
+def stored(opened, rolled_back, **options):
+    with ExitStack() as stack:
+        for alias in opened:
+            stack.enter_context(transaction.atomic(using=alias))
+            if alias in rolled_back:
+                transaction.set_rollback(True, using=alias)
+        [task_id] = enqueue_on_commit(queue, count.prepare(), **options)
+    try:
+        return queue.status_sync(task_id).state.value
+    except TaskNotFoundError:
+        return "not there"
+
+print(stored(["other"], ["other"]))
+print(stored(["other"], []))
+print(stored(["default", "other"], ["default"]))
+print(stored(["default", "other"], ["other"]))
+print(stored(["default", "other"], []))
+print(stored(["default", "other"], ["default"], using="other"))
+print(stored(["default", "other"], ["other"], using="other"))
+""")
+    assert lines == ["not there", "ready", "not there", "not there", "ready", "ready", "not there"]
+
+
 def test_django_is_set_up_in_child_processes_of_workers(tmp_path: Path) -> None:
     project = Project(tmp_path, QUEUE)
     with project.worker():

@@ -5,9 +5,12 @@ With Django 5.2 task functions are Tidegate's own: `@queue.task` and `enqueue_on
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import django
 from django.apps import apps
-from django.db import transaction
+from django.db import connections, transaction
 
 from tidegate.app import Tidegate
 from tidegate.store.rows import NewTask
@@ -23,8 +26,11 @@ def use_django(queue: Tidegate) -> Tidegate:
     return queue
 
 
-def enqueue_on_commit(queue: Tidegate, *tasks: NewTask) -> list[str]:
+def enqueue_on_commit(queue: Tidegate, *tasks: NewTask, using: str | None = None) -> list[str]:
     """Store tasks once the present transaction has committed, at once if there is none; return their ids.
+
+    With several databases, every transaction that is open in this thread must commit: rolled back on one of
+    them, no task is stored.
 
     If the process dies between the commit and the enqueue, they are lost: where that must not be, the queue
     has to be in the same database and transaction.
@@ -32,9 +38,33 @@ def enqueue_on_commit(queue: Tidegate, *tasks: NewTask) -> list[str]:
     Args:
         queue: Where to.
         tasks: Made by `f.prepare(…)`, which has checked their arguments.
+        using: The alias of the one database whose transaction counts; None: all that are open.
     """
-    transaction.on_commit(lambda: queue.enqueue_many_sync(tasks))
+    on_commit(lambda: queue.enqueue_many_sync(tasks), using=using)
     return [task.id for task in tasks]
+
+
+def on_commit(act: Callable[[], object], *, using: str | None = None) -> None:
+    """Call a function once the transaction of a database has committed; at once if none is open.
+
+    Args:
+        act: What to do.
+        using: The alias of the database; None: after all transactions that are open in this thread.
+    """
+    if using is not None:
+        transaction.on_commit(act, using=using)
+        return
+    waiting = {conn.alias for conn in connections.all(initialized_only=True) if conn.in_atomic_block}
+    if not waiting:
+        act()
+
+    def committed(alias: str) -> None:
+        waiting.discard(alias)
+        if not waiting:
+            act()
+
+    for alias in sorted(waiting):  # one that rolls back never calls, so it keeps waiting
+        transaction.on_commit(functools.partial(committed, alias), using=alias)
 
 
 def _set_up() -> None:

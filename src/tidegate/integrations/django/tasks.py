@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections, transaction
+from django.db import close_old_connections
 from django.tasks.backends.base import BaseTaskBackend
 from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
 from django.tasks.exceptions import TaskResultDoesNotExist
@@ -36,7 +36,7 @@ from tidegate.context import Context
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import Permanent
-from tidegate.integrations.django import use_django
+from tidegate.integrations.django import on_commit, use_django
 from tidegate.store.rows import HistoryEntry, NewTask, TaskRow
 from tidegate.worker.application import load_application
 
@@ -102,7 +102,8 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
     """Stores Django tasks in Tidegate. What runs them is `declare_django_tasks`.
 
     `OPTIONS`: `app`, the queue as `module:attribute`; `enqueue_on_commit` (True unless given): store when
-    the present transaction has committed.
+    the present transaction has committed; `using`, the database whose transaction that is (all that are open
+    unless given).
     """
 
     supports_defer = True
@@ -114,6 +115,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         super().__init__(alias, params)
         self._app = str(self.options.get("app", ""))
         self._on_commit = bool(self.options.get("enqueue_on_commit", True))
+        self._using: str | None = self.options.get("using")
         if not self._app:
             raise ImproperlyConfigured('TASKS: give OPTIONS = {"app": "module:queue"}')
 
@@ -145,7 +147,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
             task_enqueued.send(type(self), task_result=result)
 
         if self._on_commit:
-            transaction.on_commit(store)
+            on_commit(store, using=self._using)
         else:
             store()
         return result
