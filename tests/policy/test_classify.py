@@ -180,7 +180,7 @@ def test_a_servers_wait_is_believed_for_a_day_at_most():
 
 def test_a_413_that_names_a_wait_is_temporary():
     failure = failure_of(answered(413, None, {"Retry-After": "60"}))
-    assert (failure.verdict, failure.wait_seconds) == (TRANSIENT, 60.0)
+    assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.TOO_LARGE, 60.0)
 
 
 def test_a_code_of_throttling_counts_beside_a_400_but_not_beside_a_413():

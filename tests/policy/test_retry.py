@@ -76,6 +76,14 @@ def test_what_is_the_upstreams_fault_charges_nothing(reason: Reason) -> None:
     assert outcome.rank_offset == 0
 
 
+def test_a_large_request_that_may_come_later_delays_its_task_alone() -> None:
+    large = failure(reason=Reason.TOO_LARGE, wait_seconds=60.0, status=413)
+    outcome = judge(large, terms=replace(TERMS, upstream="u"))
+    assert isinstance(outcome, Retrying)
+    assert outcome.signal is None, "its gate does not move"
+    assert 60 <= outcome.delay_seconds <= 72
+
+
 def test_a_rate_limit_without_a_wait_waits_a_minute() -> None:
     outcome = judge(failure(reason=Reason.RATE_LIMIT))
     assert isinstance(outcome, Retrying)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from tidegate.domain.failure import Reason, Verdict
 from tidegate.providers.meaning import (
     AUTH,
     CANCELLED,
@@ -31,8 +32,9 @@ from tidegate.providers.meaning import (
 
 CLIENT_FAULTS = frozenset({CUT_OFF_BY_SETTING, INVALID})
 """Faults of the caller's own set-up, which clients wrap into a mere connection error."""
-TOO_LARGE_FOR_NOW = OVERLOADED
-"""413 with Retry-After: the server says itself that it is temporary (RFC 9110 section 15.5.14)."""
+TOO_LARGE_FOR_NOW = Meaning(Verdict.TRANSIENT, Reason.TOO_LARGE)
+"""413 with Retry-After: the server says itself that it is temporary (RFC 9110 section 15.5.14). It
+is a matter of this one request, so its task alone waits."""
 
 _STATUS = {
     401: AUTH,

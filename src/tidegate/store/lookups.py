@@ -45,6 +45,7 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         releases, rules, redrives, enqueued_at, due_at, started_at, finished_at, worker_id, cancel_requested,
         reason, message, why, done, total, note, key, max_attempts, deadline_at, redriven_at, labels,
     ) = row  # fmt: skip
+    holds, says = _what_holds(State(state), reason or "", message or why or "")
     return TaskRow(
         id=id_text(task_id),
         function=function,
@@ -62,8 +63,8 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         finished_at=finished_at,
         worker_id=worker_id,
         cancel_requested=bool(cancel_requested),
-        reason=reason or "",
-        message=redact(message or why or ""),
+        reason=holds,
+        message=redact(says),
         progress_done=done,
         progress_total=total,
         progress_note=note or "",
@@ -73,6 +74,13 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         redriven_at=redriven_at,
         labels=labels_of(labels),
     )
+
+
+def _what_holds(state: State, reason: str, message: str) -> tuple[str, str]:
+    """Return why a task is in its present state. The failure before a success or cancel is history."""
+    if state is State.SUCCEEDED:
+        return "", ""
+    return (str(Reason.CANCELLED), "") if state is State.CANCELLED else (reason, message)
 
 
 def _attempt(row: Row) -> HistoryEntry:

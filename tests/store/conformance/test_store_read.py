@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from store_build import FAILED, START, Build, SettableClock, dead, retrying, succeeded
 
+from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Released
 from tidegate.domain.states import State
 from tidegate.errors import OptionError, TaskNotFoundError
@@ -206,6 +207,26 @@ async def test_tasks_are_found_by_their_last_failure(build: Build) -> None:
         assert [row.id for row in await build.store.list_tasks(which)] == [buried, retried]
     assert await build.store.list_tasks(TaskFilter(reason="timeout")) == []
     assert await build.store.list_tasks(TaskFilter(error_class="ValueError")) == []
+
+
+async def test_the_row_of_a_finished_task_says_what_holds_and_its_history_what_was(
+    store: Store, build: Build
+) -> None:
+    overloaded = Failure(Verdict.TRANSIENT, Reason.OVERLOADED, message="503 try later")
+    tasks = await build.running(2)
+    await build.done(*(retrying(task.fence, delay=0.0, failure=overloaded) for task in tasks))
+    good, gone = [task.fence.task_id for task in tasks]
+    await store.cancel([gone])
+    assert (await store.read([good]))[good].reason == "overloaded"
+    await store.promote()
+    (again,) = await build.claim(await build.worker())
+    await build.done(succeeded(again.fence))
+    rows = await store.read([good, gone])
+    assert (rows[good].reason, rows[good].message) == ("", "")
+    assert (rows[gone].reason, rows[gone].message) == ("cancelled", "")
+    assert "503 try later" in [entry.message for entry in await store.history(good)]
+    assert await store.list_tasks(TaskFilter(reason="overloaded")) == []
+    assert [row.id for row in await store.list_tasks(TaskFilter(reason="cancelled"))] == [gone]
 
 
 async def test_text_that_is_no_unicode_finds_nothing(build: Build) -> None:

@@ -77,7 +77,7 @@ WHERE x.state = 'succeeded'
     AND ($2::text IS NULL OR t.queue = $2)
     AND ($3::text IS NULL OR t.function = $3)
     AND ($4::text IS NULL OR t.tenant = $4)
-    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND $5::text IS NULL
     AND (
         $6::text IS NULL
         OR $6 = (
@@ -100,7 +100,7 @@ WHERE x.state = 'cancelled'
     AND ($2::text IS NULL OR t.queue = $2)
     AND ($3::text IS NULL OR t.function = $3)
     AND ($4::text IS NULL OR t.tenant = $4)
-    AND ($5::text IS NULL OR t.last_reason = $5)
+    AND ($5::text IS NULL OR $5 = 'cancelled')
     AND (
         $6::text IS NULL
         OR $6 = (

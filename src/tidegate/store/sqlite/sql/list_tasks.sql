@@ -110,7 +110,7 @@ WHERE x.state = 'succeeded'
     AND (?2 IS NULL OR t.queue = ?2)
     AND (?3 IS NULL OR t.function = ?3)
     AND (?4 IS NULL OR t.tenant = ?4)
-    AND (?5 IS NULL OR t.last_reason = ?5)
+    AND ?5 IS NULL
     AND (
         ?6 IS NULL
         OR ?6 = (
@@ -144,7 +144,7 @@ WHERE x.state = 'cancelled'
     AND (?2 IS NULL OR t.queue = ?2)
     AND (?3 IS NULL OR t.function = ?3)
     AND (?4 IS NULL OR t.tenant = ?4)
-    AND (?5 IS NULL OR t.last_reason = ?5)
+    AND (?5 IS NULL OR ?5 = 'cancelled')
     AND (
         ?6 IS NULL
         OR ?6 = (
