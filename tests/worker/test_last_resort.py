@@ -175,7 +175,7 @@ def test_a_lost_process_is_told_as_a_crash_each_time_and_not_as_an_unknown_failu
 ) -> None:
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message="worker lost: memory limit 512 MiB passed")
     for run in (1, 2):
-        report.ended("app:hog", Retrying(
+        report.warn_of("app:hog", Retrying(
             FENCE._replace(run=run), failure, 0.0, Charge.CRASH, 0.0,
             why="crash 1 of 3, uncharged: memory limit 512 MiB passed",
         ))  # fmt: skip

@@ -7,6 +7,7 @@ later), 78 wrong configuration, 124 time-out, 128 + n ended by signal n.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -90,4 +91,23 @@ def program() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    open_missing_streams()
     program.main(prog_name="tidegate")
+
+
+def open_missing_streams() -> None:
+    """Open the null device in place of each closed standard stream. Call it first.
+
+    Else the next files and sockets would get the numbers 0 to 2, and children would use them as streams.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(descriptor, True)
+    for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
+        if getattr(sys, name) is None:
+            stream = open(descriptor, mode, closefd=False)  # noqa: SIM115 - a descriptor, for ever
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)

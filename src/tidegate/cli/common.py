@@ -210,3 +210,17 @@ def where_options(command: Command) -> Command:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; lists as one object a line.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    envvar="TIDEGATE_LOG_FORMAT",
+    expose_value=False,
+    callback=lambda _context, _option, value: _use_log_format(value),
+    help="Lines of text (default), or a JSON object a line.",
+)
+
+
+def _use_log_format(value: str | None) -> None:
+    """Choose the form of log lines of this process and those it starts."""
+    if value is not None:
+        os.environ["TIDEGATE_LOG_FORMAT"] = value

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from tidegate.cli.common import log_format_option
 from tidegate.cli.health import WithHealth
 from tidegate.config import load_config
 
 
 @click.command("scheduler", cls=WithHealth)
 @click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
+@log_format_option
 @click.option("--name", metavar="NAME", help="Name of this scheduler in logs and for `health`.")
 def command(database: str | None, name: str | None) -> int:
     """Promote due tasks, take up those of lost workers, apply retention: until SIGTERM or Ctrl-C.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import os
 import random
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 
@@ -69,12 +71,22 @@ async def _create(
     token_id = secrets.token_hex(5)
     token = make_token(token_id, secrets.token_urlsafe(32))
     async with opened_store(where, make=True) as store:
-        await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
         await _record(store, "token created", token_id, f"{role} of {tenant or 'all tenants'}")
+        await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
+        try:
+            _show(token_id, token, role, tenant, as_json=as_json)
+        except BaseException:  # a token that nobody has seen must not be good
+            await store.revoke_token(token_id)
+            raise
+
+
+def _show(token_id: str, token: str, role: Role, tenant: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": token_id, "token": token, "role": role, "tenant": tenant})
     else:
         click.echo(token)
+    sys.stdout.flush()
+    if not as_json:
         talk("keep it now: it is not shown again")
 
 
@@ -125,8 +137,16 @@ async def _revoke(where: Where, token_ids: Sequence[str]) -> int:
 
 async def _record(store: Store, action: str, token_id: str, answer: str) -> None:
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
-    actor = f"{getpass.getuser()} (command line)"
-    await store.record([NewAuditEntry(make_id(), actor, "", None, action, token_id, answer)])
+    await store.record([NewAuditEntry(make_id(), _actor(), "", None, action, token_id, answer)])
+
+
+def _actor() -> str:
+    """Return who uses the command line. A container's user may have a number and no name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user} (command line)"
 
 
 def _state(row: TokenRow, now: float) -> str:

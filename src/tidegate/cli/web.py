@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from tidegate.cli.common import load_app, run
+from tidegate.cli.common import app_reference, load_app, log_format_option, run
 from tidegate.cli.output import talk
 from tidegate.errors import ConfigError
 
@@ -20,6 +20,7 @@ DEFAULT_PORT = 4180
 @click.option(
     "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: a free one."
 )
+@log_format_option
 @click.option(
     "--host-name", "hosts", multiple=True, metavar="NAME", help="A name this API is reached by. Repeatable."
 )
@@ -50,7 +51,13 @@ def command(
         from tidegate.web.settings import WebSettings
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed", fix="pip install 'tidegate[server]'") from error
+    from tidegate.worker import signals
+    from tidegate.worker.logs import application_loaded, set_up_logging
+
+    signals.as_if_fresh()
+    set_up_logging(app_reference(app))
     application = load_app(app)
+    application_loaded(application.functions)
     settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
     is_open = run(demand_access(application, host, settings, talk))
     settings = replace(settings, open_without_tokens=is_open)

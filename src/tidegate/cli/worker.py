@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from tidegate.cli.common import app_reference
+from tidegate.cli.common import app_reference, log_format_option
 from tidegate.cli.health import WithHealth
 from tidegate.cli.values import as_seconds
 from tidegate.config import Config, load_config
@@ -28,6 +28,7 @@ from tidegate.worker.settings import Pool, Timings
 )
 @click.option("--name", metavar="NAME", help="Name of this worker in lists and logs.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
+@log_format_option
 @click.option("--no-steward", is_flag=True, help="Leave the housekeeping to others, as `tidegate scheduler`.")
 def command(
     app: str | None,

@@ -47,6 +47,15 @@ def with_surrogates_escaped(value: Any) -> Any:
     return value
 
 
+def one_line(text: str) -> str:
+    r"""Return the text with every unprintable character escaped (`\n`, `\x1b`), so that it stays one line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
 def _cut(shown: str, limit: int, length: int) -> str:
     return shown if len(shown) <= limit else _marked(shown, limit, length)
 

@@ -18,6 +18,7 @@ from tidegate.domain.upstream import Gate, GateState, ParkedBy, Signal, Slot, ke
 from tidegate.policy.gate import ACCOUNT, CAPACITY, LONGEST_PARK_SECONDS
 from tidegate.policy.retry import signal_of
 from tidegate.store.protocol import Store
+from tidegate.upstream.alerts import ParkAlerts
 from tidegate.upstream.granted import GatePermit
 
 _log = logging.getLogger("tidegate.upstream")
@@ -53,6 +54,7 @@ class Telling:
         self._rng = rng
         self._parked_until = 0.0
         """By `clock`."""
+        self._alerts = ParkAlerts(clock)
         self.reason = ""
         """Why it was last parked."""
         self._has_answered = False
@@ -67,6 +69,7 @@ class Telling:
 
     def flows(self) -> None:
         """Know from now on that the gate flows."""
+        self._alerts.opened(self._upstream)
         self._parked_until = 0.0
 
     async def tell(self, end: CallEnd, permit: GatePermit) -> None:
@@ -85,13 +88,13 @@ class Telling:
             gate = key_gate(self._upstream, key.name)
             await store.tell(gate, signal)
             if signal.needs_person:
-                _tell_person(f"key {gate}", gate, signal)
+                self._tell_person(f"key {gate}", gate, signal)
         else:  # no fault of the key's: its own gate is left to the next
             await self._tell_of_tries(permit, is_good=False, others_than=self._upstream)
         found = await store.tell(self._upstream, signal)
         if signal.needs_person and found.by is ParkedBy.ACCOUNT:
             what = f"upstream {self._upstream}" + ("" if key is None else ", of which no key is left,")
-            _tell_person(what, self._upstream, signal)
+            self._tell_person(what, self._upstream, signal)
         self._heed(found, signal)
 
     def _signal(self, end: CallEnd, permit: GatePermit) -> Signal | None:
@@ -154,14 +157,14 @@ class Telling:
             self._parked_until = self._clock() + min(wait, LONGEST_PARK_SECONDS)
             self.reason = str(signal.reason)
 
-
-def _tell_person(what: str, gate: str, signal: Signal) -> None:
-    """Tell, as an alert, that something waits for a person."""
-    _log.error(
-        "%s is parked until a person opens it (%s: %s). Mend the account or key, then: "
-        "tidegate upstreams open '%s'",
-        what,
-        signal.reason,
-        signal.message[:200],
-        gate,
-    )
+    def _tell_person(self, what: str, gate: str, signal: Signal) -> None:
+        """Report, once a park, that something waits for a person."""
+        if self._alerts.is_due(gate, str(signal.reason)):
+            _log.error(
+                "%s is parked until a person opens it (%s: %s). Mend the account or key, then: "
+                "tidegate upstreams open '%s'",
+                what,
+                signal.reason,
+                signal.message[:200],
+                gate,
+            )

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError, WebSocketRequestValidatio
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
@@ -154,6 +154,9 @@ async def _http(request: Request, error: HTTPException) -> Response | None:
 
 
 async def _internal(request: Request, error: Exception) -> Response | None:
+    if isinstance(error, ClientDisconnect):
+        log.info("%s %s: the client left before its request was complete", request.method, request.url.path)
+        return Response(status_code=499)  # nobody reads it
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return await refuse(request, Problem("internal"))
 
@@ -164,5 +167,6 @@ _HANDLERS: Mapping[Any, Any] = {
     RequestValidationError: _unfit,
     WebSocketRequestValidationError: _unfit,
     HTTPException: _http,
+    ClientDisconnect: _internal,
     Exception: _internal,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -15,10 +16,12 @@ from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.errors import ConfigError
 from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.web.app import create_app
+from tidegate.web.client_faults import ClientFaults
 from tidegate.web.clients import ClientLimits, limited
 from tidegate.web.openness import is_loopback, public_names
 from tidegate.web.settings import WebSettings
 
+_CLIENT_FAULTS = ClientFaults()
 GRACE_SECONDS = 5
 """After SIGTERM requests have so long; streams end at once, and their clients come again."""
 
@@ -115,6 +118,7 @@ def serve(
     config = uvicorn.Config(
         api,
         http=limited(clients or ClientLimits()),
+        log_config=None,
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -124,6 +128,8 @@ def serve(
     )
     shown = f"[{host}]" if ":" in host else host
     tell(f"the API answers at http://{shown}:{bound}/api/v1")
+    for name in ("uvicorn.error", "websockets.server"):
+        logging.getLogger(name).addFilter(_CLIENT_FAULTS)
     try:
         _Server(config).run(sockets=[listening])
     finally:

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.context import Progress, Stop
-from tidegate.domain.outcome import Fence, Outcome, Released
+from tidegate.domain.outcome import Dead, Fence, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import RunsIn, TaskSpec
 from tidegate.errors import StoreError
 from tidegate.policy.order import LIFT_SECONDS
 from tidegate.store.rows import ClaimedTask
+from tidegate.upstream.alerts import ParkAlerts
 from tidegate.upstream.limits import changes, differences
 from tidegate.worker import report
 from tidegate.worker.application import Application, crash_terms, short_timeouts
@@ -81,6 +82,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._lease = Lease(self._loop.time)
         self._idle = asyncio.Event()
+        self._alerts = ParkAlerts(time.monotonic)
         self._idle.set()
         self._grace_over = asyncio.Event()
         self._jobs: list[asyncio.Task[object]] = []
@@ -200,8 +202,9 @@ class Engine:
         except Exception as fault:  # a setting of its function is broken: the others of the claim go on
             outcome = undecided(claimed.fence, self._spec(claimed.function), fault)
             self.finisher.finish(outcome)
-            report.ended(claimed.function, outcome)
+            report.ended(claimed, outcome)
             return
+        report.started(claimed)
         self._idle.clear()
         attempt.control.on_progress = functools.partial(self._told, claimed.fence)
         attempt.control.on_emit = functools.partial(self._emitted, claimed.fence)
@@ -217,13 +220,25 @@ class Engine:
         self.emitter.forget(attempt.claimed.fence)
         if outcome is not None:
             self.finisher.finish(outcome)
-            report.ended(attempt.claimed.function, outcome)
+            report.ended(attempt.claimed, outcome, asyncio.get_running_loop().time() - attempt.started_at)
             upstream = self._app.upstreams.get(attempt.claimed.upstream)
             if upstream is None or upstream.keys is None:  # else the call's end told which key it was
-                report.told(attempt.claimed.upstream, outcome)
+                self._report_park(attempt.claimed.upstream, outcome)
         if not self.executor.running:
             self._idle.set()
         self._claimer.slot_freed()
+
+    def _report_park(self, upstream: str, outcome: Outcome) -> None:
+        signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None
+        if signal is None:
+            if isinstance(outcome, Succeeded):
+                self._alerts.opened(upstream)
+        elif (
+            signal.needs_person
+            and not signal.is_reported
+            and self._alerts.is_due(upstream, str(signal.reason))
+        ):
+            report.parked(upstream, signal)
 
     def _base_of_runs(self, before: contextvars.Context) -> contextvars.Context:
         """Return the context that runs begin in.

@@ -14,7 +14,7 @@ from dataclasses import fields
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Dead, Fence, Outcome
 from tidegate.domain.spec import Backoff, Jitter, Rule, TaskSpec
-from tidegate.domain.text import storable
+from tidegate.domain.text import presentable
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 
 _SHOWN = 200
@@ -35,7 +35,7 @@ def undecided(fence: Fence, spec: TaskSpec, fault: BaseException, failure: Failu
         fence,
         failure_of(spec, fault, failure),
         Charge.ATTEMPT,
-        storable(
+        presentable(
             f"its outcome cannot be decided ({cause}): mend the options, rules or classifiers of "
             f"{spec.name}, then redrive",
             MESSAGE_LIMIT,
@@ -49,7 +49,7 @@ def failure_of(spec: TaskSpec, fault: BaseException, failure: Failure | None = N
     return Failure(
         Verdict.PERMANENT,
         Reason.UNKNOWN if failure is None else failure.reason,
-        message=storable(
+        message=presentable(
             f"{spec.name}: what becomes of this run cannot be decided ({_cause(spec, fault)}){before}",
             MESSAGE_LIMIT,
         ),
@@ -73,12 +73,12 @@ def unwritable(outcome: Outcome, fault: Exception) -> Dead:
     failure = Failure(
         Verdict.PERMANENT,
         Reason.UNKNOWN,
-        message=storable(what, MESSAGE_LIMIT),
+        message=presentable(what, MESSAGE_LIMIT),
         error_class=class_name_of(fault),
         evidence="storing the outcome failed",
         traceback=traceback_of(fault),
     )
-    return Dead(outcome.fence, failure, Charge.ATTEMPT, storable(what, MESSAGE_LIMIT))
+    return Dead(outcome.fence, failure, Charge.ATTEMPT, presentable(what, MESSAGE_LIMIT))
 
 
 def unusable_options(spec: TaskSpec) -> Iterator[str]:
@@ -111,6 +111,6 @@ def _unusable_plan(name: str, plan: object) -> Iterator[str]:
 
 def _shown(value: object) -> str:
     try:
-        return storable(repr(value), _SHOWN)
+        return presentable(repr(value), _SHOWN)
     except BaseException as fault:  # an object's own repr may raise anything
         return f"a {class_name_of(fault)} raised by its repr"

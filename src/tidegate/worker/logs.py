@@ -1,17 +1,96 @@
-"""Logging for processes that Tidegate itself starts. Applications that embed a worker keep their own."""
+"""Logging for processes that Tidegate itself starts. Applications that embed a worker keep their own.
+
+Lines go to standard error through a thread of their own (`log_writer`): a thread that keeps leases or starts
+processes never waits for whoever reads them.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
+from typing import Any
+
+from tidegate.worker.log_lines import JsonLines, OwnLoggers, TaskFields, TextLines
+from tidegate.worker.log_writer import LineWriter
+
+LEVEL = "TIDEGATE_LOG"
+"""Environment variable: the level of Tidegate's and the application's records, `INFO` by default."""
+FORMAT = "TIDEGATE_LOG_FORMAT"
+"""Environment variable: `text`, the default, or `json`. Child processes inherit it."""
+FORMATS = ("text", "json")
+
+_STANDARD_ERROR = 2
+_own = OwnLoggers()
 
 
-def set_up_logging() -> None:
-    """Log to standard error, one line a record, unless the process has handlers already."""
-    level = os.environ.get("TIDEGATE_LOG", "INFO").upper()
-    if level not in logging.getLevelNamesMapping():
-        level = "INFO"
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s[%(process)d] %(message)s"
-    )
+class _Handler(logging.Handler):
+    """Formats a record where it was logged, and leaves the writing to the writer."""
+
+    def __init__(self, formatter: logging.Formatter, patience: float) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.addFilter(_own)
+        self.addFilter(TaskFields())
+        self._writer = LineWriter(_STANDARD_ERROR, dropped=self._dropped, patience=patience)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one record. Never raises."""
+        try:
+            line = self.format(record)
+        except Exception as error:
+            line = f"a record of {record.name} cannot be logged: {error!r}"
+        self._writer.put(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def close(self) -> None:
+        """Write what waits, for a moment."""
+        self._writer.close()
+        super().close()
+
+    def _dropped(self, count: int) -> bytes:
+        record = logging.LogRecord(
+            "tidegate.log",
+            logging.WARNING,
+            __file__,
+            0,
+            "%d log lines of this process were dropped: standard error was not read in time",
+            (count,),
+            None,
+        )
+        return self.format(record).encode() + b"\n"
+
+
+def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:
+    """Log to standard error, one line a record, unless the process has handlers already.
+
+    Args:
+        application: `MODULE:NAME` whose records are the application's own.
+        patience: Seconds a log call may wait until its line is written; see `LineWriter`.
+    """
+    _own.own.add(application.partition(":")[0].partition(".")[0] or "root")
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    level = os.environ.get(LEVEL, "INFO").upper()
+    root.setLevel(level if level in logging.getLevelNamesMapping() else "INFO")
+    formatter = JsonLines() if os.environ.get(FORMAT, "").lower() == "json" else TextLines()
+    root.addHandler(_Handler(formatter, patience))
+    logging.captureWarnings(True)
+
+
+def application_loaded(functions: Any) -> None:
+    """Count the modules of these task functions as the application's own, and label its handlers' records.
+
+    Args:
+        functions: The application's, by name; each has a `body`.
+    """
+    for function in functions.values():
+        module = getattr(function.body, "__module__", None) or "root"
+        _own.own.add(module.partition(".")[0])
+    label_records()
+
+
+def label_records() -> None:
+    """Add `task_id`, `run` and `queue` to the records that the root logger's handlers see."""
+    for handler in logging.getLogger().handlers:
+        if not any(isinstance(one, TaskFields) for one in handler.filters):
+            handler.addFilter(TaskFields())

@@ -23,7 +23,7 @@ from tidegate.worker import scratch
 from tidegate.worker.application import Application, load_application
 from tidegate.worker.control import Line, Message
 from tidegate.worker.engine import Engine
-from tidegate.worker.logs import set_up_logging
+from tidegate.worker.logs import application_loaded, set_up_logging
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.spot import Spot
@@ -75,8 +75,8 @@ class _State:
 def main(argv: list[str]) -> int:
     """Run until told to end; return the exit code."""
     outlive_the_group()
-    set_up_logging()
     orders = orders_from_json(argv[0])
+    set_up_logging(orders.application)
     set_title(f"pool {orders.pool.name}: importing")
     end = socket.socket(fileno=orders.control_fd)
     end.set_inheritable(False)
@@ -87,6 +87,7 @@ def main(argv: list[str]) -> int:
         if orders.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = orders.database_url
         app = load_application(orders.application)
+        application_loaded(app.functions)
         # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
         return asyncio.new_event_loop().run_until_complete(_serve(app, orders, state, line))
     except ConfigError as error:

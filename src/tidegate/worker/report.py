@@ -7,17 +7,49 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.context import Stop
 from tidegate.domain.failure import Reason, Verdict
-from tidegate.domain.outcome import Dead, Fence, Outcome, Released, Retrying
+from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.upstream import Signal
 from tidegate.errors import StoreError
+from tidegate.policy.words import duration
 from tidegate.store.rows import ClaimedTask
+from tidegate.worker.log_lines import PLAIN
 
 log = logging.getLogger("tidegate.worker")
+_OUTCOMES = {Succeeded: "succeeded", Retrying: "failed", Cancelled: "cancelled"}
 _seen_unknown: set[tuple[str, str]] = set()
 _told_of_no_process: set[str] = set()
 
 
-def ended(function: str, outcome: Outcome) -> None:
-    """Tell what matters of an outcome: an ERROR line for each dead task, one warning a kind of unknown."""
+def started(claimed: ClaimedTask) -> None:
+    """Report the start of a run, for those who look closely."""
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
+
+
+def ended(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
+    """Report how a run ended, in one line: a dead task is an ERROR, what went as it should is INFO."""
+    warn_of(claimed.function, outcome)
+    if isinstance(outcome, Dead | Released) or not log.isEnabledFor(logging.INFO):
+        return
+    what = _OUTCOMES.get(type(outcome), "ended")
+    why = getattr(outcome, "why", "")
+    log.info(
+        "%s: %s %s, run %d, after %s%s",
+        what,
+        claimed.function,
+        *claimed.fence,
+        duration(seconds),
+        f": {why}" if why else "",
+        extra=_fields(claimed) if why else PLAIN | _fields(claimed),
+    )
+
+
+def _fields(claimed: ClaimedTask) -> dict[str, object]:
+    return {"task_id": claimed.fence.task_id, "run": claimed.fence.run, "queue": claimed.queue}
+
+
+def warn_of(function: str, outcome: Outcome) -> None:
+    """Report what somebody may have to look at: each dead task, one warning a kind of unknown failure."""
     if isinstance(outcome, Dead):
         failure = outcome.failure
         log.error(
@@ -45,18 +77,16 @@ def ended(function: str, outcome: Outcome) -> None:
             )
 
 
-def told(upstream: str, outcome: Outcome) -> None:
-    """Tell, as an alert, that an upstream is parked until a person mends it."""
-    signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None
-    if signal is not None and signal.needs_person and not signal.is_reported:
-        log.error(
-            "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
-            "key, then: tidegate upstreams open %s",
-            upstream,
-            signal.reason,
-            signal.message[:200],
-            upstream,
-        )
+def parked(upstream: str, signal: Signal) -> None:
+    """Report that an upstream is parked until a person mends it."""
+    log.error(
+        "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
+        "key, then: tidegate upstreams open %s",
+        upstream,
+        signal.reason,
+        signal.message[:200],
+        upstream,
+    )
 
 
 def limits_by_hand(upstream: str, differences: Mapping[str, str]) -> None:

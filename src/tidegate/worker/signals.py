@@ -30,12 +30,24 @@ _SHELL_ENDED = signal.SIGALRM
 _PR_SET_PDEATHSIG = 1
 
 
+def as_if_fresh() -> None:
+    """Undo what a parent left behind over exec: blocked signals, and an ignored SIGCHLD.
+
+    A blocked SIGTERM would never stop us; where SIGCHLD is ignored, the kernel reaps our children and nobody
+    learns how they ended. What we start inherits the cleared state. Call it in the main thread.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def outlive_the_group() -> None:
     """Do nothing about signals that are meant for the supervisor, which has other ways to tell us.
 
     By a handler that does nothing rather than by ignoring them: programs that are started from here would
     inherit that, and could not be terminated. Forked children would inherit the handler, hence the hooks.
     """
+    as_if_fresh()
     for number in _OURS:
         signal.signal(number, _do_nothing)
     os.register_at_fork(before=_hold, after_in_parent=_let_through, after_in_child=_end_as_usual)

@@ -29,7 +29,7 @@ from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.worker.application import Application, Runnable, load_application
 from tidegate.worker.judge import failure_of_misfit
 from tidegate.worker.last_resort import failure_of
-from tidegate.worker.logs import set_up_logging
+from tidegate.worker.logs import application_loaded, set_up_logging
 from tidegate.worker.returned import NotAValue, encoded, is_value, value_of
 from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.slots.frames import (
@@ -52,6 +52,8 @@ from tidegate.worker.title import set_title
 
 _PR_SET_PDEATHSIG = 1
 PROGRESS_SECONDS = 0.25
+LOG_PATIENCE_SECONDS = 0.1
+"""How long a log call waits until its line is written: the next statement may end the process."""
 
 
 class Slot:
@@ -232,9 +234,11 @@ def main(application: str, fd: int, parent: int) -> None:
     """Serve until the pool process hangs up."""
     outlive_the_group()
     _die_with(parent)
-    set_up_logging()
+    set_up_logging(application, patience=LOG_PATIENCE_SECONDS)
     set_title("slot: importing")
-    Slot(load_application(application), socket.socket(fileno=fd)).serve()
+    app = load_application(application)
+    application_loaded(app.functions)
+    Slot(app, socket.socket(fileno=fd)).serve()
 
 
 def _die_with(parent: int) -> None:

@@ -41,6 +41,7 @@ def run_scheduler(database_url: str, *, timings: Timings, name: str | None = Non
         ConfigError: The URL or the schema is wrong.
         StoreError: The store cannot be opened.
     """
+    signals.as_if_fresh()
     set_up_logging()
 
     async def keep_house() -> int:

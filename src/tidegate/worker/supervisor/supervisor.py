@@ -80,7 +80,8 @@ def run_worker(
         ConfigError: The application cannot be loaded.
         StoreError: The store cannot be opened.
     """
-    set_up_logging()
+    signals.as_if_fresh()
+    set_up_logging(application)
 
     async def supervise() -> int:
         supervisor = Supervisor(

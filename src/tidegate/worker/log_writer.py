@@ -1,0 +1,122 @@
+"""Writes log lines from a thread of its own: a pipe that nobody reads costs log lines and nothing else."""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+import weakref
+from collections.abc import Callable
+
+MOST_LINES = 10_000
+"""Lines that may wait to be written."""
+MOST_BYTES = 4 * 1024 * 1024
+"""Bytes that may wait to be written."""
+CLOSE_SECONDS = 1.0
+"""How long the end of the process waits for the last lines."""
+
+_BATCH_BYTES = 32_768
+_writers: weakref.WeakSet[LineWriter] = weakref.WeakSet()
+
+
+class LineWriter:
+    """Writes lines to a file descriptor in order; drops and counts those it has no room for.
+
+    Calls of `put` must not overlap, as those of a `logging.Handler` do not; a signal handler may interrupt.
+    A forked child has no writing thread and writes its lines itself.
+
+    Args:
+        descriptor: Where to. It may block, fail or be closed.
+        dropped: Returns the line that reports how many were dropped.
+        patience: Seconds that `put` may wait until a line is written, where a process may end without notice.
+            After one wait in vain it waits no more until all lines are written.
+    """
+
+    def __init__(self, descriptor: int, *, dropped: Callable[[int], bytes], patience: float = 0.0) -> None:
+        self._descriptor = descriptor
+        self._dropped_line = dropped
+        self._patience = patience
+        self._lines: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
+        self._taken_bytes = 0
+        self._written_bytes = 0
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+        self._late: threading.Event | None = None
+        """Set when a line has been written for which somebody waited in vain."""
+        self._is_direct = False
+        """Whether there can be no thread: lines are written by whoever puts them."""
+        _writers.add(self)
+
+    def put(self, line: bytes) -> None:
+        """Take a line, with its end, to be written soon. Never blocks for longer than `patience`."""
+        if self._thread is None and not self._is_direct:
+            self._start()
+        if self._is_direct:
+            self._write(line)
+            return
+        waiting = self._taken_bytes - self._written_bytes
+        if self._lines.qsize() >= MOST_LINES or waiting + len(line) > MOST_BYTES:
+            self._dropped += 1
+            return
+        self._taken_bytes += len(line)
+        self._lines.put(line)
+        if self._patience and (self._late is None or self._late.is_set()):
+            self._late = self._wait(self._patience)
+
+    def close(self, within: float = CLOSE_SECONDS) -> None:
+        """Write what waits, for so many seconds at most. Safe to repeat; later lines are taken as before."""
+        if self._thread is not None and not self._is_direct:
+            self._wait(within)
+
+    def write_directly(self) -> None:
+        """Let whoever puts a line write it: in a forked child, which has no thread of ours."""
+        self._is_direct = True
+
+    def _wait(self, seconds: float) -> threading.Event | None:
+        """Wait until all that was put is written; return None, or what is set when it is."""
+        written = threading.Event()
+        self._lines.put(written)
+        return None if written.wait(seconds) else written
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="tidegate log", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends: no thread can be started any more
+            self._is_direct = True
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
+        while True:
+            batch, size = [self._lines.get()], 0
+            while size < _BATCH_BYTES and not self._lines.empty():
+                batch.append(self._lines.get())
+                size += len(batch[-1]) if isinstance(batch[-1], bytes) else 0
+            data = b"".join(item for item in batch if isinstance(item, bytes))
+            self._write(data)
+            self._written_bytes += len(data)
+            dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._write(self._dropped_line(dropped))
+            for item in batch:
+                if isinstance(item, threading.Event):
+                    item.set()
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:  # a descriptor that somebody made non-blocking
+                select.select([], [self._descriptor], [], 1.0)
+            except OSError:  # nobody can read it any more
+                return
+
+
+def _forked() -> None:
+    for writer in list(_writers):
+        writer.write_directly()
+
+
+os.register_at_fork(after_in_child=_forked)
