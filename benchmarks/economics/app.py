@@ -6,7 +6,7 @@ import os
 
 import httpx2
 
-from tidegate import CallTimes, Pool, Tidegate
+from tidegate import CallTimes, Exponential, Fixed, Pool, Tidegate
 
 app = Tidegate(pools=[Pool(concurrency=int(os.environ["ECONOMICS_SLOTS"]))])
 provider = app.upstream(
@@ -29,7 +29,10 @@ async def close_client() -> None:
     await client.aclose()
 
 
-@app.task(name="call", upstream=provider)
+BACKOFF = os.environ.get("ECONOMICS_BACKOFF")
+
+
+@app.task(name="call", upstream=provider, backoff=Fixed(float(BACKOFF)) if BACKOFF else Exponential())
 async def call(number: int) -> None:
     answer = await client.post(os.environ["ECONOMICS_URL"], json={"task": number})
     answer.raise_for_status()

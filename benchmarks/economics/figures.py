@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from benchmarks.economics.scenarios import SLOTS, WORKERS, Run, Scenario
+from tidegate.domain.spec import TaskSpec
+from tidegate.policy.charge import UNCHARGED_LIMIT
+
+MAX_ATTEMPTS = TaskSpec("").max_attempts
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ def figures(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     """Return the figures of one scenario with their goals."""
     if scenario.outage is not None:
         return _of_outage(scenario, run, ideal)
+    if scenario.faulty:
+        return _of_faulty(scenario, run, ideal)
     if scenario.poisoned:
         return _of_poison(scenario, run, ideal)
     return _of_backlog(scenario, run, ideal)
@@ -57,6 +64,32 @@ def _of_poison(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
                _answered(ideal, 400) / poisoned, "exactly 1", _answered(run, 400) == poisoned),
         Figure(scenario.name, "dead", run.dead, ideal.dead, f"{poisoned}", run.dead == poisoned),
     ]  # fmt: skip
+
+
+def _of_faulty(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+    """Return what tasks cost whose every call fails, and what they cost the others."""
+    calls = Counter(call.task for call in run.calls)
+    good = {call.task for call in run.calls if call.status == 200}
+    most = max(calls[task] for task in calls.keys() - good)
+    allowed = MAX_ATTEMPTS + (UNCHARGED_LIMIT if scenario.fault == 529 else 0)
+    healthy, repeats = scenario.tasks - scenario.faulty, sum(calls[task] - 1 for task in good)
+    pace = _pace(run) / _pace(ideal)
+    return [
+        Figure(scenario.name, "calls of a poisoned task", most, 1, f"≤ {allowed}", most <= allowed),
+        Figure(scenario.name, "healthy work ÷ its pace", pace, 1, "≥ 0.95", pace >= 0.95),
+        Figure(scenario.name, "healthy tasks done", len(good), healthy, f"{healthy}", len(good) == healthy),
+        Figure(scenario.name, "healthy calls repeated", repeats, 0, "≤ 0.02 of them",
+               repeats <= 0.02 * healthy),
+        Figure(scenario.name, "dead", run.dead, scenario.faulty, f"{scenario.faulty}",
+               run.dead == scenario.faulty),
+    ]  # fmt: skip
+
+
+def _pace(run: Run) -> float:
+    """Return good answers a second, until 95% of them were there: the last ones may be a late retry."""
+    moments = sorted(call.at for call in run.calls if call.status == 200)
+    last = moments[int(0.95 * (len(moments) - 1))]
+    return 0.95 * len(moments) / last
 
 
 def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:

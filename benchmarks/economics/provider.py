@@ -48,12 +48,16 @@ class Provider:
         latency: Seconds until an answer.
         outage: None: never away.
         poisoned: Every so many-th task is answered 400; 0: none.
+        faulty: Tasks that are always answered with `fault`.
+        fault: A status; 0: those calls are never answered.
     """
 
     quota: float
     latency: float = 0.2
     outage: Outage | None = None
     poisoned: int = 0
+    faulty: frozenset[int] = frozenset()
+    fault: int = 500
     calls: list[Call] = field(default_factory=list)
     collapses: list[float] = field(default_factory=list)
     url: str = ""
@@ -114,7 +118,6 @@ class Provider:
         self.calls.append(call)
         status, extra = self._judged(at, task)
         if status == 0:
-            assert self.outage is not None
             await asyncio.sleep(3_600)
         await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
         if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
@@ -137,6 +140,8 @@ class Provider:
                 return (0 if self.outage.hangs and not self.collapses else 503), []
         if self.poisoned and task % self.poisoned == 0:
             return 400, []
+        if task in self.faulty:
+            return self.fault, []
         self._level = min(self.quota, self._level + (at - self._refilled) * self.quota)
         self._refilled = at
         if self._level < 1:

@@ -38,6 +38,12 @@ class Scenario:
     """Of arrivals, from the first call."""
     outage: Outage | None = None
     poisoned: int = 0
+    faulty: int = 0
+    """Tasks at the start of which each call meets `fault`."""
+    fault: int = 500
+    """A status; 0: their calls are never answered."""
+    backoff: float | None = None
+    """Seconds between the attempts of a task; None: the usual ones."""
     kills: bool = False
     """One of the three worker processes is killed for good at half time."""
     drains: bool = True
@@ -69,6 +75,20 @@ def scenarios(scale: float) -> list[Scenario]:
         replace(plain, name="backlog 3x", load=3.0, drains=False),
         replace(plain, name="backlog, one killed", load=1.5, kills=True, call_seconds=5.0),
         replace(plain, name="poison", load=0.9, seconds=20.0, poisoned=20),
+        *(
+            replace(
+                plain,
+                name=f"{count} poisoned by {fault or 'slowness'}",
+                load=0.9,
+                seconds=20.0,
+                faulty=count,
+                fault=fault,
+                backoff=0.5,
+                call_seconds=3.0,
+            )
+            for fault in (500, 0, 529)
+            for count in (1, 2)
+        ),
         replace(plain, name="outage (a) healthy at once", outage=outage, **times),
         replace(plain, name="outage (b) metastable, 40%", outage=replace(outage, floor=0.4), **times),
         replace(plain, name="outage (c) metastable, 20%", outage=replace(outage, floor=0.2), **times),
@@ -93,10 +113,22 @@ class Run:
 
 async def ours(scenario: Scenario, database: str | None) -> Run:
     """Run a scenario by three worker processes, on a SQLite file of its own or a schema of its own."""
-    provider = Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned)
+    provider = _provider(scenario)
     with fresh_directory() as directory:
         async with provider:
             return await _by_workers(scenario, provider, directory, await _place(directory, database))
+
+
+def _provider(scenario: Scenario) -> Provider:
+    # Spread over the first second of arrivals, among tasks that are well.
+    faulty = frozenset(5 * (number + 1) for number in range(scenario.faulty))
+    return Provider(
+        scenario.quota,
+        outage=scenario.outage,
+        poisoned=scenario.poisoned,
+        faulty=faulty,
+        fault=scenario.fault,
+    )
 
 
 async def _place(directory: Path, database: str | None) -> str:
@@ -118,6 +150,7 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
         "ECONOMICS_SLOTS": SLOTS,
         "ECONOMICS_SLOW_START": scenario.slow_start,
         "ECONOMICS_CALL_SECONDS": scenario.call_seconds,
+        "ECONOMICS_BACKOFF": scenario.backoff or "",
     }
     os.environ.update({name: str(value) for name, value in settings.items()})
     app = Tidegate(str(settings["TIDEGATE_DATABASE_URL"]))
@@ -164,7 +197,8 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
 
 async def reference(scenario: Scenario) -> Run:
     """Run a scenario by the scheduler in memory."""
-    async with Provider(scenario.quota, outage=scenario.outage, poisoned=scenario.poisoned) as provider:
+    healthy = replace(scenario, faulty=0)  # at its best nothing of theirs would cost the others anything
+    async with _provider(healthy) as provider:
         ideal = Reference(
             provider.url,
             quota=scenario.quota,
