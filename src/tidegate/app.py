@@ -35,13 +35,13 @@ from tidegate.domain.spec import (
 )
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
+from tidegate.hooks import Hooks
 from tidegate.many import Many, each_task
 from tidegate.options import priority_option
 from tidegate.readers import (
     Seconds,
     Size,
     attempts_option,
-    callable_option,
     choice_option,
     limit_option,
     name_option,
@@ -69,17 +69,15 @@ from tidegate.watch import TaskWatch
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
-    from tidegate.policy.classify import Classifier
     from tidegate.store.protocol import Store
     from tidegate.store.rows import Enqueued, NewTask
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Hook = Callable[[], Awaitable[None] | None]
 
 
-class Tidegate(ById):
+class Tidegate(Hooks, ById):
     """An application's door to its queue.
 
     Args:
@@ -115,6 +113,7 @@ class Tidegate(ById):
         retries_per_minute: float | None = None,
         retry_window: Seconds | None = None,
     ) -> None:
+        super().__init__()
         self.config: Config = load_config()
         retries = self.config.retries_per_minute if retries_per_minute is None else retries_per_minute
         window = self.config.retry_window if retry_window is None else retry_window
@@ -125,10 +124,6 @@ class Tidegate(ById):
         self.timings = self.config.timings if timings is None else timings_option(timings)
         self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
         self.upstreams: dict[str, Upstream] = {}
-        self.start_hooks: list[Hook] = []
-        self.stop_hooks: list[Hook] = []
-        self.child_start_hooks: list[Hook] = []
-        self.classifiers: list[Classifier] = []
         if store is not None:
             self.store = store
         else:
@@ -287,31 +282,6 @@ class Tidegate(ById):
                 f"upstream {shown(name)} is declared twice, with different limits", fix="declare it once"
             )
         return self.upstreams.setdefault(name, made)
-
-    def on_start(self, hook: Hook) -> Hook:
-        """Register what runs in each worker process's loop before its first task: open clients here."""
-        self.start_hooks.append(callable_option("on_start", hook))
-        return hook
-
-    def on_child_start(self, hook: Hook) -> Hook:
-        """Register what runs once in each child process before its first task: load models here."""
-        self.child_start_hooks.append(callable_option("on_child_start", hook))
-        return hook
-
-    def on_stop(self, hook: Hook) -> Hook:
-        """Register what runs in the same loop after the last task, in reverse order."""
-        self.stop_hooks.append(callable_option("on_stop", hook))
-        return hook
-
-    def classifier(self, judge: Classifier) -> Classifier:
-        """Register a judgement of exceptions, asked after the rules of `retry=` and before Tidegate's own.
-
-        Args:
-            judge: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
-                One that raises is passed over.
-        """
-        self.classifiers.append(callable_option("classifier", judge))
-        return judge
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
         """Return the task function of that name; its part after the colon will do if it is the only one.

@@ -223,6 +223,37 @@ print(add.get_result(later.id).status.name)
 
 
 @needs_tasks
+def test_tasks_of_installed_applications_carry_their_own_names(tmp_path: Path) -> None:
+    project = Project(tmp_path, DJANGO_QUEUE)
+    (tmp_path / "shop_settings.py").write_text(SETTINGS + 'INSTALLED_APPS = ["shop"]\n')
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "tasks.py").write_text(TASKS)
+    script = """
+import time
+from shop.tasks import add, greet
+from shop_queue import queue
+from shop_tasks import add as elsewhere
+
+results = [add.enqueue(1, b=2), greet.enqueue("Ada"), elsewhere.enqueue(3, 4)]
+print([queue.status_sync(result.id).function for result in results])
+for result in results:
+    ends_at = time.monotonic() + 40
+    while not result.is_finished and time.monotonic() < ends_at:
+        time.sleep(0.05)
+        result.refresh()
+print([result.return_value for result in results])
+print(queue.functions["shop.tasks:greet"].spec.queue)
+"""
+    with project.worker():
+        assert project.run(script) == [
+            "['shop.tasks:add', 'shop.tasks:greet', 'django:task']",
+            "[3, {'greeting': 'hello Ada'}, 7]",
+            "mail",
+        ]
+
+
+@needs_tasks
 def test_nothing_but_a_django_task_is_run_by_its_path(tmp_path: Path) -> None:
     project = Project(tmp_path, DJANGO_QUEUE)
     script = """

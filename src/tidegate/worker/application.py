@@ -112,7 +112,24 @@ def load_application(reference: str) -> Any:
         )
     for name in getattr(app, "modules", ()):
         _imported(name)
+    for hook in getattr(app, "load_hooks", ()):
+        _called(hook, reference)
     return app
+
+
+def _called(hook: Callable[[], None], reference: str) -> None:
+    """Let an application declare what it finds.
+
+    Raises:
+        ConfigError: The hook raises; the cause is kept.
+    """
+    try:
+        hook()
+    except Exception as error:
+        raise ConfigError(
+            f"{reference} cannot be loaded{_place_of(error)}: {type(error).__name__}: {error}",
+            fix="see its cause",
+        ) from error
 
 
 def _imported(name: str) -> ModuleType:

@@ -37,11 +37,12 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
+from tidegate.integrations.django.own_names import OwnNames, own_name, runs_django_tasks
 from tidegate.store.rows import HistoryEntry, NewTask, TaskRow
 from tidegate.worker.application import load_application
 
 FUNCTION = "django:task"
-"""The one task function that runs every Django task; its first argument says which."""
+"""Runs every Django task that has no function of its own name; the first argument says which."""
 
 _STATUSES = {
     State.RUNNING: TaskResultStatus.RUNNING,
@@ -55,6 +56,9 @@ _STATUSES = {
 def declare_django_tasks(queue: Tidegate, **settings: Any) -> Tidegate:
     """Declare on a queue what runs Django tasks, and have Django set up in its workers; return the queue.
 
+    Tasks in the `tasks` modules of installed applications run under their own names, such as
+    `shop.tasks:add`; those that are defined elsewhere under `django:task`.
+
     Args:
         queue: Whose workers run them.
         settings: Of `@queue.task`: timeout, max_attempts, retry…
@@ -64,6 +68,10 @@ def declare_django_tasks(queue: Tidegate, **settings: Any) -> Tidegate:
     def run(ctx: Context, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return run_django_task(ctx, path, args, kwargs)
 
+    def settings_of(task: Task) -> dict[str, Any]:
+        return {"queue": task.queue_name, "priority": _priority(task.priority)} | settings
+
+    queue.on_load(OwnNames(queue, run.body, settings_of).declare)
     return use_django(queue)
 
 
@@ -135,7 +143,8 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         options: dict[str, Any] = {"queue": task.queue_name, "priority": _priority(task.priority)}
         if task.run_after is not None:
             options["run_at"] = task.run_after
-        prepared = queue.functions[FUNCTION].using(**options)
+        name = own_name(task)
+        prepared = queue.functions[name if runs_django_tasks(queue, name) else FUNCTION].using(**options)
         new: NewTask = prepared.prepare(
             path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
         )
@@ -165,9 +174,9 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         queue = self.queue
         store = await queue.opened_store()
         row = (await store.read([result_id])).get(result_id)
-        if row is None or row.function != FUNCTION:
+        if row is None or not runs_django_tasks(queue, row.function):
             raise TaskResultDoesNotExist(result_id)
-        _, call = queue.functions[FUNCTION].signature.load((await store.payload(result_id))[0])
+        _, call = queue.functions[row.function].signature.load((await store.payload(result_id))[0])
         result = self._stored(row, call, await store.history(result_id))
         if row.state is State.SUCCEEDED:
             object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
