@@ -89,14 +89,18 @@ def paced(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Li
 
 
 def below(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
-    """Return the windows that allow more requests than headers show to be the limit, and that limit."""
+    """Return the windows that allow more requests than headers show to be the limit, and that limit.
+
+    Many providers do not say over which time their limit counts; then it is taken for that of a minute, as it
+    is documented by most.
+    """
     return [
         (window, limit.limit)
         for limit in learned
         for window in limits.windows
         if limit.dimension is Dimension.REQUESTS
         and limit.limit is not None
-        and window.seconds == limit.window_seconds
+        and window.seconds == (limit.window_seconds or MINUTE)
         and limit.limit < window.amount
     ]
 
@@ -155,8 +159,14 @@ def _counted(old: LearnedLimit, seen: SeenLimit) -> tuple[float | None, bool]:
 
 
 def _fits(used: float, seconds_each: float, reset: float) -> bool:
-    """Whether a bucket that lacks `used`, which may be rounded up by one, is full again at the reset."""
+    """Whether a bucket that lacks `used`, which may be rounded up by one, is full again at the reset.
+
+    A single call fits nearly any reset of a bucket that refills slowly. Such a bucket has only just begun to
+    refill it; a much earlier reset is that of a shorter window.
+    """
     most = used * seconds_each
+    if used <= 1 and seconds_each > MINUTE and reset < seconds_each / 2:
+        return False
     rounding = max(_ROUNDING_SECONDS, _ROUNDING_SHARE * most)
     return most - seconds_each - rounding <= reset <= most + rounding
 

@@ -23,6 +23,10 @@ from tidegate.policy.words import duration
 PARK_SECONDS = 60.0
 """Wait after a rate limit or overload whose answer named none."""
 
+INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
+"""Holds where the function has no rule of its own for it. A model that is asked once more, with the reason at
+hand, may answer in the form that is wanted; one that does not is not paid for every attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -80,6 +84,8 @@ def decide(
         rng: For jitter.
         calls: What it called through transports.
     """
+    if rule is None and failure.reason is Reason.INVALID_OUTPUT and not failure.is_stated:
+        rule = INVALID_OUTPUT_RULE
     failure = replace(failure, upstream=calls.upstream_of(failure))
     outcome = _decided(fence, failure, rule, terms, counters, rng, calls)
     return replace(outcome, signal=_signal(fence, failure, terms, calls, rng), calls=calls)

@@ -2,7 +2,8 @@
 
 Sources: OpenAI, Groq and Azure `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`; Anthropic
 `anthropic-ratelimit-{dimension}-{part}`; Mistral `x-ratelimit-{part}-{req,tokens}-minute`; bare
-`x-ratelimit-{part}` of Cohere, OpenRouter and others; exhausted items of the IETF draft's `RateLimit`.
+`x-ratelimit-{part}` of Cohere, OpenRouter and others; the IETF draft's `RateLimit`, its exhausted items, and
+`RateLimit-Policy` (Hugging Face sends both).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _DIMENSIONS = {
     "input-tokens": Dimension.INPUT_TOKENS,
     "output-tokens": Dimension.OUTPUT_TOKENS,
 }
+_POLICY = re.compile(r"[;\s]q=(\d{1,9})\s*;\s*w=(\d{1,9})(?![\d.])", re.ASCII)
 _WINDOWS = {"minute": 60.0, "day": 86_400.0}
 
 
@@ -45,6 +47,8 @@ def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tu
     for name, value in pairs:
         if name == "ratelimit" and (waits := list(exhausted_items(value))):
             found.setdefault(Dimension.REQUESTS, {}).update(remaining=0.0, reset=max(waits))
+        if name == "ratelimit-policy" and (policy := _POLICY.search(value)):
+            found.setdefault(Dimension.REQUESTS, {}).update(limit=float(policy[1]), window=float(policy[2]))
         match = next((match for form in _FORMS if (match := form.fullmatch(name))), None)
         if match is None or match["what"] not in _DIMENSIONS:
             continue

@@ -47,6 +47,8 @@ TIMEOUT = _transient(Reason.TIMEOUT)
 NETWORK = _transient(Reason.NETWORK)
 SERVER_ERROR = _transient(Reason.SERVER_ERROR)
 CANCELLED = _transient(Reason.CANCELLED)
+INVALID_OUTPUT = _transient(Reason.INVALID_OUTPUT)
+"""What a model wrote does not have the form that was asked for: another answer may."""
 AUTH_FOR_NOW = _transient(Reason.AUTH)
 
 NO_MONEY = _permanent(Reason.QUOTA)

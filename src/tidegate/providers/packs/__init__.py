@@ -23,6 +23,7 @@ from tidegate.providers.packs.moonshot import MOONSHOT
 from tidegate.providers.packs.ollama import OLLAMA
 from tidegate.providers.packs.openai import OPENAI
 from tidegate.providers.packs.openrouter import OPENROUTER
+from tidegate.providers.packs.outputs import OUTPUTS
 from tidegate.providers.packs.replicate import REPLICATE
 from tidegate.providers.packs.together import TOGETHER
 from tidegate.providers.packs.vllm import VLLM
@@ -53,6 +54,7 @@ PACKS = (
     LITELLM,
     REQUESTS,
     GRPC,
+    OUTPUTS,
 )
 GENERAL = Pack(name="general")
 """For a provider that is not known: what is meant by everyone."""

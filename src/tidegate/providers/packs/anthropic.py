@@ -66,4 +66,5 @@ ANTHROPIC = Pack(
         (AUTH_FOR_NOW, "IdentityTokenFileError"),
         (AUTH, "CredentialsError"),
     ),
+    requests_window_seconds=60.0,
 )

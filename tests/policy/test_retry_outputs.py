@@ -1,0 +1,78 @@
+"""A model's output that does not fit is asked for once more, and not for every attempt there is."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pydantic
+import pytest
+
+from tidegate.domain.failure import Reason, Verdict
+from tidegate.domain.outcome import Counters, Dead, Fence, Retrying
+from tidegate.domain.spec import Rule, TaskSpec
+from tidegate.errors import Permanent
+from tidegate.policy.classify import classify
+from tidegate.policy.retry import Terms, decide
+
+
+class Answer(pydantic.BaseModel):
+    grade: int
+
+
+def misfit(read):
+    try:
+        read()
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+MISFITS = {
+    "pydantic": misfit(lambda: Answer.model_validate_json('{"grade": "good"}')),
+    "pydantic, no JSON": misfit(lambda: Answer.model_validate_json('{"grade": ')),
+    "msgspec": misfit(lambda: msgspec.json.decode(b'{"grade": "good"}', type=dict[str, int])),
+    "jsonschema": type("ValidationError", (Exception,), {"__module__": "jsonschema.exceptions"})("no number"),
+    "langchain": type("OutputParserException", (ValueError,), {"__module__": "langchain_core.exceptions"})(
+        "no JSON"
+    ),
+}
+
+
+def decided(error, counters, *, rules=(), max_attempts=5):
+    found = classify(error, rules=rules, now=0.0)
+    terms = Terms.of(TaskSpec("f"), max_attempts=max_attempts)
+    return decide(Fence("t", 1), found.failure, found.rule, terms, counters, random.Random(0))
+
+
+@pytest.mark.parametrize("error", MISFITS.values(), ids=MISFITS)
+def test_output_that_does_not_fit_is_asked_for_twice_in_all(error):
+    failure = classify(error, now=0.0).failure
+    assert (failure.verdict, failure.reason) == (Verdict.TRANSIENT, Reason.INVALID_OUTPUT)
+    assert failure.message
+    first = decided(error, Counters())
+    assert isinstance(first, Retrying)
+    again = decided(error, Counters(attempts=1, by_rule=((first.rule, 1),)))
+    assert isinstance(again, Dead)
+    assert "invalid_output" in again.why
+
+
+def test_the_limit_counts_these_failures_alone():
+    assert isinstance(decided(MISFITS["pydantic"], Counters(attempts=3)), Retrying)
+
+
+def test_a_rule_of_the_functions_own_goes_before_it():
+    rules = (Rule(Reason.INVALID_OUTPUT, attempts=4),)
+    spent = Counters(attempts=2, by_rule=(("invalid_output", 2),))
+    assert isinstance(decided(MISFITS["pydantic"], spent, rules=rules), Retrying)
+
+
+def test_a_permanent_verdict_of_the_task_stands():
+    error = Permanent("this form is not to be had")
+    error.__cause__ = MISFITS["pydantic"]
+    assert isinstance(decided(error, Counters()), Dead)
+
+
+def test_json_that_nobody_can_place_stays_unknown():
+    error = misfit(lambda: msgspec.json.decode(b"{"))
+    assert classify(error, now=0.0).failure.reason is Reason.UNKNOWN
