@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import os
+import resource
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from tidegate import Tidegate
@@ -97,7 +102,39 @@ def remember() -> str:
     return before
 
 
+def disturb(where: str) -> str:
+    """Change all that belongs to the process, and remove the directory it stands in."""
+    os.chdir(where)
+    Path(where).rmdir()
+    os.umask(0o077)
+    os.environ["LEFT_BEHIND"] = "yes"
+    os.environ.pop("PATH", None)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    return surroundings()
+
+
+def surroundings() -> str:
+    """Return what belongs to the process, in one line."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    with contextlib.suppress(OSError):
+        return repr((
+            os.getcwd(), umask, os.environ.get("LEFT_BEHIND"), "PATH" in os.environ, signal.getsignal(signal.SIGALRM),
+            signal.getitimer(signal.ITIMER_REAL)[0], signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+            resource.getrlimit(resource.RLIMIT_CORE),
+        ))  # fmt: skip
+    return "a directory that is gone"
+
+
+def lower_a_limit_for_good() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard - 1), hard - 1))
+
+
 AWAITED = [wrapped, coroutine, coroutine_of_coroutine, pool_future]
 REFUSED = [generator, async_generator, other_loop, endless, handle]
-for each in (*AWAITED, *REFUSED, remember):  # type: ignore[operator]
+for each in (*AWAITED, *REFUSED, remember, disturb, surroundings, lower_a_limit_for_good):  # type: ignore[operator]
     app.task(name=each.__name__, runs_in="process", max_attempts=1)(each)

@@ -39,6 +39,7 @@ from tidegate.worker.slots.pool import SlotPool, SlotRules
 from tidegate.worker.slots.runner import SlotRunner
 from tidegate.worker.slots.vram import VramWatch, vram_reader
 from tidegate.worker.spot import Spot
+from tidegate.worker.surroundings import Surroundings
 
 UNCONFIRMED_LIMIT = 2_000
 """Outcomes that may wait for the store before no more tasks are claimed."""
@@ -56,6 +57,7 @@ class Engine:
         rng: For jitter.
         wall_clock: Seconds since the epoch, for HTTP dates only.
         slots_of: `module:attribute` that child slots import; None: no child processes.
+        surroundings: What child processes start with; None: what this process has by then.
         spot: Tells the supervisor whose task has the loop.
     """
 
@@ -70,6 +72,7 @@ class Engine:
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
         slots_of: str | None = None,
+        surroundings: Surroundings | None = None,
         spot: Spot | None = None,
     ) -> None:
         rng = rng or random.Random()
@@ -93,7 +96,11 @@ class Engine:
         judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers)
         self._slots: SlotPool | None = None
         if slots_of is not None:
-            self._slots = SlotPool(slots_of, _slot_rules(pool), on_room=self._room_for_bodies)
+            self._slots = SlotPool(
+                slots_of, _slot_rules(pool), on_room=self._room_for_bodies, surroundings=surroundings
+            )
+        self._surroundings: Surroundings | None = None
+        """Put back whenever no task runs, in a process that is ours alone."""
         self.executor = Executor(
             functions=app.functions,
             scratch_root=scratch_root,
@@ -132,6 +139,8 @@ class Engine:
             if inspect.isawaitable(done):
                 await done
         self.executor.base = self._base_of_runs(before)
+        if self._slots is not None:
+            self._surroundings = Surroundings()
         for name, timeout, seconds in short_timeouts(self._app):
             report.short_timeout(name, timeout, seconds)
         self._spawn(self.finisher.run(), "finisher")
@@ -226,6 +235,7 @@ class Engine:
                 self._report_park(attempt.claimed.upstream, outcome)
         if not self.executor.running:
             self._idle.set()
+            self._put_back(attempt.claimed.function)
         self._claimer.slot_freed()
 
     def _report_park(self, upstream: str, outcome: Outcome) -> None:
@@ -259,6 +269,19 @@ class Engine:
     def _spec(self, function: str) -> TaskSpec:
         known = self._app.functions.get(function)
         return TaskSpec(function) if known is None else known.spec
+
+    @property
+    def trouble(self) -> str:
+        """Why a part of the tasks cannot run here; empty if all can."""
+        return "" if self._slots is None else self._slots.broken
+
+    def _put_back(self, function: str) -> None:
+        """Put back what tasks changed of this process, now that none runs that could still use it."""
+        if self._surroundings is not None:
+            restored, lost = self._surroundings.restore()
+            report.process_was_changed(function, restored, lost)
+            if lost:
+                self.spoiled.set()
 
     def _give_back(self, fence: Fence) -> None:
         self.finisher.finish(Released(fence, "its claim was never answered", rank_offset=-LIFT_SECONDS))

@@ -27,6 +27,7 @@ from tidegate.worker.logs import application_loaded, set_up_logging
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.spot import Spot
+from tidegate.worker.surroundings import Surroundings
 from tidegate.worker.title import set_title
 
 log = logging.getLogger("tidegate.worker")
@@ -86,10 +87,11 @@ def main(argv: list[str]) -> int:
     try:
         if orders.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = orders.database_url
+        surroundings = Surroundings()  # as the supervisor's: nothing of the application has run yet
         app = load_application(orders.application)
         application_loaded(app.functions)
         # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
-        return asyncio.new_event_loop().run_until_complete(_serve(app, orders, state, line))
+        return asyncio.new_event_loop().run_until_complete(_serve(app, orders, state, line, surroundings))
     except ConfigError as error:
         log.exception("%s", error)
         return EXIT_CONFIG
@@ -111,7 +113,9 @@ def _spare_what_is_loaded() -> None:
         gc.set_threshold(YOUNG_OBJECTS, *older)
 
 
-async def _serve(app: Application, orders: Orders, state: _State, line: Line) -> int:
+async def _serve(
+    app: Application, orders: Orders, state: _State, line: Line, surroundings: Surroundings
+) -> int:
     await app.store.open()
     _spare_what_is_loaded()
     engine = Engine(
@@ -121,6 +125,7 @@ async def _serve(app: Application, orders: Orders, state: _State, line: Line) ->
         timings=orders.timings,
         scratch_root=scratch.scratch_root(orders.worker_id),
         slots_of=orders.application,
+        surroundings=surroundings,
         spot=Spot(orders.spot_fd),
     )
     with state.lock:
@@ -165,7 +170,7 @@ async def _until_end(state: _State) -> None:
         state.exit_code = EXIT_REPLACE
         await engine.stop(0.0)
     elif engine.spoiled.is_set() and not state.ending.is_set():
-        log.warning("a coroutine will not stop: this process ends and is replaced")
+        log.warning("this process cannot be trusted any more: it ends and is replaced")
         state.exit_code = EXIT_REPLACE
         await engine.stop(state.spoiled_grace)
     else:
@@ -200,7 +205,7 @@ def _obey(state: _State, line: Line, message: Message) -> None:
         line.send(pong=True)
     elif "ping" in message:
         busy = engine.executor.busy
-        line.send(pong=True, busy=busy)
+        line.send(pong=True, busy=busy, trouble=engine.trouble)
         set_title(f"pool {state.pool.name}: {busy} of {state.pool.concurrency} busy")
     elif "drain" in message:
         state.grace = message["drain"]

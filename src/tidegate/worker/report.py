@@ -17,6 +17,7 @@ from tidegate.worker.log_lines import PLAIN
 log = logging.getLogger("tidegate.worker")
 _OUTCOMES = {Succeeded: "succeeded", Retrying: "failed", Cancelled: "cancelled"}
 _seen_unknown: set[tuple[str, str]] = set()
+_seen_changes: set[tuple[str, str]] = set()
 _told_of_no_process: set[str] = set()
 
 
@@ -146,6 +147,24 @@ def child_is_killed(task: ClaimedTask, pid: int, stop: Stop | None) -> None:
         *task.fence,
         stop.value if stop else "?",
     )
+
+
+def process_was_changed(function: str, restored: Sequence[str], lost: Sequence[str]) -> None:
+    """Tell, once a function and thing, that a task changed what belongs to its whole process."""
+    new = [what for what in restored if (function, what) not in _seen_changes]
+    if new:
+        _seen_changes.update((function, what) for what in new)
+        log.info(
+            "%s changed %s of its process, which is put back. What shall last belongs into a start hook",
+            function,
+            ", ".join(new),
+        )
+    if lost:
+        log.warning(
+            "%s changed %s of its process, which cannot be put back: the process is replaced",
+            function,
+            ", ".join(lost),
+        )
 
 
 def trouble(what: str, error: Exception, pause: float) -> None:

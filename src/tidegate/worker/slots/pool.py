@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tidegate.worker.pause import Pause
 from tidegate.worker.slots.process import NoSlot, SlotDied, SlotProcess
 from tidegate.worker.slots.vram import VramWatch
+from tidegate.worker.surroundings import Surroundings
 
 log = logging.getLogger("tidegate.worker")
 
@@ -19,7 +23,8 @@ MEMORY_LOOK_SECONDS = 0.2
 CONFIRM_SECONDS = 0.03
 AHEAD = 2
 """Bodies that may wait for a child, for each that can be started at once."""
-START_PAUSE_SECONDS = 1.0
+FIRST_RESTART_SECONDS = 1.0
+"""Upper bound of the first pause before a child process is tried again, after one could not be started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,21 @@ class SlotPool:
         application: `module:attribute` that slots import.
         rules: When they are replaced.
         on_room: Told when there may be `room` again.
+        surroundings: What slots start with; None: what this process has by then.
     """
 
     def __init__(
-        self, application: str, rules: SlotRules, on_room: Callable[[], None] = lambda: None
+        self,
+        application: str,
+        rules: SlotRules,
+        on_room: Callable[[], None] = lambda: None,
+        surroundings: Surroundings | None = None,
     ) -> None:
+        self.broken = ""
+        """Why no process can be started; empty while they can. Nothing more is claimed for them then."""
+        self._mending: asyncio.Task[None] | None = None
         self._application = application
+        self._surroundings = surroundings
         self._rules = rules
         self._on_room = on_room
         self._idle: list[SlotProcess] = []
@@ -69,7 +83,9 @@ class SlotPool:
 
     @property
     def room(self) -> int:
-        """How many bodies more can be lent a slot soon."""
+        """How many bodies more can be lent a slot soon; while none can be started, as many as are idle."""
+        if self.broken:
+            return len(self._idle)
         return max(0, len(self._idle) + AHEAD * self._starts_at_once - self._unserved)
 
     @property
@@ -114,7 +130,7 @@ class SlotPool:
 
     async def close(self) -> None:
         """End every slot with all it started."""
-        jobs = [*self._starts] if self._watch is None else [*self._starts, self._watch]
+        jobs = [*self._starts, *filter(None, (self._watch, self._mending))]
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
@@ -179,7 +195,11 @@ class SlotPool:
 
     async def _start(self) -> SlotProcess:
         gpus = self._rules.gpus
-        slot = SlotProcess(self._application, gpu=self._least_used_gpu() if gpus else None)
+        slot = SlotProcess(
+            self._application,
+            gpu=self._least_used_gpu() if gpus else None,
+            surroundings=self._surroundings,
+        )
         self._all[slot] = None
         if self._watch is None:
             self._watch = asyncio.create_task(self._watch_memory(), name="tidegate slot memory")
@@ -187,11 +207,30 @@ class SlotPool:
             await slot.start()
         except (SlotDied, OSError) as error:
             self._end(slot)
-            raise NoSlot(f"no child process can be started: {error}") from error
+            self._break(f"no child process can be started: {error}")
+            raise NoSlot(self.broken) from error
         except BaseException:
             self._end(slot)
             raise
+        if self.broken:
+            log.warning("child processes can be started again")
+            self.broken = ""
+            self._on_room()
         return slot
+
+    def _break(self, why: str) -> None:
+        """Take it that no process can be started, until one is: a task must not be claimed for nothing."""
+        self.broken = why
+        if self._mending is None or self._mending.done():
+            log.error("%s; no task is claimed for one until that is mended", why)
+            self._mending = asyncio.create_task(self._start_until_one_lives(), name="tidegate slot restart")
+
+    async def _start_until_one_lives(self) -> None:
+        pause = Pause(random.Random(), first=FIRST_RESTART_SECONDS, cap=30.0)
+        while self.broken:
+            await asyncio.sleep(pause.next())
+            with contextlib.suppress(NoSlot):
+                self._hand(await self._fresh())
 
     def _take_back(self, slot: SlotProcess, *, alone: bool) -> None:
         self._all[slot] = None

@@ -26,6 +26,7 @@ from tidegate.worker.slots.frames import (
     decode_to_pool,
     packed,
 )
+from tidegate.worker.surroundings import Surroundings
 
 log = logging.getLogger("tidegate.worker")
 
@@ -52,14 +53,18 @@ class SlotProcess:
     Args:
         application: `module:attribute` that it imports.
         gpu: The device it may see, as `CUDA_VISIBLE_DEVICES`; None: the environment as it is.
+        surroundings: What it starts with; None: what this process has by then, whatever its tasks changed.
     """
 
-    def __init__(self, application: str, *, gpu: int | str | None = None) -> None:
+    def __init__(
+        self, application: str, *, gpu: int | str | None = None, surroundings: Surroundings | None = None
+    ) -> None:
         self.gpu = gpu
         self.runs = 0
         self.condemned = ""
         """Why it must run nothing more; empty if it may."""
         self._application = application
+        self._surroundings = surroundings
         self._mark = f"slot-{uuid.uuid4()}"
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -92,6 +97,7 @@ class SlotProcess:
             SlotDied: It ended instead, or took too long.
         """
         ours, theirs = socket.socketpair()
+        around = self._surroundings
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -104,7 +110,11 @@ class SlotProcess:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 env=self._environment(),
+                cwd=None if around is None else around.directory,
+                umask=-1 if around is None else around.umask,
             )
+        if around is not None:
+            around.limit(self._process.pid)
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._reading = asyncio.create_task(self._read(reader), name=f"tidegate slot {self.pid}")
         try:
@@ -199,7 +209,8 @@ class SlotProcess:
 
     def _environment(self) -> dict[str, str]:
         """Return our environment with its mark; what it starts inherits both."""
-        env = os.environ | {tree.MARK: f"{os.environ.get(tree.MARK, '')}/{self._mark}"}
+        around = os.environ if self._surroundings is None else self._surroundings.environment
+        env = {**around, tree.MARK: f"{around.get(tree.MARK, '')}/{self._mark}"}
         return env if self.gpu is None else env | {"CUDA_VISIBLE_DEVICES": str(self.gpu)}
 
 

@@ -26,6 +26,7 @@ from tidegate.context import Context, Progress, RetryRequested, RunControl, Stop
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
 from tidegate.errors import ArgumentsError, ConfigError
+from tidegate.worker import report
 from tidegate.worker.application import Application, Runnable, load_application
 from tidegate.worker.judge import failure_of_misfit
 from tidegate.worker.last_resort import failure_of
@@ -48,6 +49,7 @@ from tidegate.worker.slots.frames import (
     decode_to_slot,
     packed,
 )
+from tidegate.worker.surroundings import Surroundings
 from tidegate.worker.title import set_title
 
 _PR_SET_PDEATHSIG = 1
@@ -86,9 +88,8 @@ class Slot:
                 started = hook()
                 if inspect.isawaitable(started):
                     runner.run(_awaited(started))
-            base = (
-                contextvars.copy_context()
-            )  # what the import and the start hooks have set; no run adds to it
+            # What the import and the start hooks have set; no run adds to it.
+            base, surroundings = contextvars.copy_context(), Surroundings()
             self._send(Ready())
             while True:
                 run, control = self._runs.get()
@@ -97,7 +98,8 @@ class Slot:
                 answer = base.copy().run(self._perform, run, control, runner)
                 control.is_over = True
                 calls = control.calls.made(run.upstream)
-                self._send(msgspec.structs.replace(answer, condemned=control.condemned, calls=calls))
+                why = control.condemned or _left_behind(run.function, surroundings)
+                self._send(msgspec.structs.replace(answer, condemned=why, calls=calls))
                 set_title("slot: idle")
 
     def _perform(self, run: Run, control: RunControl, runner: asyncio.Runner) -> Answer:
@@ -275,6 +277,13 @@ def _asked(control: RunControl) -> AskedAgain | None:
 
 def _returned(function: Runnable, value: Any) -> Returned:
     return Returned(data=encoded(function.signature, value))
+
+
+def _left_behind(function: str, surroundings: Surroundings) -> str:
+    """Put back what a body changed of this process; return why the process must run nothing more, if so."""
+    restored, lost = surroundings.restore()
+    report.process_was_changed(function, restored, lost)
+    return f"its task changed {', '.join(lost)}" if lost else ""
 
 
 def _unknown(function: str) -> Failure:

@@ -62,6 +62,8 @@ class Child:
         """Why it takes no more tasks; empty if it does."""
         self.is_too_large = False
         """Whether that is because of its memory."""
+        self.trouble = ""
+        """Why a part of its tasks cannot run there, as it said last; empty if all can."""
         self.children_killed = 0
         """Its own child processes that it had to kill because their tasks did not stop."""
         self.killed_for = ""
@@ -190,6 +192,7 @@ class Child:
         """Note one message; runs in the control thread."""
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
+        self.trouble = message.get("trouble", self.trouble)
         self.children_killed = message.get("killed", self.children_killed)
         if "ready" in message:
             self._ready_at = self._answered_at

@@ -296,6 +296,7 @@ class Supervisor:
         problems = loops = self._pools.crash_loops()
         if not wanted or ready < wanted:
             problems = [*problems, f"{ready} of {wanted} pool processes are ready"]
+        problems = [*problems, *(f"pool {c.pool.name}: {c.trouble}" for c in children if c.trouble)]
         if self._renewing is not None and not self._renewing.done():
             problems = [*problems, "it starts anew"]
         if self._stopping.is_said:
