@@ -22,6 +22,7 @@ from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
 from tidegate.watch import TaskWatch
+from tidegate.worker import judge
 from tidegate.worker.claimer import Claimer
 from tidegate.worker.engine import Engine
 from tidegate.worker.finisher import Finisher
@@ -233,6 +234,14 @@ def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(Finisher, "flushed", at_once)
+
+
+@mutant("broken", "I13 uncaught", quick=True)
+def an_error_of_a_policy_is_nobodys_business(patch: pytest.MonkeyPatch) -> None:
+    def passed_on(fence: object, spec: object, fault: BaseException, failure: object = None) -> Any:
+        raise fault
+
+    patch.setattr(judge, "undecided", passed_on)
 
 
 @mutant("", "I13")

@@ -182,7 +182,7 @@ def crash_terms(spec: TaskSpec) -> CrashTerms:
         base, cap = _first_and_longest_wait(spec.backoff)
         limit = int(spec.crash_limit)
         are_usable = all(math.isfinite(seconds) and seconds >= 0 for seconds in (base, cap))
-    except (AttributeError, TypeError, ValueError, OverflowError):
+    except Exception:  # whatever stands where a plan should be
         are_usable = False
     if not are_usable:  # one function's broken option must stop no claim: its own run will say what is wrong
         base, cap = _first_and_longest_wait(Exponential())

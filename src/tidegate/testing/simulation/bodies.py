@@ -16,6 +16,7 @@ from tidegate.errors import Permanent, RetryAfter, Transient
 from tidegate.store.protocol import Store
 from tidegate.task import TaskFunction, discard, on
 from tidegate.testing.checker import digest_of
+from tidegate.testing.simulation.breakage import break_function, broken_classifier
 from tidegate.testing.simulation.machine import present_machine
 from tidegate.worker.settings import Pool, Timings
 
@@ -65,6 +66,11 @@ def _declared() -> Tidegate:
     app.task(
         name="sim:urgent", queue="realtime", priority="interactive", timeout=60, deadline=900, backoff=backoff
     )(_body)
+    app.task(
+        name="sim:broken", timeout=60, deadline=900, max_attempts=4, retry=[on(ConnectionError, attempts=2)]
+    )(_body)
+    break_function(app.function("sim:broken"))
+    app.classifier(broken_classifier)
     return app
 
 

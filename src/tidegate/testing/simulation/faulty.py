@@ -20,6 +20,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.sqlite.inline import InlineRunner
 from tidegate.store.sqlite.job import Look, Mode, T, Work
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.testing.simulation.breakage import CALLS
 from tidegate.testing.simulation.journal import Journal
 from tidegate.testing.simulation.plan import FaultKind
 
@@ -181,6 +182,8 @@ class FaultyStore:
         if self._rng.random() < self._chance("errors"):
             error = self._rng.choice(("busy", "busy", "full", "disk"))
         is_locked = any(self._journal.now() < weather.locked_until for weather in self._weathers)
+        if method in CALLS and self._journal.breakage is not None:
+            self._journal.breakage.meet("store")
         self._runner.call = _Call(method, arguments, options, error, is_locked)
         return await getattr(self._store, method)(*arguments, **options)
 

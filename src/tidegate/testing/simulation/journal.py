@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.context import Context
 from tidegate.domain.states import State
 from tidegate.store.rows import CancelAnswer, Claim, NewTask
 from tidegate.testing.checker import CancelTold, Note, Submitted, Told, digest_of
 from tidegate.testing.simulation.plan import FaultKind
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.breakage import Breakage
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Journal:
     """Ids sent under each unique name, whether they were stored or not."""
     finals: dict[str, tuple[State, str]] = field(default_factory=dict)
     """Final state and digest of the result, as a client was told."""
+    breakage: Breakage | None = None
+    """Decides when the code of others fails; None: never."""
     is_open: bool = True
     _sent: dict[str, Submitted] = field(default_factory=dict)
     _held: list[Submitted] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegate.worker.settings import Pool, Timings
@@ -34,6 +34,8 @@ class FaultKind(StrEnum):
     between them. Not among the usual faults, in which the host has one clock that never goes back."""
     DRAIN = "drain"
     """A worker is told to stop, with or without grace, and starts anew."""
+    BROKEN = "broken"
+    """Options, retry rules, classifiers, codecs and answers of the store raise or take long, at random."""
 
 
 USUAL_FAULTS = frozenset(FaultKind) - {FaultKind.SET_BACK}
@@ -85,6 +87,8 @@ class Scene:
     """Whether a worker that lost its lease begins anew by itself; else its process ends and starts again."""
     drizzle: float
     """Chance of each enabled error in any call, without any storm."""
+    brokenness: float
+    """Chance that the code of others raises where it is asked."""
 
     @property
     def lease(self) -> float:
@@ -153,8 +157,9 @@ def set_scene(plan: Plan, rng: random.Random) -> Scene:
         poll_interval=lease / rng.choice((5, 10)),
         strict=rng.random() < 0.2,
     )
-    chosen = frozenset(kind for kind in FaultKind if rng.random() < _CHOSEN) | {FaultKind.SET_BACK}
-    return Scene(
+    drawn = [kind for kind in FaultKind if kind is not FaultKind.BROKEN]
+    chosen = frozenset(kind for kind in drawn if rng.random() < _CHOSEN) | {FaultKind.SET_BACK}
+    scene = Scene(
         workers=rng.randint(2, 4),
         pool=pool,
         timings=timings,
@@ -164,4 +169,9 @@ def set_scene(plan: Plan, rng: random.Random) -> Scene:
         crashiness=rng.choice((1, 1, 2, 8)),
         begins_anew=rng.random() < 0.5,
         drizzle=rng.choice((0.0, 0.005, 0.02)),
+        brokenness=0.0,
     )
+    # Drawn last, so that plans without it have the history they had before there was such a kind.
+    if FaultKind.BROKEN not in plan.faults or rng.random() >= _CHOSEN:
+        return scene
+    return replace(scene, faults=scene.faults | {FaultKind.BROKEN}, brokenness=rng.choice((0.05, 0.2)))

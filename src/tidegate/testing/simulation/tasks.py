@@ -25,9 +25,13 @@ class TaskMaker:
         lease: Seconds; tasks last a part of it, or some of it.
         rng: For what they are.
         make_id: For their ids.
+        breaks: Whether some are of the function whose settings fail.
     """
 
-    def __init__(self, number: int, *, lease: float, rng: random.Random, make_id: IdMaker) -> None:
+    def __init__(
+        self, number: int, *, lease: float, rng: random.Random, make_id: IdMaker, breaks: bool = False
+    ) -> None:
+        self._breaks = breaks
         self._left = number
         self._lease = lease
         self._rng = rng
@@ -46,6 +50,8 @@ class TaskMaker:
         if dice < 0.3:
             function = task_functions()["sim:steady"]
             number, script = (self._keyed if dice < 0.15 else self._unique)(options)
+        elif self._breaks and dice < 0.6:
+            function = task_functions()["sim:broken"]
         return replace(function.using(**options).prepare(number, script), id=self.make_id())
 
     def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:

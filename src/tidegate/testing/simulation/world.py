@@ -23,6 +23,7 @@ from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.inline import InlineRunner
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.checker import read_record
+from tidegate.testing.simulation.breakage import Breakage
 from tidegate.testing.simulation.clients import Client
 from tidegate.testing.simulation.faulty import FaultyStore, Weather, drizzle_of
 from tidegate.testing.simulation.hosts import Host
@@ -79,7 +80,17 @@ class World:
         self._workers = [self._host(f"w{n}", self._run_worker) for n in range(1, self.scene.workers + 1)]
         self._client_hosts = [self._host(f"c{n}", self._run_client) for n in range(1, CLIENTS + 1)]
         make_id = IdMaker(lambda: int(self._wall() * 1000), self._fork().getrandbits)
-        self._tasks = TaskMaker(plan.tasks, lease=self.scene.lease, rng=self._fork(), make_id=make_id)
+        self._tasks = TaskMaker(
+            plan.tasks,
+            lease=self.scene.lease,
+            rng=self._fork(),
+            make_id=make_id,
+            breaks=FaultKind.BROKEN in self.scene.faults,
+        )
+        if FaultKind.BROKEN in self.scene.faults:
+            self.journal.breakage = Breakage(
+                self._fork(), self.scene.brokenness, self.loop.jump, self.journal.injected
+            )
         self._own = SqliteStore(path, runner=InlineRunner(path), clock=self.journal.store_now)
 
     async def run(self) -> Told:
@@ -125,6 +136,8 @@ class World:
                 job.result()
         nemesis.calm()
         self._drizzle.errors = self._drizzle.lost_answers = 0.0
+        if self.journal.breakage is not None:
+            self.journal.breakage.chance = 0.0
 
     async def _last_crash(self) -> None:
         """Let one worker die when nothing hinders the others: its runs must be found in the stated time."""
