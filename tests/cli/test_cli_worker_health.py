@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -171,6 +172,23 @@ async def test_a_directory_that_others_can_write_to_is_refused_and_the_service_w
     assert "cannot ask this process" in caplog.text
     await door.close()
     assert ask("worker", None, 1.0) == []
+
+
+@pytest.mark.anyio
+async def test_a_socket_that_a_cleaner_removed_is_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.worker.supervisor.health.MEND_SECONDS", 0.0)
+    door = HealthDoor("worker", "w1", lambda: health(place))
+    await door.open()
+    for removed in (run_directory().glob("*.sock"), [run_directory()]):
+        for path in removed:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        await door.mend()
+        answers = await asyncio.to_thread(ask, "worker", "w1", 5.0)
+        assert [answer and answer.name for answer in answers] == ["w1"]
+    await door.close()
+    assert list(run_directory().iterdir()) == []
 
 
 def test_a_long_path_to_the_directory_is_no_hindrance(

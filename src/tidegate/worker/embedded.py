@@ -26,6 +26,7 @@ from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
 from tidegate.worker.engine import Engine
 from tidegate.worker.heartbeat import Heartbeat
+from tidegate.worker.logs import label_records
 from tidegate.worker.pause import Pause
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.spot import NOBODY
@@ -163,6 +164,7 @@ class _Life:
         try:
             await self._keeper.start(threaded=self._threaded)
             await self._engine.start()
+            label_records()
         except BaseException:
             keeper, self._engine, self._keeper = self._keeper, None, None
             await self._let_go(keeper)

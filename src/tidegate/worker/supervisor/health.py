@@ -26,6 +26,9 @@ log = logging.getLogger("tidegate.supervisor")
 LEFT_BEHIND_SECONDS = 60.0
 """A dead socket is swept when it is older: a younger one may belong to a service that is just starting."""
 
+MEND_SECONDS = 10.0
+"""The socket is made again so often at most."""
+
 _LONGEST_ADDRESS = 100
 _OPEN_FILES = Path("/proc/self/fd")
 
@@ -67,9 +70,11 @@ class HealthDoor:
         self._look = look
         self._path = run_directory() / f"{_stem(kind, name)}-{uuid.uuid4().hex[:8]}.sock"
         self._server: asyncio.Server | None = None
+        self._opened_at = 0.0
 
     async def open(self) -> None:
         """Begin to answer. A service that cannot be asked is told of in the log, and works all the same."""
+        self._opened_at = time.monotonic()
         under_way = self._path.with_suffix(".new")
         try:
             _make_private(self._path.parent)
@@ -80,6 +85,21 @@ class HealthDoor:
         except OSError as error:
             log.warning("`tidegate … health` cannot ask this process: %s: %s", self._path, error)
             await self.close()
+
+    async def mend(self) -> None:
+        """Make the socket again if somebody removed it, as programs that clean up temporary directories do.
+
+        One that could not be made is tried again after `MEND_SECONDS`.
+        """
+        if self._is_there() or time.monotonic() - self._opened_at < MEND_SECONDS:
+            return
+        if self._server is not None:
+            log.warning("the socket for `tidegate … health` was removed, and is made again: %s", self._path)
+        await self.close()
+        await self.open()
+
+    def _is_there(self) -> bool:
+        return self._server is not None and os.path.lexists(self._path)
 
     async def close(self) -> None:
         """Answer no more. Safe to repeat."""

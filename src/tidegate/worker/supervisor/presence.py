@@ -62,6 +62,7 @@ class Presence:
         watched = self._systemd.watchdog_seconds
         while True:
             self._show()
+            await self._door.mend()
             await asyncio.sleep(TICK_SECONDS if watched is None else min(TICK_SECONDS, watched / 4))
 
     def _show(self) -> None:
