@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tidegate.errors import UsageError
+from tidegate.errors import ConfigError, UsageError
 
 T = TypeVar("T")
+
+_PATCHERS = {"gevent.monkey": ("threading", "select"), "eventlet.patcher": ("thread", "select")}
+"""Modules that can say what they have replaced, and what an event loop in a thread needs as it was."""
+_THREADS_OF_UWSGI = {"enable-threads", "threads"}
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -21,7 +26,13 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
     Raises:
         UsageError: Called inside a running event loop, where it would block everything.
+        ConfigError: This process has no real threads: see `demand_threads`.
     """
+    try:
+        demand_threads()
+    except ConfigError:
+        work.close()
+        raise
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -33,6 +44,34 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             raise
     work.close()
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
+
+
+def demand_threads() -> None:
+    """Raise unless threads of this process run beside each other; called at each use, since it may change.
+
+    Under gevent and eventlet, threads are greenlets that take turns in one thread, and an event loop in one
+    of them either blocks the others or is taken for theirs. uWSGI runs no thread but its own unless told to.
+
+    Raises:
+        ConfigError: They do not; with the server's setting that helps.
+    """
+    for module, names in _PATCHERS.items():
+        patcher = sys.modules.get(module)
+        is_patched = getattr(patcher, "is_module_patched", None) or getattr(
+            patcher, "is_monkey_patched", None
+        )
+        if is_patched is not None and any(map(is_patched, names)):
+            tool = module.partition(".")[0]
+            raise ConfigError(
+                f"{tool} has replaced this process's threads, so Tidegate's sync methods cannot work here",
+                fix="serve with real threads: gunicorn --worker-class gthread --threads 16",
+            )
+    uwsgi = sys.modules.get("uwsgi")
+    if uwsgi is not None and _THREADS_OF_UWSGI.isdisjoint(getattr(uwsgi, "opt", {})):
+        raise ConfigError(
+            "uWSGI runs no threads in this process, so Tidegate's sync methods would wait for ever",
+            fix="start it with --enable-threads, or with --threads N",
+        )
 
 
 def begin(work: Coroutine[Any, Any, None]) -> None:
@@ -51,6 +90,7 @@ def loop_at_hand() -> asyncio.AbstractEventLoop:
 def _bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the bridge's loop; a forked child gets its own."""
     global _loop
+    demand_threads()
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, url_for
 
-from tidegate._bridge import run_sync
+from tidegate._bridge import demand_threads, run_sync
 from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
@@ -24,7 +24,12 @@ _NAME = "tidegate"
 
 
 def init_app(site: Flask, queue: Tidegate) -> None:
-    """Make a queue the one of a Flask application. A store that is away becomes a 503, not a 500."""
+    """Make a queue the one of a Flask application. A store that is away becomes a 503, not a 500.
+
+    Raises:
+        ConfigError: The server has replaced this process's threads, as gevent and eventlet workers do.
+    """
+    demand_threads()
     site.extensions[_NAME] = queue
     site.register_error_handler(StoreError, _away)
 

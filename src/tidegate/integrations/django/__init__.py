@@ -12,6 +12,7 @@ import django
 from django.apps import apps
 from django.db import connections, transaction
 
+from tidegate._bridge import demand_threads
 from tidegate.app import Tidegate
 from tidegate.store.rows import NewTask
 
@@ -20,7 +21,11 @@ def use_django(queue: Tidegate) -> Tidegate:
     """Have Django set up in every worker process of a queue, before its first task; return the queue.
 
     The worker needs `DJANGO_SETTINGS_MODULE`.
+
+    Raises:
+        ConfigError: The server has replaced this process's threads, as gevent and eventlet workers do.
     """
+    demand_threads()
     queue.on_start(_set_up)
     queue.on_child_start(_set_up)
     return queue
