@@ -444,6 +444,7 @@ class Tidegate(Hooks, ById):
             "functions": {
                 name: {
                     "queue": function.spec.queue,
+                    "upstream": function.spec.upstream,
                     "priority": function.spec.priority.word,
                     "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
                     "max_attempts": function.spec.max_attempts,

@@ -244,6 +244,19 @@ async def test_calls_outside_tasks_are_paced_too_without_any_worker(app: Tidegat
     assert 0.3 < time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize(
+    ("why", "cause"), [("deploy", r"\(parked by a person: deploy\)"), ("", r"\(parked by a person\)")]
+)
+async def test_a_call_refused_by_a_persons_park_says_so_and_why(app: Tidegate, why: str, cause: str):
+    upstream = app.upstream("acme", times=QUICK)
+    store = await app.opened_store()
+    await store.declare(app.declared())
+    await store.park("acme", seconds=None, why=why)
+    with pytest.raises(UpstreamParkedError, match=cause):
+        async with upstream.call():
+            pytest.fail("no call may be made")
+
+
 async def test_a_later_call_waits_in_place_for_a_short_park_and_not_for_a_long_one(app: Tidegate):
     upstream = app.upstream("u")
     store = await app.opened_store()

@@ -162,6 +162,21 @@ async def test_a_queue_says_what_its_tasks_wait_for(app: Tidegate) -> None:
     assert wait["reason"].startswith("nothing serves the queue default: no live worker")
 
 
+async def test_a_short_id_is_taken_among_the_tasks_a_client_may_see(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        first = await submit(api, "web:add", args=[1])
+        second = await submit(api, "web:add", args=[1])
+        shown = (await client.get(f"/api/v1/tasks/{first[:23]}")).json()
+        assert shown["task_id"] == first
+        several = await client.get(f"/api/v1/tasks/{first[:8]}")
+        assert several.status_code == 422
+        assert first in several.text
+        assert second in several.text
+        cancelled = await client.post(f"/api/v1/tasks/{second[:23]}/cancel")
+        assert cancelled.json()["task_id"] == second
+        assert (await client.get("/api/v1/tasks/ffff0000")).status_code == 404
+
+
 async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
     await make(app, Role.ADMIN)
     async with served(app) as api, api.client() as client:

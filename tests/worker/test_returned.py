@@ -19,6 +19,7 @@ from tidegate import Pool, Tidegate
 from tidegate.context import RunControl, Stop
 from tidegate.domain.failure import Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Dead, Succeeded
+from tidegate.worker import returned
 from tidegate.worker.slots.frames import Answer, Failed, Returned, Run
 from tidegate.worker.slots.process import SlotProcess
 
@@ -214,3 +215,16 @@ async def test_a_run_sees_nothing_of_whoever_started_the_worker_and_all_that_sta
         assert [await handle.result() for handle in handles] == [["none", "connected"]] * 2
     assert request.get() == "a web request"
     await app.aclose()
+
+
+def test_a_result_that_is_not_what_the_annotation_says_is_kept_and_told_once(tmp_path, caplog):
+    app = Tidegate(f"sqlite:///{tmp_path}/q.db")
+
+    @app.task(name=f"m:{tmp_path.name}")
+    async def counted() -> int:
+        return 1
+
+    for value in ("text", "more", 5):
+        assert returned.encoded(counted.spec.name, counted.signature, value)
+    (warning,) = caplog.messages
+    assert f"m:{tmp_path.name} is declared to return int and returned str: the result is kept" in warning

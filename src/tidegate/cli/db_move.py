@@ -13,6 +13,7 @@ from tidegate.cli.common import dry_run_option, json_option, require_database, r
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import print_json, talk
 from tidegate.cli.table import print_table
+from tidegate.domain.text import counted
 from tidegate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _talker() -> Callable[[int], None]:
         nonlocal told_at
         if time.monotonic() - told_at >= _TALK_SECONDS:
             told_at = time.monotonic()
-            talk(f"{done:,} tasks dealt with")
+            talk(f"{counted(done, 'task')} dealt with")
 
     return told
 

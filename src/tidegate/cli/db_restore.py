@@ -8,6 +8,7 @@ import click
 
 from tidegate.cli.common import Where, dry_run_option, json_option, where_options
 from tidegate.cli.output import print_json, talk
+from tidegate.domain.text import counted
 from tidegate.errors import ConfigError
 
 
@@ -43,7 +44,10 @@ def restore_command(backup: Path, where: Where, dry_run: bool, as_json: bool) ->
             }
         )
         return
-    talk(f"{'would restore' if dry_run else 'restored'} {done.path} from {done.backup}: {done.tasks} tasks")
+    talk(
+        f"{'would restore' if dry_run else 'restored'} {done.path} from {done.backup}:"
+        f" {counted(done.tasks, 'task')}"
+    )
     for file in done.kept:
         talk(f"what was there before: {file}")
     if done.is_old:

@@ -24,6 +24,7 @@ from tidegate.config import Config, load_config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
+from tidegate.domain.text import counted
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask, WorkerRow
@@ -225,6 +226,7 @@ def _check_file_system(path: Path) -> Finding:
 async def _check_store(url: str, application: Any = None) -> list[Finding]:
     from tidegate.cli.doctor_limits import check_limits
     from tidegate.cli.doctor_serving import check_serving
+    from tidegate.cli.doctor_slots import check_slots
     from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
@@ -238,6 +240,7 @@ async def _check_store(url: str, application: Any = None) -> list[Finding]:
             await _check_disk(store),
             *(() if application is None else await check_limits(store, application)),
             *(() if application is None else await check_serving(store, application)),
+            *await check_slots(store),
             *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
     except TidegateError as error:
@@ -252,7 +255,7 @@ def _check_schema(url: str, ahead: int) -> Finding:
     return Finding(
         Level.WARN,
         "database",
-        f"{url}, schema newer than this version of Tidegate by {ahead} migration{'s' if ahead > 1 else ''},"
+        f"{url}, schema newer than this version of Tidegate by {counted(ahead, 'migration')},"
         " which it can work with",
         "upgrade Tidegate here: pip install -U tidegate",
     )

@@ -40,6 +40,8 @@ class EncodedResult:
     """False: `data` is a stand-in that decodes to `Unstorable`."""
     note: str = ""
     """Why it is a stand-in, for history and log; empty when stored."""
+    other_type: str = ""
+    """The type of a value that is stored although it is not what the return annotation says."""
 
 
 def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> EncodedResult:
@@ -54,7 +56,8 @@ def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> Encoded
         limit: Bytes the result may take.
     """
     try:
-        return EncodedResult(_encode(shape, value, limit), stored=True)
+        data, fits = _encode(shape, value, limit)
+        return EncodedResult(data, stored=True, other_type="" if fits else type_name(value))
     except BaseException as error:  # a value may raise anything when it is looked at
         if type(value) is CoroutineType:
             value.close()  # the reason says it was not awaited; without this the collector would warn as well
@@ -68,9 +71,10 @@ def unencodable(value: Any, fault: BaseException) -> EncodedResult:
     return _stand_in(type_name(value), f"{type(fault).__name__} while encoding")
 
 
-def _encode(shape: Shape, value: Any, limit: int) -> bytes:
+def _encode(shape: Shape, value: Any, limit: int) -> tuple[bytes, bool]:
+    """Return the bytes, and whether the value is what the annotation says."""
     try:
-        return shape.encode(value, path="result", limit=limit)
+        return shape.encode(value, path="result", limit=limit), True
     except ArgumentsError as error:
         if "limit" in error.facts:
             raise
@@ -78,7 +82,7 @@ def _encode(shape: Shape, value: Any, limit: int) -> bytes:
     data = dumps(tagged(_AS_IS, msgspec.Raw(free)))
     if len(data) > limit:
         raise too_large("result", len(data), limit)
-    return data
+    return data, False
 
 
 def _stand_in(name: str, reason: str) -> EncodedResult:

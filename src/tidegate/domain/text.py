@@ -11,6 +11,11 @@ from tidegate.domain.redaction import MARGIN, redact
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun: `1 task`, `2 tasks`, `1,000 tasks`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def storable(text: str, limit: int) -> str:
     """Return the text with unstorable characters escaped and at most `limit` characters long.
 

@@ -222,6 +222,8 @@ class Slot:
     """Granted to try whether the held gate may open: how it ended is to be told."""
     opens_by_probe: bool = False
     """Not granted, and no time opens the gate: after `wait_seconds` one call may try."""
+    message: str = ""
+    """Not granted: what the failure said that parked the gate, or why a person did."""
 
 
 _KEY_MARK = "#"

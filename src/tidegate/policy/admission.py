@@ -239,7 +239,9 @@ def slot_for_call(
         admitted = door.admit()
         return Slot(True, admitted.wait_seconds, is_probe=admitted.is_probe), door.row
     reason = str(Reason.RATE_LIMIT) if flows else gate.reason
-    return Slot(False, wait, reason, opens_by_probe=not flows and gate.probe_at is not None), row
+    opens_by_probe = not flows and gate.probe_at is not None
+    message = "" if flows else gate.message
+    return Slot(False, wait, reason, opens_by_probe=opens_by_probe, message=message), row
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ class GatePermits:
 
     def _refused(self, slot: Slot) -> UpstreamParkedError:
         if not slot.is_full:
-            return self._parked(slot.reason, slot.wait_seconds)
+            return self._parked(slot.reason, slot.wait_seconds, slot.message)
         return UpstreamParkedError(
             f"as many calls of upstream {self._upstream} as may be are in flight",
             fix="let it pass: the task waits, uncharged; or raise max_in_flight",
@@ -243,10 +243,11 @@ class GatePermits:
             wait_seconds=slot.wait_seconds,
         )
 
-    def _parked(self, reason: str, wait_seconds: float | None) -> UpstreamParkedError:
+    def _parked(self, reason: str, wait_seconds: float | None, message: str = "") -> UpstreamParkedError:
+        cause = ": ".join(filter(None, (reason or "parked by a person", "" if reason else message)))
         how_long = "until it is opened" if wait_seconds is None else f"for another {duration(wait_seconds)}"
         return UpstreamParkedError(
-            f"upstream {self._upstream} lets no call through {how_long} ({reason})",
+            f"upstream {self._upstream} lets no call through {how_long} ({cause})",
             fix="let it pass: the task waits, uncharged",
             upstream=self._upstream,
             reason=reason,

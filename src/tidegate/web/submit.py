@@ -10,6 +10,7 @@ import msgspec
 
 from tidegate.app import Tidegate
 from tidegate.domain.access import Principal
+from tidegate.domain.text import counted
 from tidegate.errors import TidegateError, UnknownFunctionError
 from tidegate.readers import instant_from_text, seconds_option, shown
 from tidegate.store.rows import NewTask
@@ -71,7 +72,7 @@ class Submitter:
         faults = [(place, one) for place, one in enumerate(checked) if isinstance(one, Problem)]
         if faults:
             first = faults[0][1]
-            detail = f"{len(faults)} of {len(asked)} tasks cannot be submitted; nothing was stored"
+            detail = f"{len(faults)} of {counted(len(asked), 'task')} cannot be submitted; nothing was stored"
             raise Problem(first.slug, detail, errors=[_fault_at(*one) for one in faults[:100]], **first.facts)
         return [one for one in checked if isinstance(one, NewTask)]
 

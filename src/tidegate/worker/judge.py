@@ -78,7 +78,7 @@ class Judge:
         return (
             self.asked(attempt)
             or self.stopped(attempt)
-            or self.succeeded(attempt, encoded(attempt.function.signature, value))
+            or self.succeeded(attempt, encoded(attempt.function.spec.name, attempt.function.signature, value))
         )
 
     @_without_fail

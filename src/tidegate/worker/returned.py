@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import inspect
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator
 from typing import Any
 
@@ -17,6 +19,8 @@ from tidegate.codec.result import unencodable
 from tidegate.codec.signature import Signature
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.ids import TaskReference
+
+log = logging.getLogger("tidegate.worker")
 
 _MOST_AWAITED = 10
 """Coroutines that return coroutines are awaited so deep; an awaitable that returns itself has no end."""
@@ -77,12 +81,29 @@ def discard(returned: object) -> None:
             returned.close()
 
 
-def encoded(signature: Signature, value: object) -> bytes:
-    """Return the bytes for a result. Never raises: what cannot be kept gets a stand-in."""
+def encoded(function: str, signature: Signature, value: object) -> bytes:
+    """Return the bytes for a result. Never raises: what cannot be kept gets a stand-in.
+
+    A result that is not what the annotation says is kept as it is, and one warning is logged.
+    """
     try:
-        return signature.encode_result(value).data
+        result = signature.encode_result(value)
+        if result.other_type:
+            _warn_once(function, signature.text.rpartition("->")[2].strip(), result.other_type)
+        return result.data
     except BaseException as fault:  # annotations and their encoders are other people's code
         return unencodable(value, fault).data
+
+
+@functools.lru_cache(maxsize=1_000)
+def _warn_once(function: str, declared: str, returned: str) -> None:
+    log.warning(
+        "%s is declared to return %s and returned %s: the result is kept as it is; correct the annotation or"
+        " the function",
+        function,
+        declared,
+        returned,
+    )
 
 
 def _awaitable(returned: object) -> Awaitable[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
+from tidegate.cli.doctor_slots import check_slots
 from tidegate.domain.outcome import Cancelled, Released
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
@@ -14,6 +15,7 @@ from tidegate.store.figures import drain_of
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats
 from tidegate.store.serving import serving
+from tidegate.worker.steward.capacity import CapacityWatch
 
 MINUTE = 60.0
 
@@ -211,3 +213,25 @@ async def finish(build: Build, count: int, queue: str = "main") -> None:
     await build.enqueue(count, queue=queue)
     tasks = await build.claim(worker, count, queues=(queue,))
     await build.done(*(succeeded(task.fence) for task in tasks))
+
+
+async def test_a_limit_that_the_live_workers_have_too_few_slots_for_is_told_once_at_the_second_look(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = build.store
+    limits = Limits((Window("requests_per_minute", 600, MINUTE),))
+    await store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    functions = {"app:work": {"queue": "main", "upstream": "u"}}
+    await store.save_manifest("app:app", {"functions": functions})
+    await build.worker(slots=8, queues=("main",), application="app:app")
+    for _ in range(40):
+        await store.tell_of_probe("u", is_good=True, seconds=3.0)
+    watch = CapacityWatch(store)
+    await watch.act()
+    assert caplog.messages == []
+    await watch.act()
+    await watch.act()
+    (warning,) = caplog.messages
+    assert "upstream u: 600 in 1 min need 30 tasks at once" in warning
+    (finding,) = await check_slots(store)
+    assert (finding.level, finding.name) == ("warn", "slots")

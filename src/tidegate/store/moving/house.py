@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.domain.text import counted
 from tidegate.errors import NotAcceptedError, SchemaError, StoreError
 from tidegate.store.moving.rows import Tally
 from tidegate.store.moving.source import Source
@@ -127,7 +128,7 @@ async def _demand_all(source: Source, tally: Tally, *, finished: bool) -> None:
     while batch := await source.next_batch(after, finished=finished, limit=BATCH_TASKS):
         left, after = left + len(batch.tasks), batch.tasks[-1]
     if left != len(tally.kept_back):
-        raise StoreError(f"{left - len(tally.kept_back)} tasks did not arrive", fix="move again")
+        raise StoreError(f"{counted(left - len(tally.kept_back), 'task')} did not arrive", fix="move again")
 
 
 async def _any_there(source: Source, target: Target) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from tidegate.domain.failure import Reason
 from tidegate.domain.outcome import Charge
 from tidegate.domain.states import FINAL, State
+from tidegate.domain.text import counted
 from tidegate.store.rows import TaskRow
 from tidegate.testing.checker import INVARIANTS, Violation, check
 from tidegate.testing.demo.story import Outcome
@@ -61,7 +62,7 @@ class Report:
         found = [str(violation) for violation in self.violations]
         found += self.surprises
         if self.lost:
-            found.append(f"{self.lost} tasks were lost")
+            found.append(f"{counted(self.lost, 'task')} {'was' if self.lost == 1 else 'were'} lost")
         if not self.was_killed:
             found.append("the work was over before the worker could be killed")
         if self.paid_twice_unexplained:
@@ -171,7 +172,9 @@ def _surprises(outcome: Outcome) -> Iterable[str]:
 def table_rows(report: Report) -> list[tuple[str, str]]:
     """Return the final table: what, and how much in words."""
     dead = ", ".join(f"{count} by {reason}" for reason, count in report.dead_by_reason.items())
-    attempts = ", ".join(f"{count} tasks took {number}" for number, count in report.attempts.items())
+    attempts = ", ".join(
+        f"{counted(count, 'task')} took {number}" for number, count in report.attempts.items()
+    )
     waits = ", ".join(f"{count} {_WAITS[charge]}" for charge, count in report.waits.items())
     return [
         ("tasks", str(report.tasks)),
@@ -202,7 +205,7 @@ def _paid_twice(report: Report) -> str:
         return "0"
     return (
         f"{report.paid_twice}   ({report.paid_twice_by_kill} by the kill, under which "
-        f"{report.running_when_killed} tasks ran; {report.paid_twice_unexplained} unexplained)"
+        f"{counted(report.running_when_killed, 'task')} ran; {report.paid_twice_unexplained} unexplained)"
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain.states import State
+from tidegate.domain.text import counted
 from tidegate.errors import StoreError, TidegateError
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
@@ -233,7 +234,7 @@ class Story:
         self._killed_running = frozenset(row.id for row in running)
         self._tell(
             f"kill -9: supervisor {worker.pid} and pool process {', '.join(map(str, pids))}, "
-            f"with {len(running)} tasks running"
+            f"with {counted(len(running), 'task')} running"
         )
         await self._start_worker()
         self._killing = False

@@ -276,7 +276,7 @@ def _asked(control: RunControl) -> AskedAgain | None:
 
 
 def _returned(function: Runnable, value: Any) -> Returned:
-    return Returned(data=encoded(function.signature, value))
+    return Returned(data=encoded(function.spec.name, function.signature, value))
 
 
 def _left_behind(function: str, surroundings: Surroundings) -> str:

@@ -11,10 +11,12 @@ from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import WorkerRow
 from tidegate.worker.settings import Timings
+from tidegate.worker.steward.capacity import CapacityWatch
 from tidegate.worker.steward.duty import Duty
 from tidegate.worker.steward.reap import Reaper
 
 SWEEP_SECONDS = 60.0
+CAPACITY_SECONDS = 60.0
 SWEEP_LIMIT = 1_000
 UNSTAGE_LIMIT = 5_000
 FORGET_WORKERS_SECONDS = 86_400.0
@@ -50,6 +52,7 @@ class Steward:
             Duty("promote", timings.promote, self._promote, rng=rng),
             self._reap,
             Duty("sweep", SWEEP_SECONDS, self._sweep, rng=rng),
+            Duty("capacity", CAPACITY_SECONDS, CapacityWatch(store).act, rng=rng),
         ]
 
     def start(self) -> None:

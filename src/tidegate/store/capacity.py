@@ -1,0 +1,25 @@
+"""Too few slots for an upstream's limit, from the rows of a store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from tidegate.policy import capacity
+from tidegate.policy.capacity import Shortage
+from tidegate.store.protocol import Store
+from tidegate.store.serving import is_live
+
+
+async def shortages(store: Store) -> list[Shortage]:
+    """Return the upstreams whose live workers have too few slots to use their limits up."""
+    now, queues = await store.now(), defaultdict[str, set[str]](set)
+    for manifest in (await store.manifests()).values():
+        functions: dict[str, dict[str, Any]] = manifest.get("functions", {})
+        for function in functions.values() if isinstance(functions, dict) else ():
+            if upstream := function.get("upstream"):
+                queues[upstream].add(str(function.get("queue", "")))
+    if not queues:
+        return []
+    workers = [(worker.queues, worker.slots) for worker in await store.workers() if is_live(worker, now)]
+    return capacity.shortages(await store.gates(), capacity.slots_by_upstream(queues, workers))

@@ -1,0 +1,64 @@
+"""A limit that the workers have too few slots for is found, with the number that would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.domain.upstream import Gate, GateKind, GateRow, Limits, Pace, Window
+from tidegate.policy.capacity import shortages, slots_by_upstream
+
+MINUTE = Window("requests_per_minute", 600, 60.0)
+DAY = Window("requests_per_day", 86_400, 86_400.0, fixed=True)
+COUNTED = Pace(counted_at=1_800_000_000.0)
+
+
+def row(
+    *windows: Window, seconds: float = 3.0, max_in_flight: int | None = None, pace: Pace = COUNTED
+) -> GateRow:
+    return GateRow(
+        GateKind.UPSTREAM, "u", Limits(windows, max_in_flight), Gate(typical_seconds=seconds, pace=pace)
+    )
+
+
+def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
+    (short,) = shortages([row(MINUTE)], {"u": 8})
+
+    assert (short.needed, short.slots) == (30, 8)
+    assert short.words == (
+        "upstream u: 600 in 1 min need 30 tasks at once, as a run took 3 s lately, and the live workers that"
+        " serve it have 8 slots: about 27% of the limit can be used"
+    )
+    assert short.fix == "raise concurrency, processes or workers to 30 slots in all"
+
+
+@pytest.mark.parametrize(
+    ("gate", "slots"),
+    [
+        (row(MINUTE), 30),
+        (row(MINUTE), 27),
+        (row(MINUTE, DAY), 8),
+        (row(MINUTE, max_in_flight=8), 8),
+        (row(MINUTE, seconds=0.5), 8),
+        (row(), 1),
+        (row(MINUTE, pace=Pace()), 8),
+        (row(MINUTE), 0),
+    ],
+    ids=[
+        "enough",
+        "nearly",
+        "slower limit",
+        "in-flight limit",
+        "quick",
+        "no limit",
+        "no run yet",
+        "no worker",
+    ],
+)
+def test_nothing_is_said_where_the_slots_are_enough_or_nothing_is_known(gate, slots):
+    assert shortages([gate], {"u": slots}) == []
+
+
+def test_slots_are_those_of_the_workers_that_serve_the_queues_of_its_tasks():
+    workers = [(("llm",), 8), (("other",), 100), (("*",), 2)]
+
+    assert slots_by_upstream({"u": {"llm", "batch"}, "v": set()}, workers) == {"u": 10, "v": 2}
