@@ -14,7 +14,8 @@ import pytest
 from worker_support import came, notes, service
 
 from support import all_final, load_app
-from tidegate import Pool, State
+from tidegate import ConfigError, Pool, State, Tidegate
+from tidegate.worker.process import require_room
 from tidegate.worker.slots import tree
 from tidegate.worker.supervisor.memory import MemoryWatch
 
@@ -179,11 +180,31 @@ async def test_what_child_processes_hold_does_not_count_for_their_pool_process(
     await client.app.aclose()
 
 
-async def test_a_soft_limit_below_what_a_fresh_process_holds_is_told_and_does_not_spin(
-    client: Any, tmp_path: Path
+@pytest.mark.parametrize("limit", ["SOFT", "HARD"])
+async def test_a_limit_below_what_the_application_alone_holds_is_refused_at_start_with_both_numbers(
+    client: Any, tmp_path: Path, limit: str
 ) -> None:
-    with service(tmp_path, "worker", "supervised:app", SOFT_MIB="5") as worker:
-        await came(lambda: "is memory_soft_limit too low?" in worker.log(), "it is told")
-        await came(lambda: len(notes(tmp_path, "starts")) >= 3, "it is tried again")
-        assert "the next starts in" in worker.log()
+    handle = await client.nap.enqueue(0.0)
+    with service(tmp_path, "worker", "supervised:app", **{f"{limit}_MIB": "5"}) as worker:
+        assert worker.wait(40) == 78
+        option = "memory_limit" if limit == "HARD" else "memory_soft_limit"
+        assert re.search(rf"{option} is 5 MiB; the application alone holds \d+ MiB", worker.log())
+    assert (await handle.status()).state is State.READY
+    assert [entry.kind for entry in await handle.history() if entry.kind == "run"] == []
     await client.app.aclose()
+
+
+async def test_a_process_that_is_importing_still_is_left_to_look_at_its_limits_itself() -> None:
+    process = Process(Pool(memory_limit=200 * MIB, memory_soft_limit=100 * MIB), is_ready=False)
+    await watch(process, 250, 250).look(process)
+    assert (process.killed_for, process.leaving_for) == ("", "")
+
+
+def test_a_functions_own_limit_is_held_against_what_the_application_holds(client: Any) -> None:
+    app = Tidegate()
+    app.task(name="small", runs_in="process", memory_limit=20 * MIB)(client.hold_in_child.body)
+    require_room(Pool(), app, lambda limit: None)
+    with pytest.raises(
+        ConfigError, match="small: memory_limit is 20 MiB; the application alone holds 50 MiB"
+    ):
+        require_room(Pool(), app, lambda limit: 50 * MIB if limit < 50 * MIB else None)

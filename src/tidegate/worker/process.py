@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from tidegate.worker.engine import Engine
 from tidegate.worker.logs import application_loaded, set_up_logging
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.signals import outlive_the_group
+from tidegate.worker.slots import tree
 from tidegate.worker.spot import Spot
 from tidegate.worker.surroundings import Surroundings
 from tidegate.worker.title import set_title
@@ -113,11 +115,35 @@ def _spare_what_is_loaded() -> None:
         gc.set_threshold(YOUNG_OBJECTS, *older)
 
 
+def require_room(pool: Pool, app: Application, excess: Callable[[int], int | None]) -> None:
+    """Refuse memory limits that the application alone exceeds: no task could ever run under them.
+
+    Args:
+        pool: Whose limits.
+        app: Imported, with nothing begun; a child process holds as much once it has imported it.
+        excess: Returns the bytes this process holds if they are more than the given number, else None.
+
+    Raises:
+        ConfigError: A limit is below what the application holds; both numbers are named.
+    """
+    limits = {
+        f"pool {pool.name}: memory_limit": pool.memory_limit,
+        f"pool {pool.name}: memory_soft_limit": pool.memory_soft_limit,
+    } | {f"{name}: memory_limit": function.spec.memory_limit for name, function in app.functions.items()}
+    for option, limit in limits.items():
+        if limit is not None and (held := excess(limit)) is not None:
+            raise ConfigError(
+                f"{option} is {limit >> 20} MiB; the application alone holds {held >> 20} MiB once imported",
+                fix=f"raise it well above {held >> 20} MiB, or import less",
+            )
+
+
 async def _serve(
     app: Application, orders: Orders, state: _State, line: Line, surroundings: Surroundings
 ) -> int:
-    await app.store.open()
     _spare_what_is_loaded()
+    require_room(orders.pool, app, lambda limit: tree.excess(os.getpid(), limit, other_sessions=False))
+    await app.store.open()
     engine = Engine(
         app=app,
         pool=orders.pool,

@@ -86,12 +86,14 @@ class MemoryWatch:
 
     async def look(self, process: Limited) -> None:
         """Look at one process and do what its memory asks for."""
+        if not process.is_ready:  # once the application is imported, the process itself looks and says so
+            return
         hard, soft = process.pool.memory_limit, process.pool.memory_soft_limit
         if hard is not None and (held := await self._surely_over(process, hard)) is not None:
             why = f"memory limit {hard >> 20} MiB passed: {held >> 20} MiB in use"
             log.error("pool %s: process %d is killed: %s", process.pool.name, process.pid, why)
             process.kill(why)
-        elif soft is not None and process.is_ready and not process.leaving_for:
+        elif soft is not None and not process.leaving_for:
             held = await self._surely_over(process, soft)
             if held is not None:
                 process.is_too_large = True
