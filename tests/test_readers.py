@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate import (
+    ArgumentsError,
     CallTimes,
     Exponential,
     Fixed,
@@ -17,6 +18,7 @@ from tidegate import (
     Pool,
     Tidegate,
     Timings,
+    UsageError,
     on,
 )
 from tidegate.config import load_config
@@ -164,3 +166,20 @@ def test_a_key_that_is_no_text_is_answered_with_the_right_advice(app):
         f.using(key=5)
     with pytest.raises(OptionError, match="hash it"):
         f.using(key="x" * 256)
+
+
+def test_an_error_about_arguments_is_cut_too(app):
+    @app.task(name="f")
+    def f(number: int) -> None: ...
+
+    for names in (["x" * 9_000], [f"name_{number}" for number in range(2_000)]):
+        with pytest.raises(ArgumentsError) as caught:
+            f.prepare(**dict.fromkeys(names, 1))
+        assert len(str(caught.value)) < 1_200
+
+
+def test_a_name_that_is_unknown_is_cut_too(app):
+    for ask in (lambda: app.function("x" * 9_000), lambda: app.task(upstream="x" * 9_000)):
+        with pytest.raises(UsageError) as caught:
+            ask()
+        assert len(str(caught.value)) < 400

@@ -12,6 +12,7 @@ from tidegate.cli.health import WithHealth
 from tidegate.cli.values import as_seconds
 from tidegate.config import Config, load_config
 from tidegate.config.table import did_you_mean
+from tidegate.readers import shown
 from tidegate.worker.settings import Pool, Timings
 
 
@@ -93,7 +94,7 @@ def _by_name(pools: Sequence[Pool], names: Sequence[str]) -> tuple[Pool, ...]:
     for name in names:
         if name not in known:
             raise click.UsageError(
-                f"there is no pool {name!r} in the configuration: {did_you_mean(name, known)}"
+                f"there is no pool {shown(name)} in the configuration: {did_you_mean(name, known)}"
             )
     return tuple(known[name] for name in dict.fromkeys(names))
 

@@ -20,6 +20,9 @@ from tidegate.errors import ConfigError
 KEYWORD_ONLY_AT = 1_000_000
 """A position that no argument reaches."""
 
+_LONGEST_LIST = 400
+"""Characters of an error about arguments that come from their names."""
+
 _NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -108,7 +111,12 @@ def faults_of_call(declaration: Declaration, args: Sequence[Any], kwargs: Mappin
         faults.append(f"{given} by position where {count} are taken")
     shown = [_type_shown(value) for value in args]
     shown += [f"{name}: {_type_shown(value)}" for name, value in kwargs.items()]
-    return f"{', '.join(faults)}; given ({', '.join(shown)})"
+    return f"{_cut(', '.join(faults))}; given ({_cut(', '.join(shown))})"
+
+
+def _cut(text: str) -> str:
+    """Return text that names what a caller sent, in one line of bounded length."""
+    return text if len(text) <= _LONGEST_LIST else f"{text[: _LONGEST_LIST - 1]}…"
 
 
 def _takes_other(declaration: Declaration, name: str) -> bool:

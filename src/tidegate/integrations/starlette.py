@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app import Tidegate
 from tidegate.errors import ConfigError
+from tidegate.readers import shown
 from tidegate.store.rows import NewTask
 from tidegate.task import Prepared, TaskFunction
 
@@ -108,7 +109,7 @@ class DurableTasks:
         """
         if not isinstance(function, TaskFunction | Prepared):
             raise ConfigError(
-                f"{getattr(function, '__qualname__', function)!r} is no task function",
+                f"{shown(getattr(function, '__qualname__', function))} is no task function",
                 fix="declare it with @queue.task, or use BackgroundTasks and lose it with the process",
             )
         task = function.prepare(*args, **kwargs)

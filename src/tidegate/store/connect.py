@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ConfigError
+from tidegate.readers import shown
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
@@ -86,7 +87,7 @@ def sqlite_path(url: str) -> Path:
     if scheme.startswith("postgres"):
         raise ConfigError("a driver is named in the database URL", fix="write postgresql:// alone")
     if scheme != "sqlite":
-        raise ConfigError(f"no back end is called {scheme!r}", fix=_FORMS)
+        raise ConfigError(f"no back end is called {shown(scheme)}", fix=_FORMS)
     if ":memory:" in rest:
         raise ConfigError(
             "an in-memory database belongs to one connection, and Tidegate uses several",

@@ -9,12 +9,13 @@ from tidegate.errors import (
     TaskNotFoundError,
     WrongStateError,
 )
+from tidegate.readers import shown
 
 
 def key_conflict(key: str, holder: str) -> KeyConflictError:
     """Return the error for a key that names another task with other arguments."""
     return KeyConflictError(
-        f"the key {key!r} already names a task with other arguments",
+        f"the key {shown(key)} already names a task with other arguments",
         fix="use another key, or the same arguments",
         key=key,
         task_id=holder,
@@ -23,7 +24,7 @@ def key_conflict(key: str, holder: str) -> KeyConflictError:
 
 def no_task_id(task_id: str) -> OptionError:
     """Return the error for a client's own id that is none."""
-    return OptionError(f"{task_id!r} is no task id", fix="use a UUIDv7 as text", task_id=task_id)
+    return OptionError(f"{shown(task_id)} is no task id", fix="use a UUIDv7 as text", task_id=task_id)
 
 
 def not_found(task_id: str) -> TaskNotFoundError:
@@ -38,7 +39,7 @@ def not_found(task_id: str) -> TaskNotFoundError:
 def unstorable(text: str) -> ArgumentsError:
     """Return the error for a name, key or label that no database takes as text."""
     return ArgumentsError(
-        f"a name, key or label holds a NUL or a lone surrogate and cannot be stored: {text!r}",
+        f"a name, key or label holds a NUL or a lone surrogate and cannot be stored: {shown(text)}",
         fix=r"clean the text, for example with .encode('utf-8', 'replace').decode().replace('\0', '')",
     )
 

@@ -12,6 +12,7 @@ from typing import Unpack
 
 from tidegate.domain.upstream import Declared, GateKind, key_gate
 from tidegate.errors import ConfigError, OptionError
+from tidegate.readers import shown
 from tidegate.upstream.limits import UpstreamLimits, make_limits
 
 
@@ -43,9 +44,9 @@ class Key:
         **limits: Unpack[UpstreamLimits],
     ) -> None:
         if bool(env) == bool(file):
-            raise OptionError(f"key {name!r}", fix="say where it is: env= or file=, one of them")
+            raise OptionError(f"key {shown(name)}", fix="say where it is: env= or file=, one of them")
         if not name or "#" in name:
-            raise OptionError(f"key name {name!r}", fix="use a name without #")
+            raise OptionError(f"key name {shown(name)}", fix="use a name without #")
         self.name = name
         self.environment = environment
         self.functions = frozenset(functions)

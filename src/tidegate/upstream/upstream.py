@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.domain.upstream import Declared, GateKind, Limits, is_key_gate
 from tidegate.errors import OptionError
+from tidegate.readers import shown
 from tidegate.upstream.settings import CallSettings, CallTimes
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Upstream:
         opened_store: Callable[[], Awaitable[Store]],
     ) -> None:
         if is_key_gate(name):
-            raise OptionError(f"upstream={name!r}", fix="use a name without #, which marks the gates of keys")
+            raise OptionError(
+                f"upstream={shown(name)}", fix="use a name without #, which marks the gates of keys"
+            )
         self.name = name
         self.limits = limits
         self.calls = CallSettings(name, provider or name, times or CallTimes())

@@ -19,6 +19,7 @@ from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.domain.upstream import Declared
 from tidegate.errors import ConfigError
+from tidegate.readers import shown
 from tidegate.store.rows import CrashTerms
 from tidegate.upstream.upstream import Upstream
 from tidegate.worker.settings import Pool, Timings
@@ -143,7 +144,7 @@ def _imported(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and name.startswith(error.name):
             raise ConfigError(
-                f"there is no module {name!r} here",
+                f"there is no module {shown(name)} here",
                 fix="run in the application's directory, or name it MODULE:APP",
             ) from error
         raise ConfigError(f"{name} cannot be imported: {error}", fix="see the cause above") from error

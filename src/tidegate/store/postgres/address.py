@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tidegate.errors import ConfigError
+from tidegate.readers import shown
 
 SCHEMES = ("postgresql", "postgres")
 SCHEMA = "tidegate"
@@ -47,7 +48,7 @@ def parse_address(url: str) -> Address:
     schema = words.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise ConfigError(
-            f"schema={schema!r} in the database URL", fix="use small letters, digits and _, at most 48"
+            f"schema={shown(schema)} in the database URL", fix="use small letters, digits and _, at most 48"
         )
     bare = parts._replace(query=urlencode(others))
     return Address(
@@ -68,11 +69,11 @@ def _at(parts: SplitResult, server: str) -> SplitResult:
 
 def _number(word: str) -> int:
     if not word.isascii() or not word.isdigit() or not 1 <= int(word) <= 100:
-        raise ConfigError(f"connections={word!r} in the database URL", fix="use a number from 1 to 100")
+        raise ConfigError(f"connections={shown(word)} in the database URL", fix="use a number from 1 to 100")
     return int(word)
 
 
 def _switch(name: str, word: str) -> bool:
     if word not in _SWITCH:
-        raise ConfigError(f"{name}={word!r} in the database URL", fix=f"use {name}=on or {name}=off")
+        raise ConfigError(f"{name}={shown(word)} in the database URL", fix=f"use {name}=on or {name}=off")
     return _SWITCH[word]
