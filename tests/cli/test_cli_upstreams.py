@@ -134,7 +134,11 @@ def test_budget_shows_used_left_and_held(place: Place, openai: str) -> None:
     system, own = place.lines("budget")
     assert (system["name"], system["amount"], system["used"], system["left"]) == ("", 600, 0, 600)
     assert (own["name"], own["amount"], own["held"]) == ("openai", 120, 0)
-    assert "(system)" in place.run("budget").stdout
+    assert 0 <= system["next_at"] - system["used_since_at"] <= 62, "the minute, and a guard for clocks"
+    shown = place.run("budget").stdout
+    assert "(system)" in shown
+    assert "LEFT" not in shown, "what the present minute leaves is not what may go now"
+    assert "SINCE" in shown
 
 
 def test_why_names_the_gate(place: Place, openai: str) -> None:

@@ -16,6 +16,9 @@ from tidegate.cli.text import ago, duration
 def command(where: Where, as_json: bool) -> None:
     """Show the retry budgets of the system and of each upstream.
 
+    ALLOWED is the pace, kept in every span of that length: a tenth at once, then evenly. USED counts the
+    re-runs that left since SINCE, when the count last began at zero; NEXT is when one more may go.
+
     HELD are due tasks that a budget keeps in the retry queue; `tidegate tasks ls --state retrying` says
     when each is expected to go.
     """
@@ -31,18 +34,18 @@ async def _show(where: Where, as_json: bool) -> None:
             print_json(jsonable(row) | {"left": max(0.0, row.amount - row.used)})
         return
     print_table(
-        ["BUDGET", "IN", "ALLOWED", "USED", "LEFT", "HELD", "NEXT"],
+        ["BUDGET", "IN", "ALLOWED", "USED", "SINCE", "HELD", "NEXT"],
         [
             [
                 row.name or "(system)",
                 duration(row.window_seconds),
                 f"{row.amount:g}",
                 row.used,
-                f"{max(0.0, row.amount - row.used):g}",
+                ago(row.used_since_at, now),
                 row.held,
                 "now" if row.next_at <= now else ago(row.next_at, now),
             ]
             for row in rows
         ],
-        numbers=["ALLOWED", "USED", "LEFT", "HELD"],
+        numbers=["ALLOWED", "USED", "HELD"],
     )

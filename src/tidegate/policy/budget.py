@@ -130,6 +130,11 @@ def used(row: GateRow, now: float) -> int:
     return pacing.used_now(counter, row.meters.get(COUNT, _NEW), now) or 0
 
 
+def counted_since(row: GateRow, now: float) -> float:
+    """Return when the window began that `used` counts: windows follow each other edge to edge."""
+    return pacing.edge_of(count_window(row.limits), now)
+
+
 _NEW = Meter()
 _PACED = (ALL, PLAIN)
 _LEAST = 1e-6

@@ -147,9 +147,14 @@ def _catch_up(window: Window) -> float:
     return math.floor(CATCH_UP_SECONDS / pace) * pace
 
 
+def edge_of(window: Window, now: float) -> float:
+    """Return when the window began that `now` counts in: the old one until a guard past its edge."""
+    return math.floor((now - guard_seconds(window)) / window.seconds) * window.seconds
+
+
 def _turned(window: Window, meter: Meter, now: float) -> Meter:
-    """Return the meter of the window that `now` counts in: the old one until a guard past its edge."""
-    edge_at = math.floor((now - guard_seconds(window)) / window.seconds) * window.seconds
+    """Return the meter of the window that `now` counts in."""
+    edge_at = edge_of(window, now)
     if edge_at <= meter.edge_at:
         return meter
     follows = edge_at - meter.edge_at <= window.seconds * 1.5

@@ -261,6 +261,7 @@ def _budget_row(row: GateRow, now: float, held: int) -> BudgetRow:
         used=budget.used(row, now),
         held=held,
         next_at=now + budget.Budget(row, now).wait(urgent=False),
+        used_since_at=budget.counted_since(row, now),
     )
 
 

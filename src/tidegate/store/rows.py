@@ -445,7 +445,10 @@ class BudgetRow:
     """Re-runs it allows in a window."""
     window_seconds: float
     used: int
+    """Re-runs that left since `used_since_at`. Windows of the count follow each other edge to edge, while the
+    pace is kept in every window, wherever it begins: so this is no measure of what may go now."""
     held: int
     """Due tasks that it keeps in the retry queue."""
     next_at: float
     """When the next re-run may go."""
+    used_since_at: float = 0.0
