@@ -187,7 +187,7 @@ def test_a_library_is_heard_from_warning_on_and_the_application_from_info() -> N
 
 
 class Worker:
-    """`tidegate worker` whose standard error is a pipe of 4 KiB."""
+    """`tidegate worker` whose output is a pipe of 4 KiB, and whose parent blocked the signal that stops it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.reading, writing = small_pipe()
@@ -204,6 +204,7 @@ class Worker:
             stdout=writing,
             stderr=writing,
             start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD}),
         )
         os.close(writing)
 
@@ -229,6 +230,25 @@ async def test_a_pipe_that_nobody_reads_costs_no_task_no_restart_and_no_stop(
             worker.process.wait(10)
         os.close(worker.reading)
         await client.app.aclose()
+
+
+async def test_a_worker_works_without_standard_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = load_app("logging_app", tmp_path, monkeypatch)
+    ids = [(await function.enqueue("x")).id for function in (client.on_the_loop, client.in_a_child)]
+    command = f"exec '{sys.executable}' -m tidegate.cli worker logging_app:app <&- >&- 2>&-"
+    env = os.environ | {"TIDEGATE_DATABASE_URL": client.app.url, "TIDEGATE_RUN": str(tmp_path / "run")}
+    with subprocess.Popen(["bash", "-c", command], cwd=APPS, env=env, start_new_session=True) as process:
+        try:
+            rows = await all_final(client.app, ids, within=30)
+            assert {row.state for row in rows.values()} == {State.SUCCEEDED}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            await client.app.aclose()
 
 
 async def test_what_a_body_logs_names_its_task_wherever_it_runs(
