@@ -20,7 +20,7 @@ from tidegate.web import Principal, Role, WebSettings, create_app
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = {"/livez", "/readyz", "/api/v1/problems/{slug}", "/api/v1/tidegate.js"}
+PUBLIC = {"/", "/livez", "/readyz", "/api/v1/problems/{slug}", "/api/v1/tidegate.js"}
 BODIES: dict[str, Any] = {
     "/api/v1/tasks": {"task": "web:add", "args": [1]},
     "/api/v1/tasks/batch": {"tasks": [{"task": "web:add", "args": [1]}]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import jsonschema
@@ -335,3 +336,15 @@ async def test_a_fault_of_our_own_tells_nothing_and_is_a_problem(
         assert (await client.get("/nowhere")).status_code == 404
         wrong = await client.delete("/api/v1/tasks")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST") or wrong.status_code == 405
+
+
+async def test_the_start_page_says_what_is_here_and_nothing_of_anybody(app: Tidegate) -> None:
+    await make(app, Role.ADMIN)
+    task = await app.function("web:add").enqueue(1)
+    async with direct(app) as client:
+        page = await client.get("/")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "api/v1" in page.text
+        assert task.id not in page.text
+        for link in re.findall(r'href="([^"]+)"', page.text):
+            assert (await client.get(f"/{link}")).status_code == (401 if "openapi" in link else 200)

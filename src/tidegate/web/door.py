@@ -14,7 +14,7 @@ from tidegate.web.problems import KINDS, PAGES, Problem, of_error, refuse
 from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, demand
 
-PUBLIC = ("/livez", "/readyz", "/api/v1/tidegate.js")
+PUBLIC = ("/", "/livez", "/readyz", "/api/v1/tidegate.js")
 """Paths that need no token, besides the pages on problems."""
 
 BATCH = "/api/v1/tasks/batch"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from tidegate.errors import StoreUnavailableError, TidegateError
 from tidegate.web.guard import READERS, Answer, Guarded
@@ -18,9 +18,29 @@ log = logging.getLogger("tidegate.web")
 
 READY_SECONDS = 5.0
 
+_START_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Tidegate</title>
+<h1>Tidegate</h1>
+<p>This is the HTTP API of a task queue. Its routes are below <code>api/v1</code> and take a token:
+<code>Authorization: Bearer TOKEN</code>.
+An operator makes tokens with <code>tidegate tokens create</code>.</p>
+<ul>
+<li><a href="api/v1/openapi.json">api/v1/openapi.json</a>: every route (needs a token)</li>
+<li><a href="api/v1/tidegate.js">api/v1/tidegate.js</a>: the module for pages</li>
+<li><a href="livez">livez</a>, <a href="readyz">readyz</a>: whether it lives and is ready</li>
+</ul>
+"""
+
 
 def add(api: Guarded, room: Room) -> None:
     """Register the routes."""
+
+    @api.public("/", {200: Answer("The page", str)}, media_type="text/html")
+    async def start_page(request: Request) -> Response:
+        """Say to somebody who opens the address what is here."""
+        return HTMLResponse(_START_PAGE, headers=NO_STORE)
 
     @api.public("/livez", {200: Answer("Its event loop answers", Health)})
     async def livez(request: Request) -> Response:
