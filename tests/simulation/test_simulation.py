@@ -46,7 +46,8 @@ def test_whole_seeds_meet_what_the_simulation_is_for() -> None:
     assert not totals.failed, told(totals.failed[0])
     assert totals.size["crashes"] >= 20
     assert totals.size["virtual seconds"] >= 600
-    assert {str(kind) for kind in Plan(0).faults} <= totals.faults.keys()
+    assert {str(kind) for kind in Plan(0).faults - {FaultKind.BROKEN}} <= totals.faults.keys()
+    assert {f"a {what} that raised" for what in ("backoff", "codec", "store")} <= totals.faults.keys()
     for what in (
         "retrying: loss",
         "ends answered already",

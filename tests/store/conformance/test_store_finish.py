@@ -155,7 +155,7 @@ async def test_a_cancelled_run_says_why(build: Build) -> None:
     assert result == StoredResult(State.CANCELLED, b"", "", "cancelled", "", "the user closed the page")
 
 
-@pytest.mark.parametrize("charge", list(Charge))
+@pytest.mark.parametrize("charge", [charge for charge in Charge if charge is not Charge.INTERRUPTED])
 async def test_each_charge_adds_to_its_own_counter(build: Build, charge: Charge) -> None:
     retried, buried = (task.fence for task in await build.running(2))
     await build.done(retrying(retried, charge=charge), dead(buried, charge=charge))
@@ -165,6 +165,7 @@ async def test_each_charge_adds_to_its_own_counter(build: Build, charge: Charge)
         Charge.CRASH: Counters(crashes=1),
         Charge.LOSS: Counters(losses=1),
         Charge.RELEASE: Counters(releases=1),
+        Charge.WAIT: Counters(),
         Charge.NOTHING: Counters(),
     }[charge]
     assert (await build.row(retried.task_id)).counters == spent
@@ -176,6 +177,13 @@ async def test_a_release_charges_a_release_only(build: Build) -> None:
     await build.done(Released(fence, "shutdown"))
     row = await build.row(fence.task_id)
     assert (row.state, row.counters, row.reason) == (State.READY, Counters(releases=1), "")
+
+
+async def test_an_interrupted_run_is_counted_as_released_and_interrupted(build: Build) -> None:
+    fence = (await build.run()).fence
+    await build.done(Released(fence, "shutdown", charge=Charge.INTERRUPTED))
+    row = await build.row(fence.task_id)
+    assert (row.state, row.counters) == (State.READY, Counters(releases=1, interruptions=1))
 
 
 async def test_retries_are_counted_by_rule(build: Build, clock: SettableClock) -> None:

@@ -74,5 +74,5 @@ class TaskMaker:
         if rng.random() < 0.1:
             options["max_attempts"] = rng.randint(1, 4)
         if rng.random() < 0.1:
-            options["deadline"] = lease * rng.uniform(2, 10)
+            options["deadline"] = options.get("delay", 0.0) + lease * rng.uniform(2, 10)
         return options
