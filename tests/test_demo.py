@@ -276,7 +276,7 @@ def test_a_good_outcome_has_no_faults_and_its_numbers_add_up() -> None:
     shown = dict(table_rows(report))
     assert shown["dead"] == "1   (1 by content_policy)"
     assert shown["runs not charged"] == "1 lost with their worker"
-    assert "1 by the kill, under which 1 tasks ran; 0 unexplained" in shown["  paid twice"]
+    assert "1 by the kill, under which 1 task ran; 0 unexplained" in shown["  paid twice"]
     assert "none broken" in shown["invariants"]
 
 
@@ -316,7 +316,7 @@ def not_killed() -> Outcome:
 @pytest.mark.parametrize(
     ("broken", "fault"),
     [
-        (lost_a_row, "1 tasks were lost"),
+        (lost_a_row, "1 task was lost"),
         (never_finished, "still retrying"),
         (dead_for_another_reason, "b violates the policy and ended dead (rate_limit)"),
         (dead_though_it_was_harmless, "b should have succeeded and ended dead"),

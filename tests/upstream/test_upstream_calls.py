@@ -133,10 +133,10 @@ async def test_a_worker_warns_of_a_timeout_that_is_not_above_the_calls(app: Tide
     upstream = app.upstream("openai")
     hand_made = app.upstream("by hand")
 
-    @app.task(name="short", upstream=upstream, timeout=60)
+    @app.task(name="short", upstream=upstream, timeout=600)
     async def short() -> None: ...
 
-    @app.task(name="long", upstream=upstream, timeout=61)
+    @app.task(name="long", upstream=upstream, timeout=601)
     async def long() -> None: ...
 
     @app.task(name="other", upstream=hand_made, timeout=1)
@@ -151,7 +151,7 @@ async def test_a_worker_warns_of_a_timeout_that_is_not_above_the_calls(app: Tide
             pass
     warned = [record.getMessage() for record in caplog.records if "not above" in record.getMessage()]
     assert len(warned) == 1
-    assert warned[0].startswith("short: its timeout of 60 s")
+    assert warned[0].startswith("short: its timeout of 600 s")
 
 
 # --- the gate, as one process knows it ---

@@ -132,8 +132,8 @@ class SmallSlot(slot_pool.SlotProcess):
 
     numbers = iter(range(2**22 + 1, 2**22 + 100))  # above every process id
 
-    def __init__(self, application: str, *, gpu: int | str | None = None) -> None:
-        super().__init__(application, gpu=gpu)
+    def __init__(self, application: str, **options: Any) -> None:
+        super().__init__(application, **options)
         self._number = next(self.numbers)
         self._lives = False
 
