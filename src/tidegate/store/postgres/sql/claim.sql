@@ -149,7 +149,8 @@ LEFT JOIN (
 -- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
 -- which can only be planned as one step in the index, whatever the planner believes of the table's size.
 -- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
--- for a single row, and would compare each of 500 tasks with each.
+-- for a single row, and would compare each of 500 tasks with each. The test of the only task is written with nullif:
+-- the planner would take a plain OR for one that few rows pass, and read and sort the whole lane.
 -- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
 -- 13 whether the gates are minded: if not, nothing is taken once there is one, 14 by lane: the only task to take, NULL
@@ -183,7 +184,7 @@ head AS MATERIALIZED (
             AND x.upstream = lane.upstream
             AND x.function = lane.function
             AND x.rank >= lane.bound
-            AND (lane.only_id IS NULL OR x.task_id = lane.only_id)
+            AND nullif(lane.only_id IS NULL OR x.task_id = lane.only_id, false) IS NOT NULL
         ORDER BY x.rank, x.task_id
         LIMIT lane.tasks
         FOR UPDATE SKIP LOCKED
