@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 
 BOUNCED = ("postgres", "tidegate_migrator", "tidegate_worker", "tidegate_reader")
 """The users that may connect through pgbouncer."""
+
+
+def pytest_configure() -> None:
+    """Undo what nohup or a background job ignores: the programs that tests start would inherit it."""
+    if threading.current_thread() is threading.main_thread():
+        for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,3 +90,28 @@ def test_async_code_needs_no_threads_of_its_own(queue: Tidegate, monkeypatch: py
     for name, module in gevent("threading", "select").items():
         monkeypatch.setitem(sys.modules, name, module)
     assert asyncio.run(queue.function("bridge:add").enqueue(1)).created
+
+
+def test_a_sync_call_while_the_interpreter_ends_is_refused(tmp_path: Path) -> None:
+    program = """
+from tidegate import Tidegate
+app = Tidegate("sqlite:///queue.db")
+@app.task(name="t")
+def t(): ...
+t.enqueue_sync()
+class Late:
+    def __del__(self, enqueue=t.enqueue_sync):
+        try:
+            enqueue()
+        except Exception as error:
+            print(type(error).__name__, error, flush=True)
+import builtins
+builtins.late = Late()
+"""
+    script = tmp_path / "late.py"
+    script.write_text(program)
+    ran = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "UsageError" in ran.stdout, ran
+    assert "while the interpreter ends" in ran.stdout

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tidegate.errors import ConfigError, UsageError
+from tidegate.errors import ConfigError, TidegateError, UsageError
 
 T = TypeVar("T")
 
@@ -25,12 +25,14 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from sync code and return its result.
 
     Raises:
-        UsageError: Called inside a running event loop, where it would block everything.
+        UsageError: Called inside a running event loop, where it would block everything; or while the
+            interpreter ends, when the thread of the loop runs no more.
         ConfigError: This process has no real threads: see `demand_threads`.
     """
     try:
         demand_threads()
-    except ConfigError:
+        _demand_running_interpreter()
+    except TidegateError:
         work.close()
         raise
     try:
@@ -44,6 +46,19 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             raise
     work.close()
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
+
+
+def _demand_running_interpreter() -> None:
+    """Raise where daemon threads are stopped for good: a call would wait for ever.
+
+    Raises:
+        UsageError: The interpreter is being finalized.
+    """
+    if sys.is_finalizing():
+        raise UsageError(
+            "a …_sync method was called while the interpreter ends",
+            fix="call it before, for example in an atexit handler, not in __del__ of what lives to the end",
+        )
 
 
 def demand_threads() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.store.connect import open_store, sqlite_path
+from tidegate.store.postgres.address import parse_address
 from tidegate.store.sqlite.store import SqliteStore
 
 
@@ -22,6 +23,7 @@ from tidegate.store.sqlite.store import SqliteStore
         ("queue.db", "queue.db"),
         ("/var/lib/queue.db", "/var/lib/queue.db"),
         ("sqlite:///with space & ünicode.db", "with space & ünicode.db"),
+        ("sqlite:///a%20b.db", "a%20b.db"),
     ],
 )
 def test_a_url_names_its_file(url: str, path: str) -> None:
@@ -45,6 +47,13 @@ def test_a_url_names_its_file(url: str, path: str) -> None:
         ("queue.txt", "no database"),
         ("", "no database"),
         (".db", "no database"),
+        ("sqlite:///queue.db ", "ends with a space"),
+        (" postgresql://localhost/queue", "begins or ends"),
+        ("postgresql:/user@localhost/queue.db", "lacks the //"),
+        ("postgresql://localhost/queue?channel_binding=require", "channel_binding='require'"),
+        ("postgresql://localhost/queue?connect_timeout=10", "connect_timeout='10'"),
+        ("postgresql://localhost/queue?keepalives_idle=30", "keepalives_idle='30'"),
+        ("postgresql://localhost/queue?load_balance_hosts=random", "load_balance_hosts='random'"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused_with_the_reason(url: str, says: str) -> None:
@@ -58,6 +67,33 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
         open_store("postgresql://user:secret@localhost/queue?connections=many")
     assert "secret" not in str(caught.value)
     assert "secret" not in str(caught.value.facts)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret#1@localhost/queue",
+        "postgresql://user:secret/1@localhost/queue",
+        "postgresql://user:se cret@localhost/queue",
+        "postgresql://user:secret@localhost:port/queue",
+        "postgresql://user:secret@[localhost/queue",
+        "postgresql:/user:secret@localhost/queue",
+        "postgres:user:secret@localhost/queue ",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_it(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_store(url)
+    assert caught.value.fix
+    assert not {"secret", "se cret", "cret"} & set(str(caught.value).split())
+    assert "secret" not in f"{caught.value} {caught.value.facts}"
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("word", ["channel_binding=prefer", "gssencmode=disable", "keepalives=1", "sslsni=1"])
+def test_a_word_that_asks_for_what_is_done_anyway_is_taken(word: str) -> None:
+    address = parse_address(f"postgresql://localhost/queue?sslmode=require&{word}")
+    assert address.dsn == "postgresql://localhost/queue?sslmode=require"
 
 
 def test_opening_a_url_touches_nothing(tmp_path: Path) -> None:

@@ -74,12 +74,16 @@ def is_postgres(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the file a URL names.
+    """Return the file a URL names. Its path is taken as it is written: %20 is three characters, not a space.
 
     Raises:
         ConfigError: It names none.
     """
+    if url != url.strip():
+        raise ConfigError("the database URL begins or ends with a space or line end", fix="take it out")
     scheme, mark, rest = url.partition("://")
+    if not mark and scheme.lower().startswith("postgres"):  # not repeated: it may hold a password
+        raise ConfigError("the database URL lacks the // after its colon", fix=_FORMS)
     if not mark:
         if url.endswith(".db") and url != ".db":
             return Path(url).expanduser()

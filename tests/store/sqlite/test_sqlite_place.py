@@ -77,6 +77,19 @@ async def test_a_local_file_system_is_used(path: Path, monkeypatch: pytest.Monke
     await store.close()
 
 
+@pytest.mark.parametrize("kind", ["virtiofs", "gpfs", "beegfs", "drvfs", "orangefs"])
+async def test_a_file_system_that_may_be_shared_is_warned_of_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    monkeypatch.setattr(connection, "file_system_of", lambda _: kind)
+    for _ in range(2):
+        store = SqliteStore(path)
+        await store.open()
+        await store.close()
+    [warning] = [record.getMessage() for record in caplog.records if record.name == "tidegate.store"]
+    assert kind in warning
+
+
 async def test_a_network_file_system_can_be_insisted_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "file_system_of", lambda _: "nfs")
     monkeypatch.setenv(connection.ALLOW_NETWORK_FS, "1")

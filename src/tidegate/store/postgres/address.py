@@ -17,6 +17,26 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _OURS = frozenset({"schema", "connections", "hints", "pooler", "listen"})
 _SWITCH = {"on": True, "off": False}
 
+_NEEDS_NOTHING = {
+    "channel_binding": {"disable", "prefer"},
+    "gssencmode": {"disable", "prefer"},
+    "keepalives": {"1"},
+    "load_balance_hosts": {"disable"},
+    "sslcompression": {"0"},
+    "sslsni": {"1"},
+}
+"""Words of libpq with the values that ask for no more than the driver does anyway."""
+_UNSUPPORTED = frozenset(
+    {
+        *_NEEDS_NOTHING,
+        *("connect_timeout", "gssdelegation", "hostaddr", "keepalives_count", "keepalives_idle"),
+        *("keepalives_interval", "max_protocol_version", "min_protocol_version", "replication"),
+        *("require_auth", "requirepeer", "requiressl", "sslcertmode", "sslcrldir", "sslnegotiation"),
+        *("tcp_user_timeout",),
+    }
+)
+"""Words of libpq 17 (its "Parameter Key Words") that the driver would hand to the server as settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -42,9 +62,11 @@ def parse_address(url: str) -> Address:
     Raises:
         ConfigError: A word in it cannot work. The URL is not repeated: it may hold a password.
     """
-    parts = urlsplit(url)
+    parts = _split(url)
     words = dict(parse_qsl(parts.query, keep_blank_values=True))
-    others = {word: value for word, value in words.items() if word not in _OURS}
+    others = {
+        word: value for word, value in words.items() if word not in _OURS and _is_for_driver(word, value)
+    }
     schema = words.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise ConfigError(
@@ -59,6 +81,37 @@ def parse_address(url: str) -> Address:
         pooler=_switch("pooler", words["pooler"]) if "pooler" in words else None,
         listen_dsn=urlunsplit(_at(bare, words["listen"]) if "listen" in words else bare),
     )
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL; the error for one that cannot be read shows nothing of it."""
+    try:
+        parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2]
+        if "," not in hosts:  # several hosts, each with a port, are left to the driver
+            _ = parts.port
+        is_clear = not parts.fragment and not any(character.isspace() for character in url)
+    except ValueError:
+        is_clear = False
+    if not is_clear:
+        raise ConfigError(
+            "the database URL cannot be read: it holds a character with a meaning of its own",
+            fix="percent-encode such characters of the user name and password: # is %23, @ is %40, / is %2F, "
+            "a space is %20",
+        ) from None
+    return parts
+
+
+def _is_for_driver(word: str, value: str) -> bool:
+    """Return whether the driver understands a word; refuse one that would be lost."""
+    if value in _NEEDS_NOTHING.get(word, ()):
+        return False
+    if word in _UNSUPPORTED:
+        raise ConfigError(
+            f"{word}={shown(value)} in the database URL is not supported",
+            fix=f"take {word} out of the URL. Connections have time limits and keepalive of their own",
+        )
+    return True
 
 
 def _at(parts: SplitResult, server: str) -> SplitResult:

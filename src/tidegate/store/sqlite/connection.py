@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,8 +17,16 @@ ALLOW_NETWORK_FS = "TIDEGATE_ALLOW_NETWORK_FS"
 """Set to 1 to use a file system this module refuses, at your own risk."""
 
 _NETWORK = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "glusterfs", "vboxsf", "prl_fs")
+_DOUBTFUL = (
+    "acfs", "beegfs", "drvfs", "gfs2", "gpfs", "ocfs2", "orangefs", "pvfs2", "vmhgfs", "virtiofs", "wslfs"
+)  # fmt: skip
+"""Shared by several machines, or by a guest and its host: some set-ups keep locks and maps, others do not."""
 _LOCAL_FUSE = ("fuseblk", "fusectl")
 _MOUNTS = Path("/proc/self/mountinfo")
+
+_log = logging.getLogger("tidegate.store")
+_warned_of: set[Path] = set()
+"""Files that this process has warned of."""
 
 OWN_DIRECTORY = ".tidegate"
 WAL_KEPT_BYTES = 64 * 2**20
@@ -104,6 +113,15 @@ def check_place(path: Path) -> None:
             fix=f"move it to a local disk, or set {ALLOW_NETWORK_FS}=1 if you know it to be safe",
             path=str(path),
             file_system=kind,
+        )
+    if kind.startswith(_DOUBTFUL) and path not in _warned_of:
+        _warned_of.add(path)
+        _log.warning(
+            "the database %s lies on %s, a file system that may be shared with other machines: SQLite is safe"
+            " there only if one machine alone opens it and locks work. Move it to a local disk, or set %s=1",
+            path,
+            kind,
+            ALLOW_NETWORK_FS,
         )
 
 
