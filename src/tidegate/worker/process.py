@@ -25,6 +25,7 @@ from tidegate.worker.application import Application, load_application
 from tidegate.worker.control import Line, Message
 from tidegate.worker.engine import Engine
 from tidegate.worker.logs import application_loaded, set_up_logging
+from tidegate.worker.opening import open_in_time
 from tidegate.worker.settings import Pool, Timings
 from tidegate.worker.signals import outlive_the_group
 from tidegate.worker.slots import tree
@@ -143,7 +144,7 @@ async def _serve(
 ) -> int:
     _spare_what_is_loaded()
     require_room(orders.pool, app, lambda limit: tree.excess(os.getpid(), limit, other_sessions=False))
-    await app.store.open()
+    await open_in_time(app.store.open)
     engine = Engine(
         app=app,
         pool=orders.pool,

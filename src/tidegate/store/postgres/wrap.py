@@ -30,6 +30,8 @@ _LOST = ("08", "57P", "25006", "25P03", "25P04", "26000", "42P05")
 """Connection errors; the server stops or has stopped; it has become a read-only standby; it has ended a
 transaction in which we were silent, or which took too long; a prepared statement is not there or there twice,
 since a pooler came in between."""
+_PASSING = ("08", "53300", "57P")
+"""Connection errors, no connection left, the server starts or stops: another try may succeed."""
 _CONTENT = ("22", "23", "54")
 """Data exceptions, violated constraints, program limits."""
 
@@ -98,7 +100,10 @@ def wrap(error: BaseException, place: str) -> BaseException:
     else:
         state = getattr(error, "sqlstate", None) or ""
         what, fix = _FIXES.get(state, _what(error, trouble))
-        wrapped = StoreUnavailableError(f"{what} ({place}): {error}", fix=fix, sqlstate=state)
+        may_pass = not state or state.startswith(_PASSING)
+        wrapped = StoreUnavailableError(
+            f"{what} ({place}): {error}", fix=fix, sqlstate=state, may_pass=may_pass
+        )
     wrapped.__cause__ = error
     return wrapped
 
@@ -123,6 +128,7 @@ def late(place: str, seconds: float) -> StoreUnavailableError:
         f"{place} did not answer within {seconds:g} s",
         fix="try again; look at the server and for locks in pg_stat_activity",
         seconds=seconds,
+        may_pass=True,
     )
 
 

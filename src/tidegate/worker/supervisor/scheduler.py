@@ -15,6 +15,7 @@ from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.logs import set_up_logging
+from tidegate.worker.opening import open_in_time
 from tidegate.worker.settings import Timings
 from tidegate.worker.steward.steward import Steward
 from tidegate.worker.supervisor.closing import close_or_leave
@@ -92,7 +93,7 @@ class Scheduler:
         return 0
 
     async def _open(self) -> bool:
-        await self._store.open()
+        await open_in_time(self._store.open)
         return True
 
     def _stop(self, number: signal.Signals = signals.GIVE_BACK) -> None:

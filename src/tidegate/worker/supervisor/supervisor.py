@@ -30,6 +30,7 @@ from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.heartbeat import Heartbeat
 from tidegate.worker.logs import set_up_logging
+from tidegate.worker.opening import open_in_time
 from tidegate.worker.process import EXIT_CONFIG
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.steward.steward import Steward
@@ -207,7 +208,7 @@ class Supervisor:
             return await read_manifest(self._application, self._given_url)
 
     async def _open_store(self) -> bool:
-        await self._store.open()
+        await open_in_time(self._store.open)
         await self._store.save_manifest(self._manifest.application, self._manifest.body)
         return True
 
