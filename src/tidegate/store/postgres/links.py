@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import asyncpg
 
 from tidegate.store.postgres.address import Address
+from tidegate.store.postgres.keepalive import keep_alive
 from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import late
@@ -197,7 +198,7 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
         asyncpg.PostgresError, OSError: It was refused.
     """
     try:
-        return await asyncpg.connect(
+        link = await asyncpg.connect(
             dsn,
             timeout=CONNECT_SECONDS,
             statement_cache_size=0 if pooler else _STATEMENTS,
@@ -206,6 +207,8 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
         )
     except TimeoutError as error:
         raise late("the database", CONNECT_SECONDS) from error
+    keep_alive(link)
+    return link
 
 
 async def is_pooled(link: Link) -> bool:

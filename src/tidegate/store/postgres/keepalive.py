@@ -1,0 +1,32 @@
+"""Keeping an idle connection known to what is in between, and noticing when the other side is gone."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import Any
+
+_OPTIONS = (
+    # After 15 s of silence the kernel asks every 5 s whether the other side is there, three times.
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    # What was sent and is not acknowledged in this many milliseconds ends the connection.
+    ("TCP_USER_TIMEOUT", 20_000),
+)
+"""Firewalls and NAT gateways forget an idle connection after 4 to 6 minutes,
+some after one. Source of the options: tcp(7); libpq has them as `keepalives_idle` and the like."""
+
+
+def keep_alive(link: Any) -> None:
+    """Let the kernel keep an asyncpg connection over TCP alive; options it does not know are left out."""
+    transport = getattr(link, "_transport", None)
+    found = transport.get_extra_info("socket") if transport is not None else None
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with suppress(OSError):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _OPTIONS:
+        if hasattr(socket, name):
+            with suppress(OSError):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,18 @@
+"""Idle connections are kept alive by the kernel, on servers reached over TCP."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tidegate.store.postgres.links import connect
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system names its options otherwise")
+async def test_the_kernel_asks_after_the_other_side_of_an_idle_connection(worker_url: str) -> None:
+    link = await connect(worker_url, pooler=False)
+    found = link._transport.get_extra_info("socket")
+    assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+    await link.close()
