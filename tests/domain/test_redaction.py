@@ -151,7 +151,39 @@ def test_what_was_redacted_once_is_not_changed_again(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bit", [*_BITS, "://a:", "key=", "password:", "?a", "eyJaaaaaa.", "A/+9", " -u a:", "1:AA"]
+    "text",
+    [
+        '"refresh_token": "' + "aB3x" * 400 + '"',
+        '"password": "it\'s-aB3xpa55"',
+        r'"password": "a\"b-aB3xpa55"',
+        "postgresql://user:" + "aB3x" * 100 + "@host/db",
+    ],
+)
+def test_a_long_secret_or_one_with_a_quote_inside_is_replaced_whole(text: str) -> None:
+    assert "aB3x" not in redact(text)
+
+
+def test_a_sentence_about_a_cookie_stays() -> None:
+    text = "invalid cookie: the session has expired, sign in"
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "bit",
+    [
+        *_BITS,
+        "://a:",
+        "key=",
+        "password:",
+        "?a",
+        "eyJaaaaaa.",
+        "A/+9",
+        " -u a:",
+        "1:AA",
+        "sk_",
+        "pk-",
+        "eyJ-",
+    ],
 )
 def test_no_text_takes_time_beyond_its_length(bit: str) -> None:
     """A pattern that backtracks without bound would take minutes here: the test's own time limit would end it."""

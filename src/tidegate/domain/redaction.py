@@ -44,7 +44,7 @@ _PEM_BODY_BEFORE = re.compile(r"(?:[A-Za-z0-9+/=]|\s|\\[nr]){24,}$")
 
 _USERINFO = re.compile(
     r"(://[^\s:@/?#\"'<>]{0,256}:)(?!\d{1,5}(?:[/?#\s\"'<>,;)]|$))"
-    r"(?:[^\s\"'<>/?#]{1,256}|[^\s\"'<>]{1,256})@"
+    r"(?:[^\s\"'<>/?#]{1,1536}|[^\s\"'<>]{1,1536})@"
 )
 _USER_ALONE = re.compile(r"(://)([^\s:@/?#\"'<>]{12,256})@")
 _SCHEME = re.compile(
@@ -57,13 +57,16 @@ _AUTHORIZATION = re.compile(
     re.IGNORECASE,
 )
 _COOKIE = re.compile(
-    rf"(\b(?:set-)?cookie{_QUOTE}?\s{{0,4}}(?:[:=]|(?<=[\"']),)\s{{0,4}}(?:b(?=[\"']))?{_QUOTE}?)(?=\S)([^\r\n\"'`]{{3,}})",
+    rf"(\b(?:set-)?cookie{_QUOTE}?\s{{0,4}}(?:[:=]|(?<=[\"']),)\s{{0,4}}(?:b(?=[\"']))?{_QUOTE}?)"
+    r"(?=[^\s=;,]{1,128}=)([^\r\n\"'`]{3,})",
     re.IGNORECASE,
 )
 
 _OPERATOR = r"(?:[:?=|]{0,3}=|=>|::?|(?<=[\"']),(?=\s{0,4}b?\\{0,4}[\"'`])|\.=|>)"
 _OPERATION = re.compile(rf"(?<=[A-Za-z]){_QUOTE}?\]?\s{{0,4}}{_OPERATOR}\s{{0,8}}(?:[bru](?=[\"']))?")
-_VALUE_IN_QUOTES = re.compile(r"(\\{0,4}[\"'`])([^\"'`\r\n]{1,1024})(?=\\{0,4}[\"'`])")
+_VALUE_IN_QUOTES = re.compile(r"(\\{0,4}[\"'`])((?:(?!\1)(?:\\.|[^\r\n\\])){1,8192})(?=\1)")
+_VALUE_AFTER_QUOTE = re.compile(r"(\\{0,4}[\"'`])([^\s\"'`,;&<>)}\]\\]{1,128})")
+"""For a quote that is not closed, or not soon."""
 _VALUE = re.compile(r"()([^\s\"'`,;&<>)}\]\\]{1,128})")
 _REST_OF_VALUE = re.compile(r"[^\s\"'`,;&<>)}\]\\]*")
 _NAME = re.compile(r"[\w.-]{1,64}\Z")
@@ -234,12 +237,15 @@ def _without_assigned(text: str) -> str:
         before = text[max(done, operation.start() - 64) : operation.start()]
         if not _plain(before[-24:]).endswith(_ENDS) or (name := _NAME.search(before)) is None:
             continue
-        value = _VALUE_IN_QUOTES.match(text, at) or _VALUE.match(text, at)
+        value = (
+            _VALUE_IN_QUOTES.match(text, at) or _VALUE_AFTER_QUOTE.match(text, at) or _VALUE.match(text, at)
+        )
         if value is None or _is_harmless(value[2]):
             continue
         sign = text[operation.start() - len(name[0]) - 1 : operation.start() - len(name[0])]
         if _is_secret(name[0], value, operation[0], is_query=sign in ("?", "&")):
-            rest = _REST_OF_VALUE.match(text, value.end()) if not value[1] else None
+            is_whole = value.re is _VALUE_IN_QUOTES
+            rest = None if is_whole else _REST_OF_VALUE.match(text, value.end())
             kept += [text[done:at], value[1], STARS]
             at = done = value.end() if rest is None else rest.end()
     return "".join([*kept, text[done:]])

@@ -12,8 +12,8 @@ _GITLAB = ("gldt", "glft", "glimt", "gloas", "glptt", "glrt", "glrtr", "glsoat",
 
 PREFIXED: tuple[tuple[str, str], ...] = (
     # AI providers
-    ("sk-", rf"sk-(?:(?=[A-Za-z_-]*\d){_WORD}{{8,}}|{_WORD}{{24,}})"),  # OpenAI, Anthropic, DeepSeek…
-    ("sk_", rf"sk_(?:(?=[A-Za-z_]*\d)\w{{8,}}|{_ALNUM}{{24,}})"),  # ElevenLabs, Stripe
+    ("sk-", rf"sk-(?:(?=[A-Za-z_-]{{0,64}}\d){_WORD}{{8,}}|{_WORD}{{24,}})"),  # OpenAI, Anthropic, DeepSeek…
+    ("sk_", rf"sk_(?:(?=[A-Za-z_]{{0,64}}\d)\w{{8,}}|{_ALNUM}{{24,}})"),  # ElevenLabs, Stripe
     ("sess-", rf"sess-{_ALNUM}{{20,}}"),
     ("AIza", rf"AIza{_WORD}{{16,}}"),  # Google API key
     ("AQ.", rf"AQ\.{_WORD}{{30,}}"),
@@ -31,7 +31,7 @@ PREFIXED: tuple[tuple[str, str], ...] = (
     ("csk-", rf"csk-{_ALNUM}{{20,}}"),  # Cerebras
     ("tgp_v1_", rf"tgp_v1_{_WORD}{{20,}}"),  # Together
     ("jina_", rf"jina_{_WORD}{{20,}}"),
-    ("pa-", rf"pa-(?=[A-Za-z_-]*\d){_WORD}{{30,}}"),  # Voyage
+    ("pa-", rf"pa-(?=[A-Za-z_-]{{0,64}}\d){_WORD}{{30,}}"),  # Voyage
     ("lsv2_", r"lsv2_(?:pt|sk)_\w{20,}"),  # LangSmith
     ("pcsk_", r"pcsk_\w{20,}"),  # Pinecone
     ("rpa_", rf"rpa_{_ALNUM}{{20,}}"),  # RunPod
@@ -84,7 +84,7 @@ PREFIXED: tuple[tuple[str, str], ...] = (
     ("CLOJARS_", rf"(?i:CLOJARS_{_ALNUM}{{50,}})"),
     ("dckr_", rf"dckr_(?:pat|oat)_{_WORD}{{20,}}"),
     ("oy2", r"oy2[a-z0-9]{43}"),  # NuGet
-    ("AKC", rf"AKC(?=[A-Z]*[a-z\d]){_ALNUM}{{10,}}"),  # Artifactory
+    ("AKC", rf"AKC(?=[A-Z]{{0,64}}[a-z\d]){_ALNUM}{{10,}}"),  # Artifactory
     ("cmVmd", rf"cmVmd{_ALNUM}{{55,}}"),
     ("sgp_", rf"sgp_{_WORD}{{20,}}"),
     ("sntrys_", r"sntrys_[A-Za-z0-9+/=_]{40,}"),
@@ -113,14 +113,14 @@ PREFIXED: tuple[tuple[str, str], ...] = (
     ("xkeysib-", rf"xkeysib-{_HEX}{{40,}}-{_ALNUM}{{16}}"),
     ("key-", rf"key-{_HEX}{{32}}"),  # Mailgun
     ("-us", r"[0-9a-z]{32}-us\d{1,2}"),  # Mailchimp
-    ("SK", r"SK(?=[a-z]*\d)[a-z0-9]{32}"),  # Twilio
-    ("AC", r"AC(?=[a-z]*\d)[a-z0-9]{32}"),
+    ("SK", r"SK(?=[a-z]{0,31}\d)[a-z0-9]{32}"),  # Twilio
+    ("AC", r"AC(?=[a-z]{0,31}\d)[a-z0-9]{32}"),
     *(
         (f"{kind}_{place}_", rf"{kind}_{place}_\w{{8,}}")
         for kind in ("pk", "rk", "sk")
         for place in ("live", "test", "prod")
     ),
-    *((f"{kind}-", rf"{kind}-(?=[A-Za-z_-]*\d){_WORD}{{16,}}") for kind in ("pk", "rk")),
+    *((f"{kind}-", rf"{kind}-(?=[A-Za-z_-]{{0,64}}\d){_WORD}{{16,}}") for kind in ("pk", "rk")),
     ("whsec_", r"whsec_[A-Za-z0-9+/=]{20,}"),
     ("sq0", r"sq0[a-z]{3}-[\w\\-]{20,}"),  # Square
     ("EAAA", rf"EAAA{_WORD}{{30,}}"),
@@ -155,7 +155,7 @@ PREFIXED: tuple[tuple[str, str], ...] = (
     ("AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
     ("s-s4t2", rf"s-s4t2(?:ud|af)-{_HEX}{{64}}"),
     ("sha256~", rf"sha256~{_WORD}{{43}}"),  # OpenShift
-    ("eyJ", r"eyJ[\w=-]+\.[\w=-]{2,}(?:\.[\w=-]*){0,4}"),  # JSON Web Token
+    ("eyJ", r"eyJ[\w=-]{1,512}\.[\w=-]{2,}(?:\.[\w=-]*){0,4}"),  # JSON Web Token
 )
 """Text that must occur, and the pattern of the whole secret."""
 
