@@ -23,7 +23,7 @@ CRASH_WAIT_SECONDS = 0.2
 CRASH_WAIT_CAP_SECONDS = 2.0
 START_SECONDS = 20.0
 """For a worker command until its pool process takes tasks, on a machine with better things to do."""
-ENDS_DEAD = {"hopeless": "unknown", "forbidden": "unknown", "overrun": "timeout"}
+ENDS_DEAD = {"hopeless": "unknown", "forbidden": "rejected", "overrun": "timeout"}
 """Functions whose tasks must die, with the reason; those of all others must not, but for a crash."""
 
 
