@@ -175,14 +175,14 @@ class Supervisor:
         wanted = self._wanted()
         pools = ", ".join(f"{pool.name} ({pool.processes}×{pool.concurrency})" for pool in wanted)
         log.info("worker %s: %s", self._name, pools)
+        look = None
         try:
             if not self._stopping.is_said:
                 self._pools.fit(wanted, 0.0)
-                configured = (*wanted, *self._manifest.pools)
-                await warn_of_unserved(self._store, configured, self._manifest.functions)
+                look = asyncio.create_task(self._warn_of_unserved(wanted), name="tidegate unserved tasks")
             await self._pools.until_all_ended(watches)
         finally:
-            jobs = [*watches, *([self._renewing] if self._renewing is not None else [])]
+            jobs = [*watches, *(job for job in (self._renewing, look) if job is not None)]
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
@@ -190,6 +190,11 @@ class Supervisor:
             await self._presence.stop()
         if self._with_steward:
             await self._steward.take_up_the_last(self._timings.stop_grace)
+
+    async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
+        """Log which tasks nothing will run; beside everything else, since it counts all ready tasks."""
+        configured = (*wanted, *self._manifest.pools)
+        await warn_of_unserved(self._store, configured, self._manifest.functions)
 
     def _start_watches(self) -> list[asyncio.Task[None]]:
         works = {
