@@ -8,7 +8,6 @@ from __future__ import annotations
 _ALNUM = "[A-Za-z0-9]"
 _WORD = r"[\w-]"
 _HEX = "[0-9a-fA-F]"
-_GITLAB = ("gldt", "glft", "glimt", "gloas", "glptt", "glrt", "glrtr", "glsoat", "glagent", "glcbt", "glffct")
 
 PREFIXED: tuple[tuple[str, str], ...] = (
     # AI providers

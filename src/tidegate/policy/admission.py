@@ -16,6 +16,8 @@ from tidegate.domain.usage import LearnedLimit
 from tidegate.policy import gate as gates
 from tidegate.policy import learned, pacing
 
+PROBERS = 500
+"""First tasks of a lane among which one is looked for that may try its held gate."""
 AHEAD_SECONDS = 0.25
 """Tasks are handed out so long before their slots, so that no quota is lost between two looks."""
 PACED_SECONDS = 60.0

@@ -84,7 +84,9 @@ def times_now(times: CallTimes) -> CallTimes:
     return times if run is None else times.within(run.remaining())
 
 
-def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes) -> None:
+def dress(
+    request: Any, settings: CallSettings, permit: Permit, times: CallTimes, *, is_stream_asked_for: bool
+) -> None:
     """Put on the request what goes with every call: key, idempotency key, time limits."""
     headers = request.headers
     if permit.api_key is not None and not is_foreign(request):
@@ -92,7 +94,7 @@ def dress(request: Any, settings: CallSettings, permit: Permit, times: CallTimes
     name = settings.idempotency_header
     if name and request.method == "POST" and name not in headers:
         headers[name] = idempotency_key(request.method, str(request.url), content_of(request))
-    if wants_stream(request):
+    if is_stream_asked_for:
         # What is compressed cannot be read while it passes.
         headers["accept-encoding"] = "identity"
     request.extensions = {**request.extensions, "timeout": _timeouts(request, times)}

@@ -130,7 +130,7 @@ class PoliteTransport:
         try:
             present_run()  # it may have ended while the call waited for its permit
             times = times_now(self._settings.times)
-            dress(request, self._settings, permit, times)
+            dress(request, self._settings, permit, times, is_stream_asked_for=is_asked_for)
             await permit.sending()
             sent_at = time.monotonic()
             async with at_most(self._library, times.seconds, request):

@@ -17,7 +17,6 @@ LEVEL = "TIDEGATE_LOG"
 """Environment variable: the level of Tidegate's and the application's records, `INFO` by default."""
 FORMAT = "TIDEGATE_LOG_FORMAT"
 """Environment variable: `text`, the default, or `json`. Child processes inherit it."""
-FORMATS = ("text", "json")
 
 _STANDARD_ERROR = 2
 _own = OwnLoggers()

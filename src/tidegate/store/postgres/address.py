@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 from tidegate.errors import ConfigError
 from tidegate.readers import shown
 
-SCHEMES = ("postgresql", "postgres")
 SCHEMA = "tidegate"
 CONNECTIONS = 4
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.policy.admission import Admitted, Door, Doors, admit, counted
+from tidegate.policy.admission import PROBERS, Admitted, Door, Doors, admit, counted
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.columns import PRIORITIES, claimed
 from tidegate.store.postgres import gates
@@ -27,9 +27,6 @@ _LOST = load("lost_claims")
 
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
-
-PROBERS = 500
-"""First tasks of a lane among which one is looked for that may try its held gate."""
 
 _ROUNDS = 4
 """In which one claim looks for tasks that limits let through."""

@@ -9,7 +9,7 @@ import apsw
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
-from tidegate.policy.admission import Admitted, Door, Doors, admit
+from tidegate.policy.admission import PROBERS, Admitted, Door, Doors, admit
 from tidegate.policy.order import apportion
 from tidegate.store import ids
 from tidegate.store.columns import PRIORITIES, claimed
@@ -26,10 +26,6 @@ _FREE = Admitted()
 
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
-
-
-PROBERS = 500
-"""First tasks of a lane among which one is looked for that may try its held gate."""
 
 
 class _Head(NamedTuple):
