@@ -62,7 +62,7 @@ def _demand_running_interpreter() -> None:
 
 
 def demand_threads() -> None:
-    """Raise unless threads of this process run beside each other; called at each use, since it may change.
+    """Raise unless threads of this process run side by side; called at each use, since it may change.
 
     Under gevent and eventlet, threads are greenlets that take turns in one thread, and an event loop in one
     of them either blocks the others or is taken for theirs. uWSGI runs no thread but its own unless told to.

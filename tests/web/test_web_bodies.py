@@ -1,4 +1,4 @@
-"""What is wrong with a body is named, and long bodies are checked beside the event loop."""
+"""What is wrong with a body is named, and long bodies are checked off the event loop."""
 
 from __future__ import annotations
 

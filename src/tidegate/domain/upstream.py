@@ -152,7 +152,7 @@ class Limits:
     """Names of the limits that a person set: for them the code does not count until they are handed back."""
 
     def declared_as(self, declared: Limits) -> Limits:
-        """Return what counts of these stored limits after a declaration: the code, but for what is by hand.
+        """Return what counts of these stored limits after a declaration: the code's, except those by hand.
 
         How a window is counted, evenly or from edge to edge, is always the code's.
         """

@@ -81,7 +81,7 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
 
 
 def _is_matter_of_the_task(gate: Gate, signal: Signal) -> bool:
-    """Whether an overload says nothing of a flowing upstream: it was parked for this task before, in vain.
+    """Whether an overload says nothing of a flowing upstream: it was parked for this task before.
 
     Others have been served since.
     """

@@ -51,7 +51,7 @@ def error_part(document: Document) -> Document:
 
 
 def is_error(document: Document) -> bool:
-    """Return whether a document is an error, whatever the status beside it.
+    """Return whether a document is an error, no matter which status came with it.
 
     Z.ai answers 200 with `{"success": false, "code": 500}`, Cloudflare's gateways alike.
     """

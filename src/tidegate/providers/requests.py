@@ -69,7 +69,7 @@ def sizes_of(body: object) -> Sizes:
 
 
 def asks_for_stream(url: str, headers: Mapping[str, str], body: bytes | None) -> bool:
-    """Return whether a request asks for its answer in pieces, whatever content type the answer will have.
+    """Return whether a request asks for its answer in pieces, whichever content type comes back.
 
     Args:
         url: Of the request.

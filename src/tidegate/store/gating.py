@@ -159,7 +159,7 @@ def with_limits(row: GateRow, limits: Limits, now: float) -> GateRow:
 def as_declared(row: GateRow | None, declared: Declared, now: float) -> GateRow:
     """Return the row that counts after a declaration; the same one if nothing changes.
 
-    One rule for upstreams, functions and the system: the code counts, but for what a person set by hand.
+    One rule for upstreams, functions and the system: the code counts, except for limits set by hand.
     """
     if row is None:
         return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))

@@ -316,7 +316,7 @@ class Upstreams(Protocol):
     async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
         """Keep what an application declares of limits; return the rows that count, in the order given.
 
-        The latest declaration counts, but for limits that a person set (`Limits.by_hand`).
+        The latest declaration counts, except for limits that a person set (`Limits.by_hand`).
         """
 
     async def gates(self) -> list[GateRow]:

@@ -26,7 +26,7 @@ class Upstream:
     """An outside service that tasks call. Made by `app.upstream(…)`, given to `@app.task(upstream=…)`.
 
     Its limits are stored when a worker starts and shared by all processes. The code of the latest start
-    counts, but for what a person sets: `tidegate upstreams set` holds until it is handed back.
+    counts, except for limits that a person sets: `tidegate upstreams set` holds until it is handed back.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ async def read_json(
         request: Whose.
         kind: What it must be.
         settings: Limits.
-        offload: Parses long bodies beside the event loop.
+        offload: Parses long bodies off the event loop.
         otherwise: What an empty body stands for.
         items: How many its one array may hold; None: it has none to be counted.
         values: How many values it may hold in all; None: as many as one task.

@@ -1,4 +1,4 @@
-"""Work whose time grows with what a client sent, done beside the event loop where it is long."""
+"""Work whose time grows with what a client sent, done off the event loop where it is long."""
 
 from __future__ import annotations
 

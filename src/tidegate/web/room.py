@@ -99,7 +99,7 @@ class Room:
             raise Problem("too-many-requests", headers={"Retry-After": "1"}) from None
 
     async def plain(self, stored: bytes) -> msgspec.Raw:
-        """Return a stored result as plain JSON; a long one is converted beside the event loop."""
+        """Return a stored result as plain JSON; a long one is converted off the event loop."""
         size = 0 if is_plain(stored) else len(stored)
         return await self.offload.run(size, plain, stored)
 

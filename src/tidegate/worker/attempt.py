@@ -122,7 +122,7 @@ class Attempt:
         )
 
     def heard_of_calls(self, calls: CallsMade) -> None:
-        """Take note of what a child process says of the calls its body made."""
+        """Note what a child process reports about the calls its body made."""
         self._calls_in_child = calls
 
     def calls(self) -> CallsMade:

@@ -30,7 +30,7 @@ class LineWriter:
         descriptor: Where to. It may block, fail or be closed.
         dropped: Returns the line that reports how many were dropped.
         patience: Seconds that `put` may wait until a line is written, where a process may end without notice.
-            After one wait in vain it waits no more until all lines are written.
+            After one wait that timed out it waits no more until all lines are written.
     """
 
     def __init__(self, descriptor: int, *, dropped: Callable[[int], bytes], patience: float = 0.0) -> None:
@@ -43,9 +43,9 @@ class LineWriter:
         self._dropped = 0
         self._thread: threading.Thread | None = None
         self._late: threading.Event | None = None
-        """Set when a line has been written for which somebody waited in vain."""
+        """Set when a line has been written after the wait for it timed out."""
         self._is_direct = False
-        """Whether there can be no thread: lines are written by whoever puts them."""
+        """Whether there can be no thread: the caller of `put` writes its line itself."""
         _writers.add(self)
 
     def put(self, line: bytes) -> None:
@@ -65,12 +65,12 @@ class LineWriter:
             self._late = self._wait(self._patience)
 
     def close(self, within: float = CLOSE_SECONDS) -> None:
-        """Write what waits, for so many seconds at most. Safe to repeat; later lines are taken as before."""
+        """Write what waits, for at most this many seconds. Safe to repeat; later lines are still taken."""
         if self._thread is not None and not self._is_direct:
             self._wait(within)
 
     def write_directly(self) -> None:
-        """Let whoever puts a line write it: in a forked child, which has no thread of ours."""
+        """Let the caller of `put` write its line itself: in a forked child, which has no thread of ours."""
         self._is_direct = True
 
     def _wait(self, seconds: float) -> threading.Event | None:

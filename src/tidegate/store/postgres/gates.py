@@ -121,7 +121,7 @@ async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) ->
 
 
 async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
-    """Take over declared limits, but for those set by hand; return the rows that count."""
+    """Take over declared limits, except those set by hand; return the rows that count."""
     now = await moment(db)
     kept: dict[int, GateRow] = {}
     for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):

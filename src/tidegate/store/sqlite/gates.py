@@ -113,7 +113,7 @@ def tried(db: apsw.Connection, now: float, upstream: str, seconds: float, *, is_
 
 
 def declare(db: apsw.Connection, now: float, declared: Sequence[Declared]) -> list[GateRow]:
-    """Take over declared limits, but for those set by hand; return the rows that count."""
+    """Take over declared limits, except those set by hand; return the rows that count."""
     kept = []
     for each in declared:
         found = row(db, each.kind, each.name)

@@ -58,7 +58,7 @@ class Identity:
         self._name = str(path)
         self._lock = lock
         self.real = Path(os.path.realpath(path))
-        """The file that the path led to. SQLite keeps the log beside this one."""
+        """The file that the path led to. SQLite keeps the log next to this one."""
         self._is_link = path.is_symlink()
         self._kept: Record | None = None
         """The record, while the lock is held."""
@@ -71,7 +71,7 @@ class Identity:
         """Return the file's inode. Called before SQLite sees the file.
 
         Raises:
-            StoreUnavailableError: The log or its index beside the file belong to another file.
+            StoreUnavailableError: The log or its index next to the file belong to another file.
         """
         files = self._look(with_index=True)
         if not files.log_size and not files.index:
@@ -262,7 +262,7 @@ class Identity:
 
     def _look(self, *, with_index: bool = False) -> Files:
         if self._is_link:
-            # The log lies beside the file that the link led to.
+            # The log lies next to the file that the link led to.
             file, beside = (
                 files_at(self._name, with_index=False),
                 files_at(str(self.real), with_index=with_index),

@@ -116,7 +116,7 @@ def _alone(named: Path, path: Path) -> Iterator[None]:
     """Keep every process from opening or using the database for the block.
 
     Args:
-        named: As processes name it; the lock between writers lies beside it.
+        named: As processes name it; the lock between writers lies next to it.
         path: The file, if `named` is a symbolic link to it.
 
     Raises:

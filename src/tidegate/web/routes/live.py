@@ -97,7 +97,7 @@ def _counted(room: Room, connection: HTTPConnection) -> Iterator[None]:
 
 
 class _NoLongerAdmittedError(Exception):
-    """Whoever follows would not be let in now: its token was revoked or has expired."""
+    """The follower would not be let in now: its token was revoked or has expired."""
 
 
 async def _parts(

@@ -192,7 +192,7 @@ class Supervisor:
             await self._steward.take_up_the_last(self._timings.stop_grace)
 
     async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
-        """Log which tasks nothing will run; beside everything else, since it counts all ready tasks."""
+        """Log which tasks nothing will run; in a task of its own, since it counts all ready tasks."""
         configured = (*wanted, *self._manifest.pools)
         await warn_of_unserved(self._store, configured, self._manifest.functions)
 
