@@ -231,6 +231,20 @@ def test_a_run_is_free_only_if_all_its_calls_were_refused_before_any_work(ends) 
     assert (charge is Charge.ATTEMPT) == (not PROCESSED.isdisjoint(ends))
 
 
+def test_a_call_that_the_function_itself_cut_off_is_not_blamed_for_the_time_out_of_another() -> None:
+    log = CallLog()
+    for upstream, end in (("a", ENDS["cut"]), ("b", ENDS["slow"])):
+        log.begin(upstream)
+        log.end(upstream, end.failure, may_be_processed=may_be_processed(end), is_cut=is_cut(end))
+    slow = ENDS["slow"].failure
+    assert slow is not None
+    terms = Terms(MAX_ATTEMPTS, Fixed(1.0), upstream="a")
+    outcome = decide(Fence("t", 1), slow, None, terms, Counters(), random.Random(1), log.made("a"))
+    assert isinstance(outcome, Retrying)
+    assert outcome.signal is not None
+    assert (outcome.signal.upstream, outcome.signal.is_reported) == ("b", True)
+
+
 def test_a_call_in_flight_when_the_run_ends_may_have_been_processed() -> None:
     log = CallLog()
     log.begin("a")

@@ -75,13 +75,15 @@ class CallLog:
             upstream: Whose call it was.
             failure: None: it went well.
             may_be_processed: Whether the other side may have done the work.
-            is_cut: The end of the run ended it, so nobody knows how it would have gone.
+            is_cut: It was cut off, so nobody knows how it would have gone. By the end of the run, unless
+                another call ends otherwise after it: then the task function itself cut it off.
         """
         self._in_flight[upstream] -= 1
         self._may_be_processed |= may_be_processed
         if is_cut:
             self._cut = upstream
             return
+        self._cut = ""
         self._last_was_good[upstream] = failure is None
         if failure is not None:
             call = FailedCall(upstream, failure.reason, failure.status)
