@@ -20,7 +20,7 @@ from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.endings import end
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import CONTENT_ERRORS
+from tidegate.store.postgres.wrap import CONTENT_ERRORS, refused_content
 from tidegate.store.text import storable
 
 _SQL = load("finish")
@@ -88,14 +88,18 @@ def _bytes_of(outcome: Outcome) -> int:
 
 
 async def _finish(database: Database, batch: Batch) -> dict[str, Answer]:
-    """Write a batch, or its halves if its content is refused."""
+    """Write a batch, or its halves if its content is refused.
+
+    Raises:
+        ValueError: An outcome is refused even with a placeholder.
+    """
     try:
         return await _write(database, batch)
     except CONTENT_ERRORS as error:
         if len(batch) == 1:
-            return await _write(
-                database, {task_id: with_placeholder(outcome, error) for task_id, outcome in batch.items()}
-            )
+            plain = {task_id: with_placeholder(outcome, error) for task_id, outcome in batch.items()}
+            with refused_content():
+                return await _write(database, plain)
     answers: dict[str, Answer] = {}
     entries, middle = list(batch.items()), len(batch) // 2
     for half in (entries[:middle], entries[middle:]):

@@ -9,6 +9,7 @@ from tidegate.domain.outcome import Fence
 from tidegate.store import ids
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.wrap import refused_content
 from tidegate.store.rows import CancelRequest, ProgressNote
 from tidegate.store.text import finite, storable
 
@@ -27,7 +28,8 @@ async def progress(db: Session, notes: Sequence[ProgressNote]) -> list[Fence]:
     if not rows:
         return [note.fence for note in notes]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    kept = {Fence(str(task_id), run) for task_id, run in await db.rows(_KEEP, db.at, *columns)}
+    with refused_content():
+        kept = {Fence(str(task_id), run) for task_id, run in await db.rows(_KEEP, db.at, *columns)}
     return [note.fence for note in notes if note.fence not in kept]
 
 

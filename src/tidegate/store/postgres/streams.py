@@ -9,6 +9,7 @@ from tidegate.domain.states import State
 from tidegate.store import ids
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.wrap import refused_content
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
 _APPEND = load("append_chunks")["append"]
@@ -19,14 +20,15 @@ _HEADS = load("stream_heads")["heads"]
 async def append_chunks(db: Session, new: Sequence[NewChunk]) -> list[Fence]:
     """Keep what these runs emitted; return the fences that are no longer current."""
     known = [chunk for chunk in new if ids.known(chunk.fence.task_id) is not None]
-    rows = await db.rows(
-        _APPEND,
-        [chunk.fence.task_id for chunk in known],
-        [chunk.fence.run for chunk in known],
-        [chunk.place for chunk in known],
-        [chunk.data for chunk in known],
-        db.at,
-    )
+    with refused_content():
+        rows = await db.rows(
+            _APPEND,
+            [chunk.fence.task_id for chunk in known],
+            [chunk.fence.run for chunk in known],
+            [chunk.place for chunk in known],
+            [chunk.data for chunk in known],
+            db.at,
+        )
     current = {Fence(str(task_id), run) for task_id, run in rows}
     return sorted({chunk.fence for chunk in new} - current)
 

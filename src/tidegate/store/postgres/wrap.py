@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 
 import asyncpg
@@ -38,15 +40,12 @@ _CONTENT = ("22", "23", "54")
 UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError)
 """A number that is too large (COPY says so in Python's own words), a name that is too long."""
 
-CONTENT_ERRORS = (
+_REFUSED = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
     asyncpg.ProgramLimitExceededError,
-    UnicodeError,
-    TypeError,
-    ValueError,
-    OverflowError,
 )
+CONTENT_ERRORS = (*_REFUSED, UnicodeError, TypeError, ValueError, AttributeError, OverflowError)
 """What a value that cannot be stored makes of a statement; passed on as they are."""
 
 _FIXES = {
@@ -114,6 +113,22 @@ def busy(place: str) -> StoreBusyError:
         f"others held what this call needs at {place} for too long; nothing was written",
         fix="try again; if it lasts, look for a long transaction in pg_stat_activity",
     )
+
+
+@contextmanager
+def refused_content() -> Iterator[None]:
+    """Raise what the database says of a value as a `ValueError`, which a caller knows without the driver.
+
+    Only the first line of the message is kept: the detail may hold the row.
+
+    Raises:
+        ValueError: The database refused a value in the block.
+    """
+    try:
+        yield
+    except _REFUSED as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"PostgreSQL refused a value: {type(error).__name__}: {line}") from error
 
 
 def is_unsent(error: BaseException) -> bool:

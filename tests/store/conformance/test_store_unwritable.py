@@ -1,0 +1,68 @@
+"""Values that no store can write: refused by an error that the writer of outcomes knows, on each back end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from store_build import FAILED, Build, dead, retrying, succeeded
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.outcome import Dead, Fence, Outcome
+from tidegate.domain.states import State
+from tidegate.domain.upstream import Signal
+from tidegate.store.rows import ProgressNote
+from tidegate.store.streams import NewChunk
+from tidegate.worker.finisher import CONTENT_ERRORS, Finisher
+
+BAD: dict[str, Callable[[Fence], Any]] = {
+    "a reason with NUL": lambda fence: dead(fence, failure=Failure(Verdict.PERMANENT, odd("a\0b"))),
+    "a reason with half a pair": lambda fence: dead(
+        fence, failure=Failure(Verdict.PERMANENT, odd("a\ud800"))
+    ),
+    "a verdict with NUL": lambda fence: dead(fence, failure=Failure(odd("\0"), Reason.AUTH)),
+    "a charge with NUL": lambda fence: Dead(fence, FAILED, odd("\0"), "why"),
+    "a delay of text": lambda fence: replace(retrying(fence), delay_seconds=odd("5s")),
+    "an upstream too long for an index": lambda fence: replace(
+        retrying(fence),
+        signal=Signal(Reason.OVERLOADED, upstream=random.Random(1).randbytes(100_000).hex()),
+    ),
+}
+
+
+def odd(value: object) -> Any:
+    """Return a value of a kind that no caller with types would give."""
+    return value
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=list(BAD))
+async def test_an_outcome_that_no_store_takes_keeps_no_other_run_open(
+    build: Build, bad: Callable[[Fence], Outcome]
+) -> None:
+    fences = [task.fence for task in await build.running(4)]
+    finisher = Finisher(build.store, random.Random(1), lambda fence: None)
+    for place, fence in enumerate(fences):
+        finisher.finish(bad(fence) if place == 1 else succeeded(fence))
+    writing = asyncio.create_task(finisher.run())
+    try:
+        async with asyncio.timeout(20):
+            await finisher.flushed()
+    finally:
+        writing.cancel()
+    states = list((await build.states([fence.task_id for fence in fences])).values())
+    assert states.pop(1) in (State.DEAD, State.RETRYING)
+    assert states == [State.SUCCEEDED] * 3
+
+
+async def test_progress_and_chunks_that_no_store_takes_are_refused_as_content(build: Build) -> None:
+    fence = (await build.run()).fence
+    far = fence._replace(run=2**80)
+    with pytest.raises(CONTENT_ERRORS):
+        await build.store.progress([ProgressNote(far, 1.0, None, "")])
+    with pytest.raises(CONTENT_ERRORS):
+        await build.store.append_chunks([NewChunk(far, 1, b"1")])
+    assert await build.store.progress([ProgressNote(fence, 1.0, None, "")]) == []
