@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -10,7 +13,7 @@ import pytest
 from sqlite_support import holder_of, lock_file
 from store_build import Build
 
-from tidegate.errors import ConfigError, SchemaError, StoreBusyError
+from tidegate.errors import ConfigError, SchemaError, StoreBusyError, StoreUnavailableError
 from tidegate.store.rows import TaskFilter
 from tidegate.store.sqlite import restore as restore_module
 from tidegate.store.sqlite.restore import restore
@@ -146,6 +149,64 @@ async def test_a_backup_with_an_older_schema_says_that_it_needs_an_upgrade(
     db.execute("DELETE FROM migration WHERE number = (SELECT max(number) FROM migration)")
     db.close()
     assert restore(backup, path).is_old
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tidegate.store.sqlite.restore import restore
+
+step = int(sys.argv[3])
+real = {name: getattr(Path, name) for name in ("rename", "unlink", "replace")}
+
+def killing(name):
+    def call(self, *args, **kwargs):
+        global step
+        if "restoring" not in self.name or name == "replace":
+            step -= 1
+            if step < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return real[name](self, *args, **kwargs)
+    return call
+
+for name in real:
+    setattr(Path, name, killing(name))
+restore(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+"""Restores a backup and kills itself before the given step: log moved, index deleted, backup put in place."""
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_restore_that_is_killed_leaves_no_store_that_lacks_commits(
+    backup: Path, path: Path, steps: int
+) -> None:
+    with holder_of(path) as holder:
+        holder.kill()  # as a crash leaves it: the last commit is in the log alone
+    done = subprocess.run([sys.executable, "-c", KILLED, backup, path, str(steps)], check=False)
+    assert done.returncode == (-signal.SIGKILL if steps < 3 else 0)
+    if steps < 3:
+        with pytest.raises(StoreUnavailableError, match="was interrupted"):
+            await tasks_of(path)
+        restore(backup, path)
+    assert await tasks_of(path) == 2
+    (log,) = path.parent.glob("*.before-*-wal")
+    assert await tasks_of(log.with_name(log.name.removesuffix("-wal"))) == 4
+
+
+async def test_a_swap_that_fails_in_the_middle_puts_the_log_back(
+    backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with holder_of(path) as holder:
+        holder.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            restore(backup, path)
+    assert await tasks_of(path) == 4
+    assert not [file for file in path.parent.glob("*.before-*") if file.stat().st_ino != path.stat().st_ino]
 
 
 async def test_a_restore_that_fails_before_the_swap_leaves_everything(

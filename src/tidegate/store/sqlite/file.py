@@ -14,7 +14,8 @@ from tidegate.errors import StoreUnavailableError
 from tidegate.store.sqlite import connection, schema
 from tidegate.store.sqlite.identity import Identity
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.wrap import left_behind, replaced, vanished
+from tidegate.store.sqlite.record import is_half_restored, stat_of
+from tidegate.store.sqlite.wrap import half_restored, left_behind, replaced, vanished
 
 log = logging.getLogger("tidegate.store")
 
@@ -126,6 +127,8 @@ class DatabaseFile:
             connection.check_build()
             connection.check_place(self.path)
         was_here = self.lock.path.exists()  # asked first: who makes the file makes this one after it
+        if was_here and is_half_restored(self.lock.read(), stat_of(str(self.path))):
+            raise half_restored(str(self.path))
         if not self.path.exists():
             if self._place.was_seen:
                 raise vanished(str(self.path))

@@ -12,6 +12,7 @@ from tidegate.store.sqlite.wrap import vanished
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _VERSION = "tidegate-1"
+_RESTORING = "tidegate-restoring"
 _WIDTH = 255
 """Every record has the same length, so that writing over one needs no space on a full disk."""
 
@@ -85,6 +86,22 @@ def files_at(path: str, *, with_index: bool) -> Files:
         log.st_size if log else 0,
         index.st_ino if index else 0,
     )
+
+
+def restoring(old: os.stat_result | None) -> bytes:
+    """Return what the side file says while a backup takes the place of this file."""
+    return f"{_RESTORING} {old.st_ino if old else 0}\n".encode()
+
+
+def is_half_restored(text: bytes, found: os.stat_result | None) -> bool:
+    """Whether a restore has begun and its backup is not in place.
+
+    Args:
+        text: What the side file says.
+        found: The database file that is there now.
+    """
+    words = text.decode(errors="replace").split()
+    return words[:1] == [_RESTORING] and (found is None or words[1:] == [str(found.st_ino)])
 
 
 @cache

@@ -17,6 +17,7 @@ from tidegate.errors import ConfigError, StoreBusyError
 from tidegate.store.sqlite import connection, query, schema
 from tidegate.store.sqlite.identity import INDEX_LOCKS
 from tidegate.store.sqlite.lock import FileLock
+from tidegate.store.sqlite.record import restoring, stat_of
 
 _FILE_LOCKS = (512, 0x40000000)
 """How many bytes of a database file SQLite locks, and from where. https://sqlite.org/fileformat.html, 1.2"""
@@ -68,8 +69,8 @@ def restore(backup: Path, path: Path, *, dry_run: bool = False) -> Restored:
     fresh = path.with_name(f"{path.name}.restoring-{os.getpid()}")
     try:
         tasks, is_old = _copy(backup, fresh)
-        with _alone(named, path):
-            kept = () if dry_run else _swap(fresh, path)
+        with _alone(named, path) as lock:
+            kept = () if dry_run else _swap(fresh, path, lock)
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
             fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
@@ -112,8 +113,8 @@ _READ_ONLY_BY_URI = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 @contextmanager
-def _alone(named: Path, path: Path) -> Iterator[None]:
-    """Keep every process from opening or using the database for the block.
+def _alone(named: Path, path: Path) -> Iterator[FileLock]:
+    """Keep every process from opening or using the database for the block; yield the lock between writers.
 
     Args:
         named: As processes name it; the lock between writers lies next to it.
@@ -134,29 +135,44 @@ def _alone(named: Path, path: Path) -> Iterator[None]:
                     fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, *bytes_locked)
                 except (BlockingIOError, PermissionError):
                     raise _in_use(path) from None
-        yield
-        lock.write(b"")
+        yield lock
 
 
-def _swap(fresh: Path, path: Path) -> tuple[Path, ...]:
-    """Move the old files aside, the log first, and put the new one there."""
+def _swap(fresh: Path, path: Path, lock: FileLock) -> tuple[Path, ...]:
+    """Move the old files aside, the log first, and put the new one there.
+
+    Without its log the old file lacks its last commits. So the side file says for that time that nobody may
+    open it; where this process is killed in the middle, the restore has to be run again.
+    """
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.before-{stamp}-{number}") for number in itertools.count(1))
     aside = next(name for name in names if not name.exists())
-    kept = []
-    log = Path(f"{path}-wal")
-    if path.exists():
-        try:
-            os.link(path, aside)  # there is a database at every moment
-        except OSError:  # a file system without links
-            path.rename(aside)
-        kept.append(aside)
-    if log.exists():
-        log.rename(f"{aside}-wal")
-        kept.append(Path(f"{aside}-wal"))
-    Path(f"{path}-shm").unlink(missing_ok=True)
-    fresh.replace(path)
+    kept: list[Path] = []
+    log, log_aside = Path(f"{path}-wal"), Path(f"{aside}-wal")
+    lock.write(restoring(stat_of(str(path))))
+    _sync(lock.path)
+    try:
+        if path.exists():
+            try:
+                os.link(path, aside)  # there is a database at every moment
+            except OSError:  # a file system without links
+                path.rename(aside)
+            kept.append(aside)
+        if log.exists():
+            log.rename(log_aside)
+            kept.append(log_aside)
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        fresh.replace(path)
+    except OSError:
+        if log_aside in kept:
+            log_aside.rename(log)
+        if aside in kept:
+            aside.rename(path)
+            aside.unlink(missing_ok=True)  # of two names of one file, `rename` keeps both
+        lock.write(b"")
+        raise
     _sync(path.parent)
+    lock.write(b"")
     return tuple(kept)
 
 

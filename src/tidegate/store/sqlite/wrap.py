@@ -72,6 +72,16 @@ def left_behind(path: str) -> StoreUnavailableError:
     )
 
 
+def half_restored(path: str) -> StoreUnavailableError:
+    """Return the error of a store in whose place a backup was being put, which lacks its last commits."""
+    return StoreUnavailableError(
+        f"a restore over the database file {path} is under way, or was interrupted",
+        fix="if no restore runs, run it again: `tidegate db restore BACKUP`; the old files are kept as "
+        "FILE.before-…",
+        path=path,
+    )
+
+
 def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
     """Return `error` as the contract names it, its cause kept; errors that are no fault of SQLite as is."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
