@@ -156,6 +156,21 @@ def test_a_public_name_closes_it_and_the_first_start_prints_an_admin_token(place
         assert ask(f"{url}/api/v1/tasks")[0] == 401
 
 
+def test_pages_are_served_beside_the_api_and_the_project_is_not(place):
+    site = place.directory / "site"
+    site.mkdir()
+    (site / "index.html").write_text("<h1>chat</h1>")
+    with serving(place, "--pages", "site") as (url, process, _):
+        assert "the pages of site are at" in process.stderr.readline()
+        assert ask(f"{url}/api/v1/tasks")[0] == 200
+        with urllib.request.urlopen(f"{url}/", timeout=10) as answer:
+            assert answer.read() == b"<h1>chat</h1>"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+    refused = place.run("web", place.app, "--pages", ".", code=78)
+    assert "shown to everybody" in refused.stderr
+
+
 def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(place, api):
     url, _ = api
     assert ask(f"{url}/api/v1/audit")[0] == 200

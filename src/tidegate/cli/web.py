@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -35,8 +36,20 @@ DEFAULT_PORT = 4180
     type=click.IntRange(0),
     help="Connections one address may hold; 0: no limit. Loopback addresses are not counted.",
 )
+@click.option(
+    "--pages",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Serve the static pages of DIR beside the API, to everybody, without a token.",
+)
 def command(
-    app: str | None, host: str, port: int, hosts: Sequence[str], origins: Sequence[str], connections: int
+    app: str | None,
+    host: str,
+    port: int,
+    hosts: Sequence[str],
+    origins: Sequence[str],
+    connections: int,
+    pages: Path | None,
 ) -> None:
     """Serve the HTTP API of APP (MODULE:NAME).
 
@@ -62,4 +75,4 @@ def command(
     is_open = run(demand_access(application, host, settings, talk))
     settings = replace(settings, open_without_tokens=is_open)
     clients = ClientLimits(per_address=connections)
-    serve(application, host=host, port=port, settings=settings, tell=talk, clients=clients)
+    serve(application, host=host, port=port, settings=settings, tell=talk, clients=clients, pages=pages)

@@ -36,7 +36,7 @@ class Door:
         self._app = app
         self._authenticate = authenticate
         self._settings = settings
-        self._hosts = LOOPBACK | {host.lower() for host in settings.hosts}
+        self._hosts = known_hosts(settings)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,7 +56,7 @@ class Door:
         await self._app(scope, self._measured(scope, receive) if is_http else receive, send)
 
     async def _admit(self, connection: HTTPConnection) -> None:
-        self._demand_host(connection)
+        demand_host(connection, self._hosts)
         self._demand_origin(connection)
         path = _path(connection.scope)
         if not (path in PUBLIC or path.startswith(PAGES)):
@@ -68,13 +68,6 @@ class Door:
         length = connection.headers.get("content-length", "0").lstrip("0")
         if len(length) > _LENGTH_DIGITS or (length.isascii() and length.isdigit() and int(length) > limit):
             raise _too_large(limit)
-
-    def _demand_host(self, connection: HTTPConnection) -> None:
-        host = _PORT.sub("", connection.headers.get("host", "").lower())
-        if host in self._hosts or "*" in self._hosts or _is_test_client(connection, host):
-            return
-        detail = f"the request is for host {host[:_SHOWN]!r}. {KINDS['wrong-host'].fix}"
-        raise Problem("wrong-host", detail)
 
     def _demand_origin(self, connection: HTTPConnection) -> None:
         """Refuse what another site's page sends, whatever the method: a browser says where it comes from."""
@@ -104,6 +97,24 @@ class Door:
             return message
 
         return measured
+
+
+def known_hosts(settings: WebSettings) -> frozenset[str]:
+    """Return the names a request may be for."""
+    return LOOPBACK | {host.lower() for host in settings.hosts}
+
+
+def demand_host(connection: HTTPConnection, hosts: frozenset[str]) -> None:
+    """Return if a request is for one of these names.
+
+    Raises:
+        Problem: It is for another one.
+    """
+    host = _PORT.sub("", connection.headers.get("host", "").lower())
+    if host in hosts or "*" in hosts or _is_test_client(connection, host):
+        return
+    detail = f"the request is for host {host[:_SHOWN]!r}. {KINDS['wrong-host'].fix}"
+    raise Problem("wrong-host", detail)
 
 
 def _is_test_client(connection: HTTPConnection, host: str) -> bool:

@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -15,10 +16,12 @@ from tidegate.app import Tidegate
 from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.errors import ConfigError
 from tidegate.store.access import NewAuditEntry, NewToken
+from tidegate.store.connect import is_postgres, sqlite_path
 from tidegate.web.app import create_app
 from tidegate.web.client_faults import ClientFaults
 from tidegate.web.clients import ClientLimits, limited
 from tidegate.web.openness import is_loopback, public_names
+from tidegate.web.pages import Pages, demand_pages
 from tidegate.web.settings import WebSettings
 
 _CLIENT_FAULTS = ClientFaults()
@@ -95,6 +98,7 @@ def serve(
     settings: WebSettings,
     tell: Callable[[str], None],
     clients: ClientLimits | None = None,
+    pages: Path | None = None,
 ) -> None:
     """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
 
@@ -107,16 +111,19 @@ def serve(
         settings: Hosts, origins, limits.
         tell: Given a line for people once it listens.
         clients: What one client may hold; None: the defaults.
+        pages: A directory of static pages to serve beside the API; None: none.
 
     Raises:
-        ConfigError: The address cannot be listened at.
+        ConfigError: The address cannot be listened at, or the pages may not be served.
     """
+    if pages is not None:
+        demand_pages(pages, None if is_postgres(app.url) else sqlite_path(app.url))
     listening = _listen(host, port)
     bound = listening.getsockname()[1]
     settings = replace(settings, hosts=(*settings.hosts, *_names(host)))
     api = create_app(app, settings=settings)
     config = uvicorn.Config(
-        api,
+        api if pages is None else Pages(api, pages, settings),
         http=limited(clients or ClientLimits()),
         log_config=None,
         log_level="warning",
@@ -128,6 +135,8 @@ def serve(
     )
     shown = f"[{host}]" if ":" in host else host
     tell(f"the API answers at http://{shown}:{bound}/api/v1")
+    if pages is not None:
+        tell(f"the pages of {pages} are at http://{shown}:{bound}/")
     for name in ("uvicorn.error", "websockets.server"):
         logging.getLogger(name).addFilter(_CLIENT_FAULTS)
     try:
