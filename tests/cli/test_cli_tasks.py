@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from cli_support import dead, retrying, succeeded
 
 from tidegate.cli import table, views
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.domain.usage import UsageTotals
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
@@ -103,6 +106,32 @@ def test_a_shown_task_has_its_history_but_not_its_arguments(place):
     assert shown["history"][-1]["outcome"] == "retrying"
     assert shown["history"][-1]["error_class"] == "shop.Busy"
     assert "args" not in shown
+
+
+def test_a_shown_task_has_what_its_calls_consumed(place):
+    [task_id] = place.add()
+    used = UsageTotals(2, 12_100, 8_000, 500, 950, 600)
+    place.work(lambda task: replace(succeeded(task), calls=CallsMade(count=2, used=used)))
+
+    text = place.run("tasks", "show", task_id).stdout
+    shown = place.json("tasks", "show", task_id)
+
+    assert (
+        "12,100 tokens (8,000 cached, 500 written to a cache) in, 950 tokens (600 reasoning) out, 2 calls"
+        in text
+    )
+    assert shown["usage"] == {
+        "calls": 2, "input_tokens": 12_100, "cached_tokens": 8_000, "cache_write_tokens": 500,
+        "output_tokens": 950, "reasoning_tokens": 600,
+    }  # fmt: skip
+    assert place.lines("tasks", "ls")[0]["usage"] == shown["usage"]
+
+
+def test_a_task_without_stated_usage_shows_no_line_of_it(place):
+    [task_id] = place.add()
+    place.work(succeeded)
+    assert "usage" not in place.run("tasks", "show", task_id).stdout
+    assert place.json("tasks", "show", task_id)["usage"] is None
 
 
 def test_arguments_and_result_are_shown_on_demand_with_every_digit(place):

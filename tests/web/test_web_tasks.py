@@ -42,6 +42,36 @@ async def test_a_status_that_is_known_is_not_sent_again(app: Tidegate) -> None:
         assert (changed.status_code, changed.json()["state"]) == (200, "cancelled")
 
 
+async def test_a_status_shows_what_the_calls_of_the_task_consumed(app: Tidegate) -> None:
+    upstream = app.upstream("model")
+
+    @app.task(name="web:ask")
+    async def ask() -> None:
+        async with upstream.call() as call:
+            call.used({"usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+
+    async with served(app) as api, api.client() as client:
+        task_id, other = await submit(api, "web:ask"), await submit(api, "web:add", args=[1])
+        async with api.app.worker():
+            for each in (task_id, other):
+                await api.app.task_watch(api.app.store).final(each)
+        shown = (await client.get(f"/api/v1/tasks/{task_id}")).json()["usage"]
+        assert (await client.get(f"/api/v1/tasks/{other}")).json()["usage"] is None
+        document = (await client.get("/api/v1/openapi.json")).json()
+    assert shown == {
+        "calls": 1, "input_tokens": 7, "cached_tokens": 0, "cache_write_tokens": 0, "output_tokens": 3,
+        "reasoning_tokens": 0,
+    }  # fmt: skip
+    jsonschema.validate(
+        {"usage": shown},
+        {
+            "type": "object",
+            "properties": {"usage": document["components"]["schemas"]["TaskStatus"]["properties"]["usage"]},
+            "components": document["components"],
+        },
+    )
+
+
 async def test_a_dead_tasks_result_says_why_and_its_secrets_are_masked(app: Tidegate) -> None:
     secret = "refused: Authorization: Bearer t-2-secret, key sk-test-1abc, at postgresql://u:hunter2@h/db"
     async with served(app) as api, api.client() as client:

@@ -13,6 +13,8 @@ from tidegate.cli.style import style
 from tidegate.cli.table import print_table
 from tidegate.cli.text import ago, clean, duration, moment, since
 from tidegate.domain.states import FINAL, State
+from tidegate.domain.text import counted
+from tidegate.domain.usage import UsageTotals
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetter, HistoryEntry, TaskRow
@@ -200,9 +202,27 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
         "deadline": moment(row.deadline_at),
         "worker": row.worker_id,
         "progress": _progress(row),
+        "usage": _usage(row.usage),
         "reason": row.reason,
         "message": row.message,
     }
+
+
+def _usage(used: UsageTotals | None) -> str:
+    """Return what the calls of a task consumed, in words; empty where no answer stated it."""
+    if used is None:
+        return ""
+    read = {"cached": used.cached_tokens, "written to a cache": used.cache_write_tokens}
+    written = {"reasoning": used.reasoning_tokens}
+    return (
+        f"{_tokens(used.input_tokens, read)} in, {_tokens(used.output_tokens, written)} out, "
+        f"{counted(used.calls, 'call')}"
+    )
+
+
+def _tokens(total: int, parts: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{tokens:,} {name}" for name, tokens in parts.items() if tokens)
+    return f"{total:,} tokens" + (f" ({shown})" if shown else "")
 
 
 def _print_history(history: Sequence[HistoryEntry]) -> None:

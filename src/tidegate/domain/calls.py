@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.domain.failure import Failure, Reason
+from tidegate.domain.usage import Usage, UsageTotals
 
 FAILURES_KEPT = 8
 """Failed calls of one run that are remembered, the latest ones."""
@@ -34,6 +35,8 @@ class CallsMade:
     """The upstream of a call that the end of the run cut off, which has not moved its gate; empty: none."""
     failures: tuple[FailedCall, ...] = ()
     """The latest ones, oldest first."""
+    used: UsageTotals | None = None
+    """What they consumed together; None: no answer stated it."""
 
     def upstream_of(self, failure: Failure) -> str:
         """Return the upstream of the call that met this failure; empty: no call of a transport did."""
@@ -57,6 +60,7 @@ class CallLog:
         self._last_was_good: dict[str, bool] = {}
         self._cut = ""
         self._failures: list[FailedCall] = []
+        self._used: UsageTotals | None = None
 
     def begin(self, upstream: str) -> None:
         """Note a call that is sent now."""
@@ -68,7 +72,15 @@ class CallLog:
         self._in_flight[upstream] -= 1
         self._count -= 1
 
-    def end(self, upstream: str, failure: Failure | None, *, may_be_processed: bool, is_cut: bool) -> None:
+    def end(
+        self,
+        upstream: str,
+        failure: Failure | None,
+        *,
+        may_be_processed: bool,
+        is_cut: bool,
+        usage: Usage | None = None,
+    ) -> None:
         """Note how a call ended.
 
         Args:
@@ -77,7 +89,10 @@ class CallLog:
             may_be_processed: Whether the other side may have done the work.
             is_cut: It was cut off, so nobody knows how it would have gone. By the end of the run, unless
                 another call ends otherwise after it: then the task function itself cut it off.
+            usage: What it consumed; None: its answer does not say.
         """
+        if usage is not None:
+            self._used = (self._used or UsageTotals()).with_call(usage)
         self._in_flight[upstream] -= 1
         self._may_be_processed |= may_be_processed
         if is_cut:
@@ -102,4 +117,5 @@ class CallLog:
             self._last_was_good.get(own) if own else None,
             flying or self._cut,
             tuple(self._failures),
+            self._used,
         )

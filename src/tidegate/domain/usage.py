@@ -29,6 +29,53 @@ class Usage:
     """Money as the provider itself states it, a decimal number as text; empty where it states none."""
 
 
+MOST_TOKENS = 10**12
+"""Of one call: a larger count is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """What several calls consumed together: those of one run, or of all runs of a task.
+
+    `input_tokens` and `output_tokens` are everything read and written; the other tokens are parts of these.
+    """
+
+    calls: int = 0
+    """Calls whose answer stated what they used; others are not counted."""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def with_call(self, used: Usage) -> UsageTotals:
+        """Return the totals after one more call. A count that is no believable number adds nothing."""
+        return UsageTotals(
+            self.calls + 1,
+            self.input_tokens + _believable(used.input_tokens),
+            self.cached_tokens + _believable(used.cached_tokens),
+            self.cache_write_tokens + _believable(used.cache_write_tokens),
+            self.output_tokens + _believable(used.output_tokens),
+            self.reasoning_tokens + _believable(used.reasoning_tokens),
+        )
+
+    def columns(self) -> tuple[int, ...]:
+        """Return the counts in the order of the fields, as stores keep them."""
+        return (
+            self.calls,
+            self.input_tokens,
+            self.cached_tokens,
+            self.cache_write_tokens,
+            self.output_tokens,
+            self.reasoning_tokens,
+        )
+
+
+def _believable(tokens: object) -> int:
+    """Return a count of tokens; 0 for what cannot be one, since task functions may state any value."""
+    return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= MOST_TOKENS else 0
+
+
 class Dimension(StrEnum):
     """What a limit counts."""
 

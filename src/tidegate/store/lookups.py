@@ -9,6 +9,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Reason
 from tidegate.domain.redaction import redact
 from tidegate.domain.states import State
+from tidegate.domain.usage import UsageTotals
 from tidegate.store.columns import PRIORITIES, IdText, counters_of, labels_of
 from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
 
@@ -44,6 +45,7 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         task_id, function, queue, priority, upstream, tenant, state, run, attempts, parks, crashes, losses,
         releases, rules, redrives, enqueued_at, due_at, started_at, finished_at, worker_id, cancel_requested,
         reason, message, why, done, total, note, key, max_attempts, deadline_at, redriven_at, labels,
+        calls, *tokens,
     ) = row  # fmt: skip
     holds, says = _what_holds(State(state), reason or "", message or why or "")
     return TaskRow(
@@ -73,6 +75,7 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         deadline_at=deadline_at,
         redriven_at=redriven_at,
         labels=labels_of(labels),
+        usage=None if calls is None else UsageTotals(calls, *tokens),
     )
 
 

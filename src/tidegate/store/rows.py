@@ -15,6 +15,7 @@ from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Gate, GateKind, Limits
+from tidegate.domain.usage import UsageTotals
 from tidegate.policy.admission import Block
 from tidegate.policy.backlog import WaitReason
 
@@ -273,6 +274,8 @@ class TaskRow:
     deadline_at: float | None = None
     redriven_at: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    usage: UsageTotals | None = None
+    """What the calls of all its runs consumed; None: no answer of one stated it."""
 
 
 @dataclass(frozen=True, slots=True)

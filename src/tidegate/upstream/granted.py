@@ -132,6 +132,7 @@ class GatePermit:
             end.failure,
             may_be_processed=may_be_processed(end),
             is_cut=is_cut(end),
+            usage=end.usage,
         )
 
 

@@ -23,6 +23,7 @@ from tidegate.web.wire import (
     TaskResult,
     TaskStatus,
     UnstorableOut,
+    UsageOut,
     WaitOut,
     WorkerOut,
 )
@@ -52,6 +53,7 @@ def status_of(row: TaskRow) -> TaskStatus:
         reason=row.reason,
         message=row.message,
         progress=progress,
+        usage=None if row.usage is None else UsageOut(*row.usage.columns()),
         key=row.key,
         labels=dict(row.labels),
     )

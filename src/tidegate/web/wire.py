@@ -101,6 +101,19 @@ class ProgressOut(msgspec.Struct):
     note: str
 
 
+class UsageOut(msgspec.Struct):
+    """What the calls of all runs of a task consumed. Those whose answer did not state it are not counted."""
+
+    calls: int
+    input_tokens: int
+    """Everything read; the next two are parts of it."""
+    cached_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    """Everything written; the next one is a part of it."""
+    reasoning_tokens: int
+
+
 class TaskStatus(msgspec.Struct):
     """Where a task is and how far it has come."""
 
@@ -122,6 +135,7 @@ class TaskStatus(msgspec.Struct):
     reason: str
     message: str
     progress: ProgressOut | None
+    usage: UsageOut | None
     key: str | None
     labels: dict[str, str]
 

@@ -41,7 +41,8 @@ def _without_fail(
         except BaseException as fault:  # options, rules and classifiers are other people's code
             if attempt.control.stop is Stop.LOST:
                 return None
-            return undecided(attempt.claimed.fence, attempt.function.spec, fault)
+            dead = undecided(attempt.claimed.fence, attempt.function.spec, fault)
+            return replace(dead, calls=attempt.calls())
 
     return decided
 
@@ -119,14 +120,15 @@ class Judge:
             return Cancelled(fence, calls=attempt.calls())
         if why is Stop.RELEASE:
             if attempt.has_begun and attempt.function.spec.crash_limit == 0:
-                return cut_short(fence, why.value)
+                return replace(cut_short(fence, why.value), calls=attempt.calls())
             charge = charge_for_release(attempt.claimed.counters, may_have_called=attempt.may_have_called())
             return given_back(fence, why.value, charge, calls=attempt.calls())
         if why is Stop.DEADLINE:
             if not attempt.has_begun:
                 return retry.expired(fence, "its deadline passed before it was started")
             lasted = duration(max(0.0, self._clock() - attempt.started_at))
-            return retry.expired(fence, f"stopped by its deadline after it had run for {lasted}")
+            expired = retry.expired(fence, f"stopped by its deadline after it had run for {lasted}")
+            return replace(expired, calls=attempt.calls())
         limit = duration(attempt.timeout_seconds)
         return self.failed(attempt, TimeoutError(f"ran longer than its timeout of {limit}"))
 
@@ -155,7 +157,8 @@ class Judge:
             fence, calls = attempt.claimed.fence, attempt.calls()
             return retry.decide(fence, failure, rule, terms, counters, self._rng, calls)
         except BaseException as fault:  # as in `_without_fail`, and here it is known what the run failed with
-            return undecided(attempt.claimed.fence, attempt.function.spec, fault, failure)
+            dead = undecided(attempt.claimed.fence, attempt.function.spec, fault, failure)
+            return replace(dead, calls=attempt.calls())
 
     @_without_fail
     def succeeded(self, attempt: Attempt, result: bytes) -> Outcome | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -14,9 +15,11 @@ from moving_support import Move
 from store_build import Build, dead, ids_of, retrying, succeeded
 
 from pgserver import Server
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.domain.usage import UsageTotals
 from tidegate.errors import ConfigError, NotAcceptedError, SchemaError
 from tidegate.store.moving import house, target
 from tidegate.store.moving.source import BELONGINGS, HOUSEHOLD
@@ -73,7 +76,8 @@ async def _with_a_life(build: Build, state: State, chance: random.Random, given:
     task = await build.run(**given)
     await build.store.progress([ProgressNote(task.fence, 1.0, 3.0, "a third")])
     await build.store.append_chunks([NewChunk(task.fence, place, b"bit") for place in (1, 2)])
-    await build.done(dead(task.fence))
+    spent = CallsMade(count=2, used=UsageTotals(2, 30, 20, 1, 9, 4))
+    await build.done(replace(dead(task.fence), calls=spent))
     await build.store.redrive([task.fence.task_id])
     worker = await build.worker()
     (again,) = await build.claim(worker, queues=(task.queue,))

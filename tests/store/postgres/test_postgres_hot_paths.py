@@ -108,7 +108,7 @@ async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replac
 STEADY_STATEMENTS = [
     *[("claim", name) for name in ("peek", "walk", "take", "mark_probes")],
     *[("finish", name) for name in ("succeed", "end", "attempt", "spend", "rules", "spend_rule", "retry")],
-    *[("finish", name) for name in ("release", "bury", "cancel", "free_name", "count")],
+    *[("finish", name) for name in ("release", "bury", "cancel", "free_name", "count", "use")],
     *[("upstreams", name) for name in ("in_flight", "save")],
     ("beat", "beat"),
     ("progress", "keep"),
@@ -118,7 +118,7 @@ STEADY_STATEMENTS = [
 ]
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "act", "key",
-    "chunk", "stream", "progress", "permit",
+    "chunk", "stream", "progress", "permit", "usage",
 }  # fmt: skip
 
 

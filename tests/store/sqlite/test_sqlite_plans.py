@@ -117,6 +117,7 @@ async def test_batches_by_id_search_and_never_scan(
         ("claim", "retired", ("w",)),
         ("finish", "end", (b"", 1)),
         ("finish", "spend", (b"", 0.0, 1, 0, 0, 0, 0, None, None, None)),
+        ("finish", "use", (b"", 1, 1, 0, 0, 1, 0)),
         ("finish", "was_success", (b"", 1)),
         ("finish", "was_attempt", (b"", 1)),
         ("progress", "keep", (b"", 1, 0.0, 1.0, None, "")),

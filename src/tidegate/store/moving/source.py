@@ -23,7 +23,7 @@ _SQL = read_statements(Path(__file__).parent / "sql", "source")
 
 BELONGINGS = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "act", "progress",
-    "stream", "chunk",
+    "usage", "stream", "chunk",
 )  # fmt: skip
 """The tables whose rows travel with their task; the names it holds come beside them."""
 HOUSEHOLD = ("gate", "manifest", "token")

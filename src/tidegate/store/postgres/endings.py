@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Signal
@@ -79,10 +80,23 @@ async def count(db: Session, now: float, totals: Totals) -> None:
     await db.run_many(_SQL["count"], totals.rows(now))
 
 
+async def record_usage(db: Session, calls: Mapping[str, CallsMade]) -> None:
+    """Add what these runs consumed to the totals of their tasks; no statement where no call stated it.
+
+    Args:
+        db: In a transaction.
+        calls: By task id, of runs that were current.
+    """
+    used = [(task_id, *made.used.columns()) for task_id, made in calls.items() if made.used is not None]
+    if used:
+        await db.run_many(_SQL["use"], sorted(used))
+
+
 async def _record(db: Session, ended: Sequence[_Ended]) -> None:
     """Keep how the runs went and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.settled.attempt) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.settled.spent) for task in ended])
+    await record_usage(db, {task.task_id: task.ending.calls for task in ended})
     rules = {task.task_id: name for task in ended if (name := counted_name(task.ending))}
     if rules:
         kept = await db.rows(_SQL["rules"], list(rules))

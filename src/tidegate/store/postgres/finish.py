@@ -17,7 +17,7 @@ from tidegate.store.endings import is_told_again, with_placeholder
 from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
 from tidegate.store.postgres import gates
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.endings import end
+from tidegate.store.postgres.endings import end, record_usage
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import CONTENT_ERRORS, refused_content
@@ -124,14 +124,16 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
     successes = {task_id: word for task_id, word in batch.items() if isinstance(word, Succeeded)}
     endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
     good: list[_Good] = []
-    if not endings:
+    states_usage = any(word.calls.used is not None for word in successes.values())
+    if not endings and not states_usage:
         done = await database.once(lambda db: _succeed(db, successes, good), steady=True)
     else:
 
         async def both(db: Session) -> set[str]:
             good.clear()
             done = await _succeed(db, successes, good) if successes else set()
-            return done | await end(db, endings)
+            await record_usage(db, {task_id: successes[task_id].calls for task_id in done})
+            return done | await end(db, endings) if endings else done
 
         done = await database.transact(both, steady=True)
     if good:  # after the commit, so that no end waits for a gate; a lost word costs one more probe

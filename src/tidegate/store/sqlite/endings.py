@@ -56,6 +56,8 @@ def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
 
 def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -> None:
     db.execute(_SQL["spend"], (task, *settled.spent))
+    if (used := ending.calls.used) is not None:
+        db.execute(_SQL["use"], (task, *used.columns()))
     if name := counted_name(ending):
         kept = query.value(db, _SQL["rules"], (task,))
         db.execute(_SQL["spend_rule"], (task, one_more(kept, name)))

@@ -122,6 +122,9 @@ def _succeed(
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
     calls = {tasks[place]: outcomes[place].calls for place in places}
+    used = [(task, *totals.columns()) for task in ended if (totals := calls[task].used) is not None]
+    if used:
+        db.executemany(_SQL["use"], used)
     _tell_upstreams(db, now, [(current[task], calls[task]) for task in ended])
 
 

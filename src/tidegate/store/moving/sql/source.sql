@@ -202,6 +202,12 @@ SELECT task_id, run, at, done, total, note
 FROM progress
 WHERE task_id IN (SELECT value FROM carray(?1))
 
+-- name: usage
+-- 1 ids
+SELECT task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
+FROM usage
+WHERE task_id IN (SELECT value FROM carray(?1))
+
 -- name: stream
 -- 1 ids
 SELECT task_id, run, base, last

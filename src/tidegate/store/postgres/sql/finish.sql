@@ -147,6 +147,22 @@ SET
     last_message = coalesce($10, last_message)
 WHERE id = $1
 
+-- name: use
+-- What the calls of a run consumed, added to what earlier runs of its task did.
+-- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
+INSERT INTO /*schema*/usage AS u (
+    task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (task_id) DO UPDATE
+SET
+    calls = u.calls + excluded.calls,
+    input_tokens = u.input_tokens + excluded.input_tokens,
+    cached_tokens = u.cached_tokens + excluded.cached_tokens,
+    cache_write_tokens = u.cache_write_tokens + excluded.cache_write_tokens,
+    output_tokens = u.output_tokens + excluded.output_tokens,
+    reasoning_tokens = u.reasoning_tokens + excluded.reasoning_tokens
+
 -- name: rules
 -- 1 task ids
 SELECT id, rule_attempts

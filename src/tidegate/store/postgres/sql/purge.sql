@@ -9,6 +9,7 @@ WITH
     results AS (DELETE FROM /*schema*/result WHERE task_id = ANY ($1::uuid[])),
     letters AS (DELETE FROM /*schema*/dead WHERE task_id = ANY ($1::uuid[])),
     told AS (DELETE FROM /*schema*/progress WHERE task_id = ANY ($1::uuid[])),
+    used AS (DELETE FROM /*schema*/usage WHERE task_id = ANY ($1::uuid[])),
     attempts AS (DELETE FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[])),
     acts AS (DELETE FROM /*schema*/act WHERE task_id = ANY ($1::uuid[])),
     streams AS (DELETE FROM /*schema*/stream WHERE task_id = ANY ($1::uuid[])),

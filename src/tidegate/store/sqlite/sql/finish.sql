@@ -91,6 +91,22 @@ SET
     last_message = coalesce(?10, last_message)
 WHERE id = ?1
 
+-- name: use
+-- What the calls of a run consumed, added to what earlier runs of its task did.
+-- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
+INSERT INTO usage (
+    task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
+)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (task_id) DO UPDATE
+SET
+    calls = calls + excluded.calls,
+    input_tokens = input_tokens + excluded.input_tokens,
+    cached_tokens = cached_tokens + excluded.cached_tokens,
+    cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+    output_tokens = output_tokens + excluded.output_tokens,
+    reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens
+
 -- name: rules
 -- 1 task id
 SELECT rule_attempts

@@ -31,6 +31,11 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 DELETE FROM progress
 WHERE task_id IN (SELECT value FROM carray(?1))
 
+-- name: delete_usage
+-- 1 ids
+DELETE FROM usage
+WHERE task_id IN (SELECT value FROM carray(?1))
+
 -- name: delete_attempts
 -- 1 ids
 DELETE FROM attempt

@@ -27,7 +27,8 @@ SELECT
     n.cancel_requested_at IS NOT NULL AS cancel_requested,
     t.last_reason, t.last_message, w.why,
     g.done, g.total, g.note,
-    t.idempotency_key, t.max_attempts, t.deadline_at, t.redriven_at, t.labels
+    t.idempotency_key, t.max_attempts, t.deadline_at, t.redriven_at, t.labels,
+    u.calls, u.input_tokens, u.cached_tokens, u.cache_write_tokens, u.output_tokens, u.reasoning_tokens
 FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
 LEFT JOIN ready AS r ON r.task_id = t.id
@@ -38,5 +39,6 @@ LEFT JOIN dead AS d ON d.task_id = t.id
 LEFT JOIN staged AS s ON s.task_id = t.id
 LEFT JOIN stage AS c ON c.id = s.stage_id
 LEFT JOIN progress AS g ON g.task_id = t.id
+LEFT JOIN usage AS u ON u.task_id = t.id
 WHERE s.task_id IS NULL
     OR c.committed_at IS NOT NULL

@@ -1,0 +1,137 @@
+"""Usage: what the calls of a task consumed is added up over its runs, shown with the task and gone with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from store_build import Build, SettableClock, dead, retrying, succeeded
+
+from tidegate.domain.calls import NO_CALLS, CallLog, CallsMade
+from tidegate.domain.outcome import Answer, Cancelled, Fence, Outcome, Released
+from tidegate.domain.states import State
+from tidegate.domain.usage import Usage, UsageTotals
+from tidegate.store.rows import TaskFilter
+
+ONE = UsageTotals(1, 100, 40, 10, 30, 20)
+TWO = UsageTotals(2, 200, 80, 20, 60, 40)
+THREE = UsageTotals(3, 300, 120, 30, 90, 60)
+
+
+def used(outcome: Outcome, totals: UsageTotals = ONE) -> Outcome:
+    """The outcome of a run whose calls consumed so much."""
+    return replace(outcome, calls=CallsMade(count=totals.calls, used=totals))
+
+
+def every_end(fence: Fence) -> dict[str, Outcome]:
+    return {
+        "succeeded": succeeded(fence),
+        "retrying": retrying(fence),
+        "released": Released(fence, "shutdown"),
+        "dead": dead(fence),
+        "cancelled": Cancelled(fence),
+    }
+
+
+ENDS = list(every_end(Fence("", 0)))
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_task_shows_what_the_calls_of_its_run_consumed_however_it_ended(
+    build: Build, end: str
+) -> None:
+    fence = (await build.run()).fence
+    await build.done(used(every_end(fence)[end], TWO))
+    assert (await build.row(fence.task_id)).usage == TWO
+    listed = await build.store.list_tasks(TaskFilter())
+    assert [row.usage for row in listed] == [TWO]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_task_whose_answers_stated_nothing_shows_none(build: Build, end: str) -> None:
+    fence = (await build.run()).fence
+    await build.done(replace(every_end(fence)[end], calls=CallsMade(count=3)))
+    assert (await build.row(fence.task_id)).usage is None
+
+
+async def test_usage_adds_up_over_failed_released_and_final_runs(build: Build, clock: SettableClock) -> None:
+    worker = await build.worker()
+    task = (await build.running(worker=worker))[0]
+    task_id = task.fence.task_id
+    for run, end in enumerate((Released, retrying), start=1):
+        fence = Fence(task_id, run)
+        await build.done(used(end(fence, "shutdown") if end is Released else retrying(fence, delay=1.0)))
+        clock.advance(2)
+        await build.store.promote()
+        await build.claim(worker, queues=(task.queue,))
+    assert (await build.row(task_id)).usage == TWO
+    await build.done(used(succeeded(Fence(task_id, 3))))
+    row = await build.row(task_id)
+    assert (row.state, row.usage) == (State.SUCCEEDED, THREE)
+
+
+async def test_a_redriven_task_keeps_what_it_consumed_before(build: Build) -> None:
+    task = await build.run()
+    await build.done(used(dead(task.fence)))
+    await build.store.redrive([task.fence.task_id])
+    (again,) = await build.claim(await build.worker(), queues=(task.queue,))
+    await build.done(used(dead(again.fence), TWO))
+    assert (await build.row(task.fence.task_id)).usage == THREE
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_resent_or_refused_end_adds_nothing(build: Build, end: str) -> None:
+    fence = (await build.run()).fence
+    outcome = used(every_end(fence)[end])
+    await build.done(outcome)
+    late = used(succeeded(Fence(fence.task_id, 7)))
+    assert await build.store.finish([outcome, late]) == [Answer.ALREADY, Answer.FENCED]
+    assert (await build.row(fence.task_id)).usage == ONE
+
+
+async def test_a_batch_adds_to_each_task_its_own(build: Build) -> None:
+    fences = [task.fence for task in await build.running(4)]
+    stray = Fence(build.id(), 1)
+    answers = await build.store.finish(
+        [
+            used(succeeded(fences[0]), TWO),
+            succeeded(fences[1]),
+            used(succeeded(stray)),
+            used(retrying(fences[2])),
+            used(dead(fences[3]), THREE),
+        ]
+    )
+    assert answers == [Answer.DONE, Answer.DONE, Answer.FENCED, Answer.DONE, Answer.DONE]
+    rows = await build.store.read([fence.task_id for fence in fences])
+    assert [rows[fence.task_id].usage for fence in fences] == [TWO, None, ONE, THREE]
+
+
+async def test_usage_survives_content_that_cannot_be_stored(build: Build) -> None:
+    fence = (await build.run()).fence
+    await build.done(used(replace(succeeded(fence), result="no bytes")))  # type: ignore[arg-type]
+    assert (await build.row(fence.task_id)).usage == ONE
+
+
+async def test_usage_goes_when_its_task_is_purged_or_swept(build: Build, clock: SettableClock) -> None:
+    letter, done = (await build.run()).fence, (await build.run()).fence
+    await build.done(used(dead(letter)), used(succeeded(done)))
+    await build.store.purge([letter.task_id])
+    clock.advance(100)
+    await build.store.sweep(finished_seconds=50, dead_seconds=50)
+    assert await build.store.read([letter.task_id, done.task_id]) == {}
+    # The same ids stored once more show whether anything was left behind.
+    await build.store.enqueue(
+        [build.new(id=task_id, queue="again") for task_id in (letter.task_id, done.task_id)]
+    )
+    rows = await build.store.read([letter.task_id, done.task_id])
+    assert [row.usage for row in rows.values()] == [None, None]
+
+
+def test_counts_that_no_call_can_have_add_nothing() -> None:
+    log = CallLog()
+    for odd in (-1, 10**13, float("nan"), float("inf"), "7", None):
+        log.begin("model")
+        usage = Usage(input_tokens=odd, output_tokens=5)  # type: ignore[arg-type]
+        log.end("model", None, may_be_processed=True, is_cut=False, usage=usage)
+    assert log.made("").used == UsageTotals(calls=6, output_tokens=30)
+    assert NO_CALLS.used is None
