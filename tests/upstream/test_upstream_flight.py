@@ -182,9 +182,9 @@ async def test_calls_of_a_run_after_each_other_ask_for_no_permit(app: Tidegate) 
     asked = []
     take_slot = store.take_slot
 
-    async def spied(name, *, patience_seconds, hold=None):
+    async def spied(name, *, hold=None, **options):
         asked.append(hold)
-        return await take_slot(name, patience_seconds=patience_seconds, hold=hold)
+        return await take_slot(name, hold=hold, **options)
 
     store.take_slot = spied  # type: ignore[method-assign]
 

@@ -158,3 +158,31 @@ async def test_bodies_of_several_calls_recover_from_one_failure(
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     assert (await gate_of(app)).state is GateState.FLOWING
     assert len(calls) <= 3 * 3 + 3, "no more than those in flight were made again"
+
+
+async def test_a_call_of_a_run_on_its_last_attempt_leaves_the_probe_to_others(app: Tidegate) -> None:
+    upstream = app.upstream("u")
+    calls: list[bool] = []
+
+    @app.task(name="t", max_attempts=1, timeout=5)
+    async def nested() -> None:
+        async with upstream.call():
+            calls.append(True)
+            raise httpx2.ConnectTimeout("down")
+
+    permits = await parked(app)
+    await until(lambda: _is_probe_due(app), what="a probe is due")
+    async with app.worker():
+        handle = await nested.enqueue()
+
+        async def refused_once() -> bool:
+            return (await handle.status()).state is State.RETRYING
+
+        await until(refused_once, what="its call is refused, which costs it nothing")
+    assert not calls
+    await (await probe_of(permits)).settle(CallEnd())
+
+
+async def _is_probe_due(app: Tidegate) -> bool:
+    store, gate = await app.opened_store(), await gate_of(app)
+    return gate.probe_at is not None and await store.now() >= gate.probe_at

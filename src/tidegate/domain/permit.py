@@ -36,6 +36,8 @@ class Ask:
     """It is a call of its run's own upstream: of those the claim counted one at a time as in flight."""
     is_probe: bool = False
     """Its run was sent to try whether its held upstream works again."""
+    on_last_attempt: bool = False
+    """Its task has one attempt left, which a failed call costs and a refused one does not."""
     seconds: float = LONGEST_HOLD_SECONDS
     """The longest it may last once it has its slot; of a stream, until it begins."""
 

@@ -217,7 +217,12 @@ def counted(rows: Iterable[GateRow], now: float) -> list[str]:
 
 
 def slot_for_call(
-    row: GateRow, *, patience_seconds: float, now: float, in_flight: int = 0
+    row: GateRow,
+    *,
+    patience_seconds: float,
+    now: float,
+    in_flight: int = 0,
+    on_last_attempt: bool = False,
 ) -> tuple[Slot, GateRow]:
     """Return the slot of one call that no claim has charged, and the gate after it.
 
@@ -229,12 +234,16 @@ def slot_for_call(
         patience_seconds: How long the caller can wait.
         now: By the store's clock.
         in_flight: Runs and calls under way; 0 where the call's own run stands for it.
+        on_last_attempt: Whether a failure would cost the caller's task its last attempt: such a call tries
+            a held gate as rarely as such a run does.
     """
     most = row.limits.max_in_flight
     gate = gates.as_of(row.gate, row.limits, now)
     door = Door(row, 0, now, of_runs=False)
     wait, flows = door.wait(), not gates.is_held(gate)
-    may_go = flows or gates.may_probe(gate, now)
+    may_go = flows or gates.may_probe(gate, now, on_last_attempt=on_last_attempt)
+    if on_last_attempt and not flows and wait is not None and gate.probe_at is not None:
+        wait = max(0.0, gate.probe_at + gates.last_attempt_seconds(gate, now) - now)
     if may_go and most is not None and in_flight >= most:
         return Slot(False, gate.typical_seconds, str(Reason.RATE_LIMIT), is_full=True), row
     if may_go and wait is not None and wait <= patience_seconds:

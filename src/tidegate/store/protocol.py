@@ -340,7 +340,14 @@ class Upstreams(Protocol):
     async def probe(self, upstream: str) -> bool:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
+    async def take_slot(
+        self,
+        upstream: str,
+        *,
+        patience_seconds: float,
+        hold: Hold | None = None,
+        on_last_attempt: bool = False,
+    ) -> Slot:
         """Charge one call that no claim charged: a run's second one, or one outside any task.
 
         Granted, the call may start after the slot's wait; else nothing is charged. An upstream that is not
@@ -351,6 +358,8 @@ class Upstreams(Protocol):
             patience_seconds: How long the call may wait.
             hold: The permit to record where the upstream limits what is in flight, in the same
                 transaction; None: the call's run stands for it.
+            on_last_attempt: Whether a failure would cost its task the last attempt: it tries a held gate
+                only once a probe has been due for long.
         """
 
     async def give_back_permits(self, permit_ids: Sequence[str]) -> None:

@@ -49,6 +49,7 @@ def ask_for(sizes: Sizes, settings: CallSettings) -> Ask:
         is_charged=_is_charged(run, settings.upstream),
         is_of_run=run.upstream == settings.upstream,
         is_probe=run.is_probe and run.upstream == settings.upstream,
+        on_last_attempt=_has_much_to_lose(run),
         seconds=seconds,
     )
 
@@ -63,6 +64,16 @@ def present_run() -> Context | None:
     if run is not None:
         run.raise_if_ended()
     return run
+
+
+def _has_much_to_lose(run: Context) -> bool:
+    """Return whether a failed call would end the task, and a refused one would not.
+
+    Not for a run that is to try its upstream, nor after a call that may have been processed: there the
+    attempt is spent either way.
+    """
+    is_last = run.attempt >= run.max_attempts
+    return is_last and not run.is_probe and not run.calls.made("").may_be_processed
 
 
 def _is_charged(run: Context, upstream: str) -> bool:

@@ -193,7 +193,12 @@ class GatePermits:
         """Ask the store for a slot, and to count the call as in flight where no run stands for it."""
         store = await self._opened_store()
         asked_at, hold = self._clock(), None if has_place else permit.new_hold()
-        slot = await store.take_slot(gate, patience_seconds=patience_seconds, hold=hold)
+        slot = await store.take_slot(
+            gate,
+            patience_seconds=patience_seconds,
+            hold=hold,
+            on_last_attempt=permit.on_last_attempt,
+        )
         if slot.is_probe:
             permit.will_try(gate)
         if hold is not None and slot.is_held:

@@ -81,6 +81,11 @@ class GatePermit:
         return "" if self._ask.fence is None else self._ask.fence.task_id
 
     @property
+    def on_last_attempt(self) -> bool:
+        """Whether its task has one attempt left."""
+        return self._ask.on_last_attempt
+
+    @property
     def is_first_of_probe(self) -> bool:
         """Whether its run tries the upstream, and this call is the first to tell."""
         return self._ask.is_probe and self._ask.is_charged

@@ -59,6 +59,20 @@ async def test_where_only_last_attempts_wait_one_tries_once_the_probe_was_long_d
     assert await build.claim(worker) == []
 
 
+async def test_a_call_on_a_last_attempt_tries_once_the_probe_was_long_due(
+    store: Store, clock: SettableClock
+) -> None:
+    await held(store)
+    clock.advance(1.5)
+    early = await store.take_slot("u", patience_seconds=5.0, on_last_attempt=True)
+    assert (early.is_granted, early.opens_by_probe) == (False, True)
+    assert early.wait_seconds == pytest.approx(LAST_ATTEMPT_SECONDS - 0.5, abs=0.2)
+    clock.advance(LAST_ATTEMPT_SECONDS)
+    assert (await store.take_slot("u", patience_seconds=0.0, on_last_attempt=True)).is_probe
+    clock.advance(2.5)
+    assert (await store.take_slot("u", patience_seconds=0.0)).is_probe, "any other tries at once"
+
+
 async def test_any_task_is_the_probe_that_a_person_asks_for(
     store: Store, build: Build, clock: SettableClock
 ) -> None:

@@ -16,7 +16,9 @@ from tidegate.store.postgres.statements import load
 _SQL = load("permits")
 
 
-async def take_slot(db: Session, upstream: str, patience_seconds: float, hold: Hold | None) -> Slot:
+async def take_slot(
+    db: Session, upstream: str, patience_seconds: float, hold: Hold | None, on_last_attempt: bool
+) -> Slot:
     """Charge one call that no claim charged, and hold its permit; nothing where it is not granted."""
     found = await gates.locked_row(db, GateKind.UPSTREAM, upstream)
     if found is None:
@@ -25,7 +27,13 @@ async def take_slot(db: Session, upstream: str, patience_seconds: float, hold: H
     if found.limits.max_in_flight is None:
         hold = None
     beside = 0 if hold is None else (await gates.in_flight(db, now, [found.name]))[found.name]
-    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now, in_flight=beside)
+    slot, after = slot_for_call(
+        found,
+        patience_seconds=patience_seconds,
+        now=now,
+        in_flight=beside,
+        on_last_attempt=on_last_attempt,
+    )
     if after != found:
         await gates.save(db, now, [after])
     if not slot.is_granted or hold is None:

@@ -440,10 +440,18 @@ class PostgresStore:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
         return await self._told(self._database.transact(lambda db: gates.probe(db, upstream)))
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
+    async def take_slot(
+        self,
+        upstream: str,
+        *,
+        patience_seconds: float,
+        hold: Hold | None = None,
+        on_last_attempt: bool = False,
+    ) -> Slot:
         """Charge one call that no claim charged: a run's second one, or one outside any task."""
         return await self._database.transact(
-            lambda db: permits.take_slot(db, upstream, patience_seconds, hold), repeatable=False
+            lambda db: permits.take_slot(db, upstream, patience_seconds, hold, on_last_attempt),
+            repeatable=False,
         )
 
     async def give_back_permits(self, permit_ids: Sequence[str]) -> None:

@@ -17,7 +17,12 @@ _SQL = load("permits")
 
 
 def take_slot(
-    db: apsw.Connection, now: float, upstream: str, patience_seconds: float, hold: Hold | None
+    db: apsw.Connection,
+    now: float,
+    upstream: str,
+    patience_seconds: float,
+    hold: Hold | None,
+    on_last_attempt: bool,
 ) -> Slot:
     """Charge one call that no claim charged, and hold its permit; nothing where it is not granted."""
     found = gates.row(db, GateKind.UPSTREAM, upstream)
@@ -26,7 +31,13 @@ def take_slot(
     if found.limits.max_in_flight is None:
         hold = None
     beside = 0 if hold is None else gates.in_flight(db, now, [found.name])[found.name]
-    slot, after = slot_for_call(found, patience_seconds=patience_seconds, now=now, in_flight=beside)
+    slot, after = slot_for_call(
+        found,
+        patience_seconds=patience_seconds,
+        now=now,
+        in_flight=beside,
+        on_last_attempt=on_last_attempt,
+    )
     if after != found:
         gates.save(db, now, [after])
     if not slot.is_granted or hold is None:

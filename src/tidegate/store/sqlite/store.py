@@ -407,10 +407,17 @@ class SqliteStore:
         """Let the next task of an upstream try whether it works; tell whether it is known."""
         return await self._write(lambda db: gates.probe(db, self._now(), upstream))
 
-    async def take_slot(self, upstream: str, *, patience_seconds: float, hold: Hold | None = None) -> Slot:
+    async def take_slot(
+        self,
+        upstream: str,
+        *,
+        patience_seconds: float,
+        hold: Hold | None = None,
+        on_last_attempt: bool = False,
+    ) -> Slot:
         """Charge one call that no claim charged."""
         return await self._write(
-            lambda db: permits.take_slot(db, self._now(), upstream, patience_seconds, hold)
+            lambda db: permits.take_slot(db, self._now(), upstream, patience_seconds, hold, on_last_attempt)
         )
 
     async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
