@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tidegate.store.postgres.links import connect
+from tidegate.store.postgres.connecting import connect
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system names its options otherwise")

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from postgres_support import SCHEMA
-from tidegate.store.postgres.links import connect
+from tidegate.store.postgres.connecting import connect
 from tidegate.store.postgres.session import Session
 from tidegate.store.postgres.statements import in_schema, load
 

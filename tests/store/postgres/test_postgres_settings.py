@@ -46,7 +46,7 @@ async def test_behind_a_pooler_the_isolation_is_the_roles(worker_url: str, bounc
 async def test_a_process_that_falls_silent_in_a_transaction_lets_go_in_time(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.store.postgres.links._SILENCE", "200ms")
+    monkeypatch.setattr("tidegate.store.postgres.connecting._SILENCE", "200ms")
     frozen, living = PostgresStore(fresh_url), PostgresStore(fresh_url)
     await living.migrate()
     await living.declare([Declared(GateKind.UPSTREAM, "openai", Limits())])

@@ -48,7 +48,7 @@ async def claim(database: Database, known: KnownLanes, ask: ClaimAsk) -> Claim:
 
 
 async def _look_and_take(database: Database, known: KnownLanes, ask: ClaimAsk, terms: Terms) -> Claim:
-    is_alive, lanes, doors = await database.once(lambda db: _look(db, known, ask, list(terms)), steady=True)
+    is_alive, lanes, doors = await database.read(lambda db: _look(db, known, ask, list(terms)), steady=True)
     if not is_alive or not lanes:
         return Claim((), alive=is_alive)
     if doors is not None and any(doors.of(lane.upstream, lane.function) for lane in lanes):

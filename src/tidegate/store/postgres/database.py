@@ -10,12 +10,15 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.links import Link, Links, LinksByLoop
+from tidegate.store.postgres.by_loop import LinksByLoop
+from tidegate.store.postgres.connecting import Link
+from tidegate.store.postgres.links import Links
 from tidegate.store.postgres.session import Session, whole_or_undone
 from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
 
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
+Unit = Callable[[Link, Session], Awaitable[T]]
 
 BUSY_SECONDS = 30.0
 _TRIES = 6
@@ -66,6 +69,20 @@ class Database:
         """
         return await self._in_time(_plainly(work), repeatable, seconds, steady=steady)
 
+    async def read(self, work: Work[T], *, steady: bool = False) -> T:
+        """Do work that is one statement and changes nothing.
+
+        Where the caller is cancelled, the statement may go on for a second: its connection is kept.
+
+        Args:
+            work: As for `once`.
+            steady: As for `once`.
+
+        Raises:
+            StoreUnavailableError, StoreBusyError: It could not be done.
+        """
+        return await self._in_time(_plainly(work), True, steady=steady, reads=True)
+
     async def transact(
         self,
         work: Work[T],
@@ -80,7 +97,7 @@ class Database:
         Args:
             work: As for `once`.
             repeatable: As for `once`.
-            snapshot: Read only, and every statement sees the same moment.
+            snapshot: Read only, and every statement sees the same moment. A cancel is met as by `read`.
             seconds: As for `once`.
             steady: As for `once`.
 
@@ -88,7 +105,7 @@ class Database:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
         return await self._in_time(
-            _in_transaction(work, snapshot=snapshot), repeatable, seconds, steady=steady
+            _in_transaction(work, snapshot=snapshot), repeatable, seconds, steady=steady, reads=snapshot
         )
 
     @asynccontextmanager
@@ -118,24 +135,29 @@ class Database:
         await self.once(_nothing)
         return bool(self._links.mine().is_pooled)
 
+    def before_loop_ends(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do this when the running loop ends, while its connections can still be used."""
+        self._links.mine().before_end.append(act)
+
     async def close(self) -> None:
         """Part with all connections."""
         await self._links.close()
 
     async def _in_time(
         self,
-        unit: Callable[[Link, Session], Awaitable[T]],
+        unit: Unit[T],
         repeatable: bool,
         seconds: float | None = None,
         *,
         steady: bool,
+        reads: bool = False,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
         links = self._links.mine()
         dropped_before = links.dropped
         try:
             async with asyncio.timeout(most_seconds) as limit:
-                return await self._tried(links, unit, repeatable, steady)
+                return await self._tried(links, unit, repeatable, steady, reads, limit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -144,11 +166,19 @@ class Database:
             raise late(self.place, most_seconds) from error
 
     async def _tried(
-        self, links: Links, unit: Callable[[Link, Session], Awaitable[T]], repeatable: bool, steady: bool
+        self,
+        links: Links,
+        unit: Unit[T],
+        repeatable: bool,
+        steady: bool,
+        reads: bool,
+        limit: asyncio.Timeout,
     ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
-                return await self._done(links, unit, steady)
+                link = await links.take(limit, steady=steady)
+                doing = self._done(links, link, unit)
+                return await (links.outlive(doing, limit) if reads else doing)
             except Exception as error:
                 trouble = trouble_of(error)
                 again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
@@ -160,8 +190,8 @@ class Database:
             await asyncio.sleep(_pause(tries))
         raise AssertionError("the last try returns or raises")
 
-    async def _done(self, links: Links, unit: Callable[[Link, Session], Awaitable[T]], steady: bool) -> T:
-        link = await links.take(steady=steady)
+    async def _done(self, links: Links, link: Link, unit: Unit[T]) -> T:
+        """Do work on a taken connection, and give it back or drop it."""
         try:
             now = None if self._clock is None else self._clock()
             answer = await unit(link, Session(link, self.address.schema, now))
@@ -180,14 +210,14 @@ async def _nothing(_: Session) -> None:
     """Be given a connection, and ask nothing of it."""
 
 
-def _plainly(work: Work[T]) -> Callable[[Link, Session], Awaitable[T]]:
+def _plainly(work: Work[T]) -> Unit[T]:
     def unit(_: Link, session: Session) -> Awaitable[T]:
         return work(session)
 
     return unit
 
 
-def _in_transaction(work: Work[T], *, snapshot: bool) -> Callable[[Link, Session], Awaitable[T]]:
+def _in_transaction(work: Work[T], *, snapshot: bool) -> Unit[T]:
     async def unit(link: Link, session: Session) -> T:
         isolation = "repeatable_read" if snapshot else None
         async with whole_or_undone(link.transaction(isolation=isolation, readonly=snapshot)):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from tidegate.errors import StoreError
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.statements import load
+from tidegate.store.postgres.unhurried import Ended, Unhurried
 from tidegate.store.postgres.wrap import CONTENT_ERRORS
 
 _HINT = load("changed")["hint"]
@@ -26,9 +27,10 @@ class Hints:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._sending: asyncio.Task[None] | None = None
+        self._sending: Unhurried[None] | None = None
         self._gap: asyncio.TimerHandle | None = None
         self._is_due = False
+        database.before_loop_ends(self.flush)
 
     def committed(self) -> None:
         """Send a hint soon; never waits, and nothing depends on it."""
@@ -45,7 +47,9 @@ class Hints:
             assert self._sending is not None
             done, _ = await asyncio.wait([self._sending], timeout=_FAREWELL_SECONDS)
             if not done:
-                self._sending.cancel()
+                sending = self._sending
+                sending.end()
+                await asyncio.wait([sending])
                 break
         self._end_gap()
 
@@ -56,7 +60,7 @@ class Hints:
 
     def _send(self) -> None:
         self._gap, self._is_due = None, False
-        self._sending = asyncio.create_task(self._hint(), name="tidegate-postgres-hint")
+        self._sending = Unhurried(self._hint(), name="tidegate-postgres-hint")
         self._sending.add_done_callback(self._sent)
 
     async def _hint(self) -> None:
@@ -64,7 +68,7 @@ class Hints:
         with suppress(StoreError, *CONTENT_ERRORS):
             await self._database.once(lambda db: db.row(_HINT, self._database.address.schema))
 
-    def _sent(self, sending: asyncio.Task[None]) -> None:
+    def _sent(self, sending: asyncio.Task[Ended[None]]) -> None:
         self._sending = None
         if not sending.cancelled():
             self._gap = asyncio.get_running_loop().call_later(GAP_SECONDS, self._gap_is_over)

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import AsyncGenerator
-from contextlib import suppress
-from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
-
-import asyncpg
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.keepalive import keep_alive
-from tidegate.store.postgres.pooled import PooledConnection
-from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import late
+from tidegate.store.postgres.connecting import Link, connect, is_pooled, part, settle, sever
+from tidegate.store.postgres.unhurried import Unhurried
 
-_SETTLE = load("connect")["settle"]
+T = TypeVar("T")
 
-CONNECT_SECONDS = 10.0
-_SILENCE = "15s"
-_FAREWELL_SECONDS = 5.0
-_STATEMENTS = 200
-"""Prepared statements kept on a direct connection."""
 STEADY = "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 _USUAL = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
 """Plans of the other kind are not kept on: a change of settings alone would leave them."""
 
-Link: TypeAlias = Any
-"""An `asyncpg.Connection`; asyncpg brings no types."""
+_open: set[Links] = set()
+"""All that may have connections. It keeps them alive when their store is gone, until they are closed, their
+loop ends, or `sweep` finds that it was closed. A forked child keeps its parent's and does not touch them."""
 
 
 class Links:
-    """The connections of one event loop.
+    """The connections of the running event loop.
 
     Args:
         address: Where to.
@@ -42,6 +33,8 @@ class Links:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._pooler = address.pooler
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
         self._room = asyncio.Semaphore(address.connections)
         self.settling = asyncio.Semaphore(max(1, address.connections // 2))
         """For work that may wait for a name which a caller's own, still open transaction holds: however much
@@ -49,53 +42,130 @@ class Links:
         self._free: list[Link] = []
         self._all: set[Link] = set()
         self._making = 0
+        self._in_use = 0
+        """Connections that are taken, being made, or waited for."""
         self._steady: set[Link] = set()
         """Those whose server plans a statement once, whatever its values and however full the tables are just
         then, and never to read a whole table."""
         self.dropped = 0
         """Connections that were parted with because they were no longer to be trusted."""
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Task[None], Link] = {}
+        self._work: set[Unhurried[Any]] = set()
+        """Kept here since a loop keeps no task alive by itself."""
+        self._late: set[Unhurried[Any]] = set()
+        """Work that goes on though its caller was cancelled."""
         self._last_act: AsyncGenerator[None] | None = None
+        self.before_end: list[Callable[[], Awaitable[None]]] = []
+        """To be done when the loop ends, before the connections are closed."""
 
     @property
     def is_pooled(self) -> bool | None:
         """Whether a pooler is in between; None: not known before the first connection."""
         return self._pooler
 
-    async def take(self, *, steady: bool = False) -> Link:
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the loop was closed without closing its connections."""
+        return self._pid == os.getpid() and self._loop.is_closed()
+
+    @property
+    def is_making(self) -> bool:
+        """Whether a connection is being made."""
+        return self._making > 0
+
+    async def take(self, limit: asyncio.Timeout, *, steady: bool = False) -> Link:
         """Return a connection that nobody uses; wait for one if all are in use.
 
+        Where the caller is cancelled while one is made, that one is kept for the next call.
+
         Args:
-            steady: For statements that find their rows by an index whatever the values: planning them anew
-                each time costs the server more than running them. One for each purpose is made where there
+            limit: Of the caller.
+            steady: For statements that find their rows by an index whatever the values: planning them each
+                time costs the server more than running them. One for each purpose is made where there
                 is room, else one is changed over. Of no effect through a pooler, which keeps no plans.
 
         Raises:
             asyncpg.PostgresError, OSError, TimeoutError: None can be made.
         """
         if self._last_act is None:
+            _open.add(self)
             self._last_act = self._close_with_the_loop()
             await anext(self._last_act)
-        await self._room.acquire()
+        await self._turn()
+        link = self._fitting(steady)
+        if link is not None and self._is_of_kind(link, steady):
+            return link
+        if link is None:
+            self._making += 1
+        making = self._begun(self._made(link, steady), "tidegate-postgres-connect")
         try:
-            link = self._fitting(steady) or await self._new()
-            try:
-                await self._change_over(link, steady)
-            except BaseException:
-                self._forget(link)
-                link.terminate()
-                raise
-        except BaseException:
-            self._room.release()
+            await asyncio.wait([making])
+        except asyncio.CancelledError:
+            if limit.expired():
+                self.dropped += 1
+                if link is not None:
+                    making.end()
+            self._let_outlive(making)
+            making.add_done_callback(self._keep)
             raise
-        return link
+        return making.result().value()
+
+    async def outlive(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout) -> T:
+        """Do work that gives its connection back by itself; a cancelled caller leaves it a second for that.
+
+        Args:
+            work: What it does must do no harm when nobody waits for it.
+            limit: Of the caller. Once it has expired, the work is cancelled at once.
+
+        Raises:
+            Exception: As the work does.
+        """
+        working = self._begun(work, "tidegate-postgres-read")
+        try:
+            await asyncio.wait([working])
+        except asyncio.CancelledError:
+            if limit.expired():
+                working.end()
+                await asyncio.wait([working])
+            else:
+                self._let_outlive(working)
+            raise
+        return working.result().value()
+
+    def _begun(self, work: Coroutine[Any, Any, T], name: str) -> Unhurried[T]:
+        task = Unhurried(work, name=name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def _turn(self) -> None:
+        self._in_use += 1
+        try:
+            await self._room.acquire()
+        except BaseException:
+            self._in_use -= 1
+            raise
+
+    def _end_turn(self) -> None:
+        self._in_use -= 1
+        self._room.release()
+
+    def _let_outlive(self, work: Unhurried[Any]) -> None:
+        self._late.add(work)
+        work.add_done_callback(self._late.discard)
+        work.cancel()
+
+    def _keep(self, making: Unhurried[Link]) -> None:
+        """Keep a connection that was made for a caller who no longer waits for it."""
+        if not making.cancelled() and making.result().error is None:
+            self.give_back(making.result().value())
 
     def _fitting(self, steady: bool) -> Link | None:
         """Return a free connection: of this kind, or of the other if there is no room for a new one."""
         for link in [link for link in self._free if link.is_closed()]:
             self._free.remove(link)
             self._forget(link)
-        of_kind = [link for link in self._free if self._pooler or (link in self._steady) == steady]
+        of_kind = [link for link in self._free if self._is_of_kind(link, steady)]
         if not of_kind and len(self._all) + self._making >= self._address.connections:
             of_kind = self._free
         if not of_kind:
@@ -104,26 +174,57 @@ class Links:
         self._free.remove(link)
         return link
 
-    async def _new(self) -> Link:
-        self._making += 1
+    def _is_of_kind(self, link: Link, steady: bool) -> bool:
+        return bool(self._pooler) or (link in self._steady) == steady
+
+    async def _made(self, link: Link | None, steady: bool) -> Link:
+        """Return a connection of this kind: a new one, or the given one changed over."""
         try:
-            link = await self._connect()
-        finally:
-            self._making -= 1
-        self._all.add(link)
+            if link is None:
+                link = await self._new()
+            if not self._is_of_kind(link, steady):
+                await link.execute(STEADY if steady else _USUAL)
+                (self._steady.add if steady else self._steady.discard)(link)
+        except BaseException:
+            if link is not None:
+                self._forget(link)
+                sever(link)
+            self._end_turn()
+            raise
         return link
 
-    async def _change_over(self, link: Link, steady: bool) -> None:
-        if self._pooler or (link in self._steady) == steady:
-            return
-        await link.execute(STEADY if steady else _USUAL)
-        (self._steady.add if steady else self._steady.discard)(link)
+    async def _new(self) -> Link:
+        try:
+            if self._pooler is None:
+                self._pooler = await self._finds_pooler()
+            link = await connect(self._address.dsn, pooler=self._pooler)
+            self._all.add(link)
+        finally:
+            self._making -= 1
+        if not self._pooler:
+            try:
+                await settle(link)
+            except BaseException:
+                self._forget(link)
+                sever(link)
+                raise
+        return link
+
+    async def _finds_pooler(self) -> bool:
+        probe = await connect(self._address.dsn, pooler=True)
+        try:
+            return await is_pooled(probe)
+        finally:
+            await part(probe)
 
     def _let_go(self, link: Link) -> None:
         self._forget(link)
-        farewell = asyncio.create_task(_part(link), name="tidegate-postgres-farewell")
-        self._leaving.add(farewell)
-        farewell.add_done_callback(self._leaving.discard)
+        if self._loop.is_closed():
+            sever(link)
+            return
+        farewell = asyncio.create_task(part(link), name="tidegate-postgres-farewell")
+        self._leaving[farewell] = link
+        farewell.add_done_callback(lambda ended: self._leaving.pop(ended, None))
 
     def _forget(self, link: Link) -> None:
         self._all.discard(link)
@@ -132,13 +233,13 @@ class Links:
     def give_back(self, link: Link) -> None:
         """Return a sound connection for others to take."""
         self._free.append(link)
-        self._room.release()
+        self._end_turn()
 
     def drop(self, link: Link) -> None:
         """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
         self.dropped += 1
         self._let_go(link)
-        self._room.release()
+        self._end_turn()
 
     def part_with_idle(self) -> None:
         """Part with the connections nobody uses: where one has fallen silent, each of them may have."""
@@ -147,125 +248,53 @@ class Links:
 
     async def close(self) -> None:
         """Part with all connections; the next `take` makes new ones."""
+        await self._part_with_all()
+        if self._last_act is not None and not self._in_use:
+            last_act, self._last_act = self._last_act, None
+            await last_act.aclose()
+            _open.discard(self)
+
+    def abandon(self) -> None:
+        """End all connections at once: when the loop is closed, or from a callback in it."""
+        for link in (*self._all, *self._leaving.values()):
+            sever(link)
+        for work in self._work.copy():
+            work.abandon()
+        self._all.clear()
+        self._steady.clear()
         self._free.clear()
-        parting = [_part(link) for link in self._all]
+        self._leaving.clear()
+
+    async def _part_with_all(self) -> None:
+        while self._late:
+            for late in self._late:
+                late.cancel()
+            await asyncio.wait(self._late)
+            await asyncio.sleep(0)  # their callbacks give connections back
+        self._free.clear()
+        parting = [part(link) for link in self._all]
         self._all.clear()
         self._steady.clear()
         await asyncio.gather(*parting, *self._leaving)
-
-    def abandon(self) -> None:
-        """Let go without a word: from another thread, or when the loop is over."""
-        for link in self._all:
-            with suppress(Exception):  # a closed loop refuses everything; its sockets go with it
-                link.terminate()
-        self._all.clear()
-        self._steady.clear()
-        self._free.clear()
 
     async def _close_with_the_loop(self) -> AsyncGenerator[None]:
         """Part with all connections when the loop ends: `asyncio.run` closes its generators at the end."""
         try:
             yield
         finally:
-            await self.close()
-
-    async def _connect(self) -> Link:
-        if self._pooler is None:
-            probe = await connect(self._address.dsn, pooler=True)
-            try:
-                self._pooler = await is_pooled(probe)
-            finally:
-                await _part(probe)
-        link = await connect(self._address.dsn, pooler=self._pooler)
-        if not self._pooler:
-            try:
-                await link.execute(_SETTLE, _SILENCE, timeout=CONNECT_SECONDS)
-            except BaseException:
-                link.terminate()
-                raise
-        return link
+            if self._last_act is not None:
+                for act in self.before_end:
+                    await act()
+            await self._part_with_all()
 
 
-async def connect(dsn: str, *, pooler: bool) -> Link:
-    """Make a connection.
-
-    Args:
-        dsn: Where to.
-        pooler: Whether a pooler in transaction mode is in between.
-
-    Raises:
-        StoreUnavailableError: It took too long.
-        asyncpg.PostgresError, OSError: It was refused.
-    """
-    try:
-        link = await asyncpg.connect(
-            dsn,
-            timeout=CONNECT_SECONDS,
-            statement_cache_size=0 if pooler else _STATEMENTS,
-            connection_class=PooledConnection if pooler else asyncpg.Connection,
-            server_settings={"application_name": "tidegate"},
-        )
-    except TimeoutError as error:
-        raise late("the database", CONNECT_SECONDS) from error
-    keep_alive(link)
-    return link
-
-
-async def is_pooled(link: Link) -> bool:
-    """Whether something between us and the server hands server connections out by turns.
-
-    A pooler makes up the process id that it greets with.
-    """
-    pid: int = await link.fetchval("SELECT pg_backend_pid()")
-    return bool(pid != link.get_server_pid())
-
-
-async def _part(link: Link) -> None:
-    try:
-        await link.close(timeout=_FAREWELL_SECONDS)
-    except Exception:
-        link.terminate()
-
-
-class LinksByLoop:
-    """The connections of this process: a connection belongs to the event loop it was made in.
-
-    Args:
-        address: Where to.
-    """
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._begin_anew()
-
-    def mine(self) -> Links:
-        """Return the running loop's connections."""
-        if self._pid != os.getpid():
-            self._begin_anew()
-        loop = asyncio.get_running_loop()
-        links = self._by_loop.get(loop)
-        if links is None:
-            links = self._by_loop[loop] = Links(self._address)
-        return links
-
-    async def close(self) -> None:
-        """Part with all connections of all loops."""
-        if self._pid != os.getpid():
-            self._begin_anew()
-            return
-        here = asyncio.get_running_loop()
-        for loop, links in list(self._by_loop.items()):
-            if loop is here:
-                await links.close()
-            elif loop.is_running():
-                with suppress(RuntimeError):  # it ended meanwhile
-                    loop.call_soon_threadsafe(links.abandon)
-            else:
-                links.abandon()
-            self._by_loop.pop(loop, None)
-
-    def _begin_anew(self) -> None:
-        # In a forked child the parent's connections are kept, unused: closing one here would end it there.
-        self._kept: list[Any] = [*getattr(self, "_kept", []), getattr(self, "_by_loop", None)]
-        self._pid = os.getpid()
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
+def sweep() -> bool:
+    """End the connections of closed loops, whatever store they served; return whether there were any."""
+    closed = [links for links in _open.copy() if links.is_orphaned]
+    is_cut_short = any(links.is_making for links in closed)
+    for links in closed:
+        links.abandon()
+        _open.discard(links)
+    if is_cut_short:
+        gc.collect()  # nothing else reaches a connection that asyncpg had not handed out yet
+    return bool(closed)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tidegate.store.postgres.links import Link, connect, is_pooled
+from tidegate.store.postgres.connecting import Link, connect, is_pooled, sever
 from tidegate.store.postgres.statements import load
 
 _IS_LISTENING = load("changed")["is_listening"]
@@ -37,6 +37,7 @@ class Listener:
         self._heard = heard
         self._probe_seconds = probe_seconds
         self._task: asyncio.Task[None] | None = None
+        self._link: Link | None = None
 
     def start(self) -> None:
         """Begin to listen in the running loop."""
@@ -46,6 +47,14 @@ class Listener:
     def is_at_work(self) -> bool:
         """Whether it listens, tries to, or has found that it cannot; not once it or its loop was stopped."""
         return self._task is not None and not self._task.cancelled() and not self._task.get_loop().is_closed()
+
+    def abandon_if_loop_is_closed(self) -> bool:
+        """End the connection of a loop that was closed too soon; return whether it was."""
+        if self._task is None or not self._task.get_loop().is_closed():
+            return False
+        if self._link is not None:
+            sever(self._link)
+        return True
 
     async def stop(self) -> None:
         """End it, in the loop that started it. Safe to repeat."""
@@ -59,14 +68,14 @@ class Listener:
         failures = 0
         while True:
             with suppress(Exception):  # the network, the server: whatever it is, there is polling
-                link = await connect(self._dsn, pooler=True)
+                link = self._link = await connect(self._dsn, pooler=True)
                 try:
                     if await is_pooled(link):
                         return  # whoever is given the server connection next would get our hints
                     failures = 0
                     await self._listen(link)
                 finally:
-                    link.terminate()
+                    sever(link)
             failures += 1
             await asyncio.sleep(random.uniform(0.0, min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**failures)))
 

@@ -147,7 +147,7 @@ class PostgresStore:
 
     async def server_facts(self) -> ServerFacts:
         """Return what a doctor wants to know of the server."""
-        return await self._database.once(server_facts)
+        return await self._database.read(server_facts)
 
     async def is_pooled(self) -> bool:
         """Whether a pooler in transaction mode is in between."""
@@ -155,7 +155,7 @@ class PostgresStore:
 
     async def now(self) -> float:
         """Return the store's clock."""
-        return await self._database.once(self._clock.now)
+        return await self._database.read(self._clock.now)
 
     async def changed(self, timeout_seconds: float) -> None:
         """Return when another commit may have been made since this asyncio task's last return."""
@@ -193,19 +193,19 @@ class PostgresStore:
 
     async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
         """Return the rows of those ids that exist, from one snapshot."""
-        return await self._database.once(lambda db: reads.read(db, task_ids))
+        return await self._database.read(lambda db: reads.read(db, task_ids))
 
     async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
         """Return the first task ids from `least` to `largest`, in order."""
-        return await self._database.once(lambda db: reads.find_ids(db, least, largest, tenant, limit))
+        return await self._database.read(lambda db: reads.find_ids(db, least, largest, tenant, limit))
 
     async def result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final."""
-        return await self._database.once(lambda db: reads.result(db, task_id), steady=True)
+        return await self._database.read(lambda db: reads.result(db, task_id), steady=True)
 
     async def payload(self, task_id: str) -> tuple[bytes, str]:
         """Return a task's encoded arguments and their codec tag."""
-        return await self._database.once(lambda db: reads.payload(db, task_id), steady=True)
+        return await self._database.read(lambda db: reads.payload(db, task_id), steady=True)
 
     async def history(self, task_id: str) -> list[HistoryEntry]:
         """Return every run and act of a task, oldest first."""
@@ -261,7 +261,7 @@ class PostgresStore:
 
     async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
-        return await self._database.once(lambda db: runs.cancel_requests(db, worker_id))
+        return await self._database.read(lambda db: runs.cancel_requests(db, worker_id))
 
     # --- streams ---
 
@@ -273,13 +273,13 @@ class PostgresStore:
 
     async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
         """Return where those tasks that exist are and how far their streams go."""
-        return await self._database.once(lambda db: streams.stream_heads(db, task_ids))
+        return await self._database.read(lambda db: streams.stream_heads(db, task_ids))
 
     async def chunks(
         self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers."""
-        return await self._database.once(lambda db: streams.chunks(db, after, limit, most_bytes), steady=True)
+        return await self._database.read(lambda db: streams.chunks(db, after, limit, most_bytes), steady=True)
 
     # --- workers ---
 
@@ -295,7 +295,7 @@ class PostgresStore:
 
     async def workers(self) -> list[WorkerRow]:
         """Return all workers that are not retired, and retired ones that still hold runs."""
-        return await self._database.once(workers.workers)
+        return await self._database.read(workers.workers)
 
     async def retire_worker(
         self,
@@ -314,7 +314,7 @@ class PostgresStore:
 
     async def orphans(self, limit: int = 500) -> list[Orphan]:
         """Return runs whose worker is retired, oldest first."""
-        return await self._database.once(lambda db: workers.orphans(db, limit))
+        return await self._database.read(lambda db: workers.orphans(db, limit))
 
     async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
         """Write down that a reaper passes; give runs without a worker's row one again."""
@@ -358,7 +358,7 @@ class PostgresStore:
 
     async def count_dead(self, which: TaskFilter) -> int:
         """Return how many dead letters match."""
-        return await self._database.once(lambda db: dead.count_dead(db, which))
+        return await self._database.read(lambda db: dead.count_dead(db, which))
 
     async def redrive(
         self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
@@ -382,7 +382,7 @@ class PostgresStore:
 
     async def manifests(self) -> dict[str, dict[str, Any]]:
         """Return the kept manifests by application."""
-        return await self._database.once(stats.manifests)
+        return await self._database.read(stats.manifests)
 
     # --- access ---
 
@@ -392,11 +392,11 @@ class PostgresStore:
 
     async def find_token(self, digest: bytes) -> TokenRow | None:
         """Return the token with this digest, if it is good now."""
-        return await self._database.once(lambda db: access.find_token(db, digest))
+        return await self._database.read(lambda db: access.find_token(db, digest))
 
     async def tokens(self) -> list[TokenRow]:
         """Return all tokens that were ever made, the oldest first."""
-        return await self._database.once(access.tokens)
+        return await self._database.read(access.tokens)
 
     async def revoke_token(self, token_id: str) -> bool:
         """Make a token worthless for good; return whether there is one of this id."""
@@ -408,7 +408,7 @@ class PostgresStore:
 
     async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
         """Return the record, the newest first, continuing after the id `after`."""
-        return await self._database.once(lambda db: access.audit(db, after, limit))
+        return await self._database.read(lambda db: access.audit(db, after, limit))
 
     # --- upstreams ---
 
@@ -418,7 +418,7 @@ class PostgresStore:
 
     async def gates(self) -> list[GateRow]:
         """Return every gate as it is stored."""
-        return await self._database.once(gates.rows)
+        return await self._database.read(gates.rows)
 
     async def upstreams(self) -> list[UpstreamRow]:
         """Return every upstream with what stands before it, by name."""

@@ -66,6 +66,9 @@ class Watch:
         address = self._database.address
         if not address.hints or any(listener.is_at_work for listener in self._listeners.values()):
             return
+        for loop, listener in list(self._listeners.items()):
+            if listener.abandon_if_loop_is_closed():
+                self._listeners.pop(loop, None)
         listener = Listener(address.listen_dsn, address.schema, self._waiters.wake)
         listener.start()
         self._listeners[asyncio.get_running_loop()] = listener
