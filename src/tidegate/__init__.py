@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidegate.app import Tidegate
     from tidegate.codec import Unstorable
     from tidegate.context import Context, TaskStopped
-    from tidegate.domain.failure import Failure, Reason, Verdict
+    from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Polynomial, Priority
     from tidegate.domain.states import State
     from tidegate.errors import (
@@ -54,6 +54,7 @@ __all__ = [
     "HistoryEntry",
     "Key",
     "KeyConflictError",
+    "LastFailure",
     "OptionError",
     "Permanent",
     "Polynomial",
@@ -98,6 +99,7 @@ _HOMES = {
     "HistoryEntry": "tidegate.store.rows",
     "Key": "tidegate.upstream.keys",
     "KeyConflictError": "tidegate.errors",
+    "LastFailure": "tidegate.domain.failure",
     "NO_LIMIT": "tidegate.domain.spec",
     "OptionError": "tidegate.errors",
     "Permanent": "tidegate.errors",

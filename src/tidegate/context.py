@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tidegate.domain.calls import CallLog
+from tidegate.domain.failure import LastFailure
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
@@ -155,6 +156,7 @@ class Context:
         function: str = "",
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
+        last_failure: LastFailure | None = None,
     ) -> None:
         self._control = control
         self.task_id = task_id
@@ -173,6 +175,8 @@ class Context:
         """The name of the task function."""
         self.tenant = tenant
         self.labels: Mapping[str, str] = labels or {}
+        self.last_failure = last_failure
+        """Why an earlier run of this task failed, the latest one that did; None on the first run."""
 
     @classmethod
     def detached(cls) -> Context:

@@ -13,6 +13,7 @@ from tidegate import (
     Exponential,
     Fixed,
     Handle,
+    LastFailure,
     Polynomial,
     Pool,
     TaskRow,
@@ -41,6 +42,7 @@ def plain(number: int) -> bytes:
 
 @app.task(timeout=5)
 async def with_context(ctx: Context, name: str) -> float:
+    assert_type(ctx.last_failure, LastFailure | None)
     return ctx.remaining()
 
 

@@ -41,6 +41,20 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class LastFailure:
+    """Why the latest run of a task that failed did so, as its next run sees it."""
+
+    reason: Reason
+    verdict: Verdict
+    message: str
+    """The error's own text, as it was stored, with secrets masked."""
+    run: int
+    """Which run failed."""
+    at: float
+    """When it ended, in seconds since the epoch by the store's clock."""
+
+
 UPSTREAM_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
 """Facts about the upstream, not about the task: they charge no attempt."""
 

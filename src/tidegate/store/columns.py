@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tidegate.domain.failure import LastFailure, Reason, Verdict
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
@@ -23,6 +24,7 @@ INTERRUPTIONS = "(interrupted)"
 """Where interrupted runs are counted among the attempts by retry rule; no rule is named so."""
 
 _UNSPENT = Counters()
+_REASONS, _VERDICTS = frozenset(Reason), frozenset(Verdict)
 _FREE = Admitted()
 _NO_LABELS: dict[str, str] = {}
 
@@ -52,7 +54,7 @@ def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitte
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
         losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
-        timeout_seconds, max_attempts, labels,
+        timeout_seconds, max_attempts, labels, last_failure,
     ) = row  # fmt: skip
     return ClaimedTask(
         fence=Fence(id_text(task_id), run + 1),
@@ -74,6 +76,7 @@ def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitte
         labels=labels_of(labels) if labels else _NO_LABELS,
         wait_seconds=admitted.wait_seconds,
         is_probe=admitted.is_probe,
+        last_failure=last_failure_of(last_failure) if last_failure else None,
     )
 
 
@@ -143,6 +146,18 @@ def dead_letter(row: tuple[Any, ...], id_text: IdText) -> DeadLetter:
         run=run,
         counters=counters_of(attempts, parks, crashes, losses, releases, rules),
         labels=labels_of(labels),
+    )
+
+
+def last_failure_of(stored: str) -> LastFailure:
+    """Return the failure that a claim found; a word that a newer version stored counts as unknown."""
+    verdict, reason, message, run, at = msgspec.json.decode(stored, type=tuple[str, str, str, int, float])
+    return LastFailure(
+        Reason(reason) if reason in _REASONS else Reason.UNKNOWN,
+        Verdict(verdict) if verdict in _VERDICTS else Verdict.UNKNOWN,
+        redact(message),
+        run,
+        at,
     )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tidegate.domain.failure import LastFailure
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
@@ -125,6 +126,8 @@ class ClaimedTask(NamedTuple):
     """Its slot of the upstream's or function's limit is so far ahead; it starts then."""
     is_probe: bool = False
     """It tries whether a held upstream works again: never charged."""
+    last_failure: LastFailure | None = None
+    """Why an earlier run failed, the latest that did; None on the first run."""
 
 
 @dataclass(frozen=True, slots=True)

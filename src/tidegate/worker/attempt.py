@@ -102,6 +102,7 @@ class Attempt:
             function=claimed.function,
             tenant=claimed.tenant,
             labels=claimed.labels,
+            last_failure=claimed.last_failure,
         )
 
     def terms(self, now: float) -> Terms:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidegate.domain.calls import CallsMade
-from tidegate.domain.failure import Failure
+from tidegate.domain.failure import Failure, LastFailure
 
 HEADER_BYTES = 4
 LARGEST_FRAME_BYTES = 64 * 2**20
@@ -38,6 +38,7 @@ class Run(msgspec.Struct, tag="run", frozen=True):
     ends_at: float | None
     """By the monotonic clock, which is one for all processes of a machine; None: no limit."""
     is_probe: bool = False
+    last_failure: LastFailure | None = None
 
 
 class Halt(msgspec.Struct, tag="halt", frozen=True):

@@ -114,6 +114,7 @@ def _frame(attempt: Attempt) -> Run:
         is_probe=claimed.is_probe,
         tenant=claimed.tenant,
         labels=dict(claimed.labels),
+        last_failure=claimed.last_failure,
         args=claimed.args,
         scratch_root=str(attempt.control.scratch_root),
         ends_at=None if ends_at == float("inf") else ends_at,

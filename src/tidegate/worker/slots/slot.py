@@ -265,6 +265,7 @@ def _context(control: RunControl, run: Run) -> Context:
         function=run.function,
         tenant=run.tenant,
         labels=run.labels,
+        last_failure=run.last_failure,
     )
 
 

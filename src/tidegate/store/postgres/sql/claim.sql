@@ -149,7 +149,8 @@ LEFT JOIN (
 -- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
 -- which can only be planned as one step in the index, whatever the planner believes of the table's size.
 -- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
--- for a single row, and would compare each of 500 tasks with each. The test of the only task is written with nullif:
+-- for a single row, and would compare each of 500 tasks with each. Only tasks that ran before are looked up in
+-- `attempt`, for the latest failure. The test of the only task is written with nullif:
 -- the planner would take a plain OR for one that few rows pass, and read and sort the whole lane.
 -- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
@@ -200,7 +201,17 @@ chosen AS MATERIALIZED (
         h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
         t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
         t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
-        t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap
+        t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap,
+        CASE
+            WHEN h.run > 0 THEN (
+                SELECT json_build_array(x.verdict, x.reason, x.message, x.run, x.ended_at)::text
+                FROM /*schema*/attempt AS x
+                WHERE x.task_id = h.task_id
+                    AND x.verdict <> ''
+                ORDER BY x.run DESC
+                LIMIT 1
+            )
+        END AS last_failure
     FROM head AS h
     CROSS JOIN LATERAL (
         SELECT
@@ -243,7 +254,8 @@ resumed AS (
 SELECT
     c.task_id, c.run, c.function, c.queue, c.priority, c.upstream, c.tenant, c.args, c.codec_tag, c.attempts,
     c.parks, c.crashes, c.losses, c.releases, c.rule_attempts, c.enqueued_at, c.ready_at, c.first_started_at,
-    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.max_attempts, c.labels, holder.now
+    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.max_attempts, c.labels,
+    c.last_failure, holder.now
 FROM chosen AS c
 CROSS JOIN holder
 ORDER BY c.priority, c.place, c.rank, c.task_id

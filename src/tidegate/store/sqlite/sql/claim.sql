@@ -72,13 +72,24 @@ ORDER BY rank, task_id
 LIMIT ?7
 
 -- name: load
--- What the worker gets of the chosen tasks, in their order; run is that of the last claim.
+-- What the worker gets of the chosen tasks, in their order; run is that of the last claim. Only tasks that ran before
+-- are looked up in `attempt`, for the latest failure.
 -- 1 ids: carray of 16-byte ids
 SELECT
     r.task_id, r.run, r.function, r.queue, r.priority, r.upstream, r.tenant, p.args, p.codec_tag,
     t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, r.ready_at,
     t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
-    t.labels
+    t.labels,
+    CASE
+        WHEN r.run > 0 THEN (
+            SELECT json_array(f.verdict, f.reason, f.message, f.run, f.ended_at)
+            FROM attempt AS f
+            WHERE f.task_id = chosen.value
+                AND f.verdict <> ''
+            ORDER BY f.run DESC
+            LIMIT 1
+        )
+    END AS last_failure
 FROM carray(?1) AS chosen
 CROSS JOIN ready AS r ON r.task_id = chosen.value
 CROSS JOIN task AS t ON t.id = chosen.value
