@@ -13,6 +13,8 @@ STORES ?= sqlite postgres
 PYTEST = .venv/bin/python -m pytest
 PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps
 
+# The tests start hundreds of interpreters, each of which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench bench-economics bench-peers lock clean

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,14 +21,36 @@ if TYPE_CHECKING:
 
 BOUNCED = ("postgres", "tidegate_migrator", "tidegate_worker", "tidegate_reader")
 """The users that may connect through pgbouncer."""
+MEMORY = Path("/dev/shm")
+ROOM_IN_MEMORY = 3 << 30
+"""Bytes; a whole run with four test processes needs less than half of it."""
 
 
 def pytest_configure() -> None:
-    """Undo what nohup or a background job ignores: the programs that tests start would inherit it."""
+    """Prepare what the tests and the programs that they start inherit."""
+    undo_ignored_signals()
+    if "TMPDIR" not in os.environ and can_hold_temporary_files(MEMORY):
+        # Each commit waits for a disk otherwise: the tests of the stores then take twice as long or more.
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+
+
+def undo_ignored_signals() -> None:
+    """Undo what nohup or a background job ignores."""
     if threading.current_thread() is threading.main_thread():
         for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
             if signal.getsignal(number) is signal.SIG_IGN:
                 signal.signal(number, usual)
+
+
+def can_hold_temporary_files(memory: Path) -> bool:
+    """Return whether this is a file system in memory with room for them, where programs may be started."""
+    try:
+        system = os.statvfs(memory)
+    except OSError:
+        return False
+    has_room = system.f_bavail * system.f_frsize >= ROOM_IN_MEMORY
+    return has_room and os.access(memory, os.W_OK) and not system.f_flag & os.ST_NOEXEC
 
 
 @pytest.fixture(scope="session")

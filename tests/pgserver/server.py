@@ -24,6 +24,7 @@ _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "shared_buffers": "64MB",
+    "max_wal_size": "128MB",
     "max_connections": "100",
 }
 
