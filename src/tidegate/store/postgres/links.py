@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.connecting import Link, connect, is_pooled, part, settle, sever
+from tidegate.store.postgres.idle import Idle, answers
 from tidegate.store.postgres.unhurried import Unhurried
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Links:
         self.settling = asyncio.Semaphore(max(1, address.connections // 2))
         """For work that may wait for a name which a caller's own, still open transaction holds: however much
         of it there is, it leaves connections to all else."""
-        self._free: list[Link] = []
+        self._idle = Idle(self._let_go)
         self._all: set[Link] = set()
         self._making = 0
         self._in_use = 0
@@ -93,11 +94,12 @@ class Links:
             await anext(self._last_act)
         await self._turn()
         link = self._fitting(steady)
-        if link is not None and self._is_of_kind(link, steady):
+        is_quiet = link is not None and self._idle.remove(link)
+        if link is not None and not is_quiet and self._is_of_kind(link, steady):
             return link
         if link is None:
             self._making += 1
-        making = self._begun(self._made(link, steady), "tidegate-postgres-connect")
+        making = self._begun(self._made(link, steady, is_quiet), "tidegate-postgres-connect")
         try:
             await asyncio.wait([making])
         except asyncio.CancelledError:
@@ -162,24 +164,28 @@ class Links:
 
     def _fitting(self, steady: bool) -> Link | None:
         """Return a free connection: of this kind, or of the other if there is no room for a new one."""
-        for link in [link for link in self._free if link.is_closed()]:
-            self._free.remove(link)
-            self._forget(link)
-        of_kind = [link for link in self._free if self._is_of_kind(link, steady)]
+        for link in self._idle.links():
+            if link.is_closed():
+                self._idle.remove(link)
+                self._forget(link)
+        free = self._idle.links()
+        of_kind = [link for link in free if self._is_of_kind(link, steady)]
         if not of_kind and len(self._all) + self._making >= self._address.connections:
-            of_kind = self._free
-        if not of_kind:
-            return None
-        link = of_kind[-1]
-        self._free.remove(link)
-        return link
+            of_kind = free
+        return of_kind[-1] if of_kind else None
 
     def _is_of_kind(self, link: Link, steady: bool) -> bool:
         return bool(self._pooler) or (link in self._steady) == steady
 
-    async def _made(self, link: Link | None, steady: bool) -> Link:
-        """Return a connection of this kind: a new one, or the given one changed over."""
+    async def _made(self, link: Link | None, steady: bool, is_quiet: bool) -> Link:
+        """Return a connection of this kind: a new one, or the given one, asked first if it was quiet."""
         try:
+            if link is not None and is_quiet and not await answers(link):
+                self.part_with_idle()
+                self._forget(link)
+                sever(link)
+                link = None
+                self._making += 1
             if link is None:
                 link = await self._new()
             if not self._is_of_kind(link, steady):
@@ -232,7 +238,7 @@ class Links:
 
     def give_back(self, link: Link) -> None:
         """Return a sound connection for others to take."""
-        self._free.append(link)
+        self._idle.add(link)
         self._end_turn()
 
     def drop(self, link: Link) -> None:
@@ -243,8 +249,9 @@ class Links:
 
     def part_with_idle(self) -> None:
         """Part with the connections nobody uses: where one has fallen silent, each of them may have."""
-        while self._free:
-            self._let_go(self._free.pop())
+        for link in self._idle.links():
+            self._let_go(link)
+        self._idle.clear()
 
     async def close(self) -> None:
         """Part with all connections; the next `take` makes new ones."""
@@ -262,7 +269,7 @@ class Links:
             work.abandon()
         self._all.clear()
         self._steady.clear()
-        self._free.clear()
+        self._idle.clear()
         self._leaving.clear()
 
     async def _part_with_all(self) -> None:
@@ -271,7 +278,7 @@ class Links:
                 late.cancel()
             await asyncio.wait(self._late)
             await asyncio.sleep(0)  # their callbacks give connections back
-        self._free.clear()
+        self._idle.clear()
         parting = [part(link) for link in self._all]
         self._all.clear()
         self._steady.clear()

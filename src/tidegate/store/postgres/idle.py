@@ -1,0 +1,67 @@
+"""Connections that nobody uses: how long each has been idle, and the end of those idle for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from tidegate.store.postgres.connecting import Link
+
+MOST_IDLE_SECONDS = 30.0
+"""Then a connection is closed: the server's connections are shared with other processes."""
+QUIET_SECONDS = 5.0
+"""Then a connection is asked before it is used: a NAT gateway may have forgotten it without a word."""
+CHECK_SECONDS = 2.0
+
+
+class Idle:
+    """The free connections of one event loop.
+
+    Args:
+        part_with: Is given each connection that was idle for too long.
+    """
+
+    def __init__(self, part_with: Callable[[Link], None]) -> None:
+        self._part_with = part_with
+        self._since: dict[Link, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def links(self) -> list[Link]:
+        """Return them, the last used one last."""
+        return list(self._since)
+
+    def add(self, link: Link) -> None:
+        """Keep a connection from now on."""
+        loop = asyncio.get_running_loop()
+        self._since[link] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(MOST_IDLE_SECONDS, self._look)
+
+    def remove(self, link: Link) -> bool:
+        """Take a connection out; return whether it must be asked before it is used."""
+        return asyncio.get_running_loop().time() - self._since.pop(link) > QUIET_SECONDS
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._since.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        now, self._timer = asyncio.get_running_loop().time(), None
+        for link in [link for link, since in self._since.items() if now - since >= MOST_IDLE_SECONDS]:
+            del self._since[link]
+            self._part_with(link)
+        if self._since:
+            next_at = min(self._since.values()) + MOST_IDLE_SECONDS
+            self._timer = asyncio.get_running_loop().call_at(next_at, self._look)
+
+
+async def answers(link: Link) -> bool:
+    """Return whether the server still answers on a connection."""
+    with suppress(Exception):  # it does not, whatever the error
+        await link.execute("SELECT 1", timeout=CHECK_SECONDS)
+        return True
+    return False
