@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -21,6 +23,8 @@ _NEEDS_NOTHING = {
     "gssencmode": {"disable", "prefer"},
     "keepalives": {"1"},
     "load_balance_hosts": {"disable"},
+    "requiressl": {"0"},
+    "sslcertmode": {"allow"},
     "sslcompression": {"0"},
     "sslsni": {"1"},
 }
@@ -30,11 +34,25 @@ _UNSUPPORTED = frozenset(
         *_NEEDS_NOTHING,
         *("connect_timeout", "gssdelegation", "hostaddr", "keepalives_count", "keepalives_idle"),
         *("keepalives_interval", "max_protocol_version", "min_protocol_version", "replication"),
-        *("require_auth", "requirepeer", "requiressl", "sslcertmode", "sslcrldir", "sslnegotiation"),
-        *("tcp_user_timeout",),
+        *("require_auth", "requirepeer", "service", "servicefile", "sslcrldir", "sslnegotiation"),
+        "tcp_user_timeout",
     }
 )
 """Words of libpq 17 (its "Parameter Key Words") that the driver would hand to the server as settings."""
+
+_UNSUPPORTED_VARIABLES = {
+    "PGCHANNELBINDING": "channel_binding",
+    "PGGSSENCMODE": "gssencmode",
+    "PGHOSTADDR": "hostaddr",
+    "PGREQUIREAUTH": "require_auth",
+    "PGREQUIREPEER": "requirepeer",
+    "PGREQUIRESSL": "requiressl",
+    "PGSERVICE": "service",
+    "PGSSLCERTMODE": "sslcertmode",
+    "PGSSLCRLDIR": "sslcrldir",
+}
+"""Variables of libpq that say which server is meant or what it must prove, with their words in a URL. The
+driver does not read them. Nor does it read PGCONNECT_TIMEOUT and others, but those choose no server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +73,19 @@ class Address:
     """Whether a pooler in transaction mode is in between; None: found out at each connect."""
 
 
-def parse_address(url: str) -> Address:
-    """Return what a URL says.
+def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
+    """Return what a URL says. What it leaves open the driver takes from libpq's variables (PGHOST, PGUSER…).
+
+    Args:
+        url: `postgresql://…`.
+        env: None: the environment of the process.
 
     Raises:
         ConfigError: A word in it cannot work. The URL is not repeated: it may hold a password.
     """
     parts = _split(url)
     words = dict(parse_qsl(parts.query, keep_blank_values=True))
+    _demand_usable(os.environ if env is None else env, words)
     others = {
         word: value for word, value in words.items() if word not in _OURS and _is_for_driver(word, value)
     }
@@ -71,7 +94,8 @@ def parse_address(url: str) -> Address:
         raise ConfigError(
             f"schema={shown(schema)} in the database URL", fix="use small letters, digits and _, at most 48"
         )
-    bare = parts._replace(query=urlencode(others))
+    # A path of / alone names no database, which is then the variable's or the user's.
+    bare = parts._replace(query=urlencode(others), path="" if parts.path == "/" else parts.path)
     return Address(
         dsn=urlunsplit(bare),
         schema=schema,
@@ -108,9 +132,33 @@ def _is_for_driver(word: str, value: str) -> bool:
     if word in _UNSUPPORTED:
         raise ConfigError(
             f"{word}={shown(value)} in the database URL is not supported",
-            fix=f"take {word} out of the URL. Connections have time limits and keepalive of their own",
+            fix=_instead(word, "take it out of the URL"),
         )
     return True
+
+
+def _demand_usable(env: Mapping[str, str], words: Mapping[str, str]) -> None:
+    """Do nothing if the driver takes libpq's variables as libpq would.
+
+    Raises:
+        ConfigError: One would be lost, and with it the server that is meant or what it must prove.
+    """
+    for variable, word in _UNSUPPORTED_VARIABLES.items():
+        value = env.get(variable, "")
+        if value and word not in words and value not in _NEEDS_NOTHING.get(word, ()):
+            raise ConfigError(
+                f"{variable}={shown(value)} in the environment is not supported",
+                fix=_instead(word, f"unset {variable} for Tidegate's processes"),
+            )
+    if (ports := env.get("PGPORT", "")) and not all(port.isdecimal() for port in ports.split(",")):
+        raise ConfigError(f"PGPORT={shown(ports)} in the environment", fix="use a number")
+
+
+def _instead(word: str, undo: str) -> str:
+    """Return how to do without a word of libpq."""
+    if word in ("service", "servicefile"):
+        return f"{undo}; name host, user and database in the URL, or in PGHOST, PGUSER and PGDATABASE"
+    return f"{undo}. Connections have time limits and keepalive of their own"
 
 
 def _at(parts: SplitResult, server: str) -> SplitResult:

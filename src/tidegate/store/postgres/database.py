@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.by_loop import LinksByLoop
@@ -234,4 +235,7 @@ def _pause(tries: int) -> float:
 def _place(dsn: str) -> str:
     """Return server and database for people, without credentials."""
     parts = urlsplit(dsn)
-    return f"{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path}"
+    words = dict(parse_qsl(parts.query))
+    host = parts.netloc.rpartition("@")[2] or words.get("host") or os.environ.get("PGHOST") or "localhost"
+    database = parts.path.removeprefix("/") or words.get("dbname") or os.environ.get("PGDATABASE")
+    return f"{host}/{database}" if database else host
