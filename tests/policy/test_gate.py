@@ -137,6 +137,32 @@ def test_the_tasks_remembered_for_an_overload_are_the_latest_few():
     assert failed(gate, of("task 99", FULL), now=NOW + 200).state is GateState.FLOWING
 
 
+def limited(task_id, wait_seconds=None):
+    return Signal(Reason.RATE_LIMIT, task_id=task_id, wait_seconds=wait_seconds)
+
+
+@pytest.mark.parametrize("wait", [None, 1.0, 60.0])
+def test_rate_limits_that_one_task_alone_meets_again_and_again_do_not_park_for_all(wait):
+    gate, now = FLOWING, NOW
+    for _ in range(gates.LONE_LIMITS):
+        gate = failed(gate, limited("large", wait), now=now)
+        assert gate.state is GateState.PARKED
+        gate = good(gates.as_of(gate, LIMITS, now + 70), now + 70, is_probe=True)
+        now += 71
+    assert failed(gate, limited("large", wait), now=now).state is GateState.FLOWING
+    assert failed(gate, limited("other", wait), now=now).state is GateState.PARKED
+    assert failed(gate, limited("", wait), now=now).state is GateState.PARKED, "a call outside tasks"
+
+
+def test_rate_limits_of_one_task_park_as_long_as_nobody_is_served_between_them():
+    gate = good(FLOWING, NOW - 1)
+    for number in range(10):
+        now = NOW + 2 * number
+        gate = failed(gates.as_of(gate, LIMITS, now), limited("one", 1.0), now=now)
+        assert gate.state is GateState.PARKED
+    assert len(gate.limited_for) == 1
+
+
 def test_failures_of_two_tasks_do_not_admit_the_next_task():
     gate = failed(FLOWING, of("one"), of("other"))
     assert gate.state is GateState.FLOWING

@@ -62,7 +62,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class OverloadedTask:
-    """A task whose call was refused as an overload."""
+    """A task whose call was refused as an overload, or by a rate limit."""
 
     task_id: str
     at: float
@@ -90,6 +90,8 @@ class Gate:
     """The first two tasks that met network, server or time-out failures since then."""
     parked_for: tuple[OverloadedTask, ...] = ()
     """The latest tasks that parked it because it was overloaded for them."""
+    limited_for: tuple[OverloadedTask, ...] = ()
+    """The latest rate limits that tasks met while it flowed, each of a task with a good call between."""
     good_at: float | None = None
     """When a call or run last went well."""
     refused_since_at: float | None = None

@@ -35,7 +35,10 @@ LAST_ATTEMPT_LIMIT_SECONDS = 600.0
 gate was parked, at least and at most so long, and no other task took it. So few of them try in an outage, at
 moments ever further apart, and the upstream stays shut for about twice its outage at most."""
 OVERLOADED_TASKS_KEPT = 16
-"""Tasks that are remembered to have parked a gate by an overload, the latest ones."""
+"""Tasks that are remembered to have parked a gate by an overload, the latest ones; as many rate limits."""
+LONE_LIMITS = 2
+"""Rate limits that one task may meet, each time with good calls of others after it, before the next one is
+taken for a matter of that task alone: its request is larger than the limit, say."""
 SPREAD = 0.1
 """A park is lengthened by up to this part, so that its end is no common instant."""
 SPREAD_LIMIT_SECONDS = 5.0
@@ -81,14 +84,20 @@ def after_failure(gate: Gate, signal: Signal, limits: Limits, now: float) -> Gat
 
 
 def _is_matter_of_the_task(gate: Gate, signal: Signal) -> bool:
-    """Whether an overload says nothing of a flowing upstream: it was parked for this task before.
+    """Whether a refusal says nothing of a flowing upstream: it was parked for this task before.
 
-    Others have been served since.
+    Others have been served since. A rate limit is met in turn by many tasks, so one time is not enough.
     """
-    if signal.reason is not Reason.OVERLOADED or gate.state is not GateState.FLOWING or gate.good_at is None:
+    if gate.state is not GateState.FLOWING or gate.good_at is None or not signal.task_id:
         return False
     good_at = gate.good_at
-    return any(task.task_id == signal.task_id and task.at < good_at for task in gate.parked_for)
+    if signal.reason is Reason.RATE_LIMIT:
+        return _times(gate.limited_for, signal.task_id, good_at) >= LONE_LIMITS
+    return signal.reason is Reason.OVERLOADED and _times(gate.parked_for, signal.task_id, good_at) > 0
+
+
+def _times(refused: tuple[OverloadedTask, ...], task_id: str, before: float) -> int:
+    return sum(task.task_id == task_id and task.at < before for task in refused)
 
 
 def _with_task(gate: Gate, signal: Signal, now: float) -> Gate:
@@ -99,6 +108,11 @@ def _with_task(gate: Gate, signal: Signal, now: float) -> Gate:
         others = tuple([task for task in gate.parked_for if task.task_id != signal.task_id])
         kept = (*others, OverloadedTask(signal.task_id, now))[-OVERLOADED_TASKS_KEPT:]
         return replace(gate, parked_for=kept)
+    if signal.reason is Reason.RATE_LIMIT and signal.task_id and gate.state is GateState.FLOWING:
+        since = math.inf if gate.good_at is None else gate.good_at
+        if all(task.task_id != signal.task_id or task.at < since for task in gate.limited_for):
+            limited = (*gate.limited_for, OverloadedTask(signal.task_id, now))
+            return replace(gate, limited_for=limited[-OVERLOADED_TASKS_KEPT:])
     return gate
 
 
@@ -151,6 +165,7 @@ def opened(gate: Gate, limits: Limits, now: float) -> Gate:
         opened_at=now if was_long else None,
         reopened_at=now,
         parked_for=gate.parked_for,
+        limited_for=gate.limited_for,
         good_at=gate.good_at,
         refused_since_at=gate.refused_since_at,
         typical_seconds=gate.typical_seconds,
@@ -184,6 +199,7 @@ def parked_by_person(gate: Gate, now: float, seconds: float | None, why: str) ->
         until_at=None if seconds is None else now + seconds,
         failures=gate.failures,
         parked_for=gate.parked_for,
+        limited_for=gate.limited_for,
         good_at=gate.good_at,
         typical_seconds=gate.typical_seconds,
         learned=gate.learned,

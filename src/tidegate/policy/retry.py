@@ -23,6 +23,10 @@ from tidegate.policy.words import duration
 PARK_SECONDS = 60.0
 """Wait after a rate limit or overload whose answer named none."""
 
+LIMITS_IN_A_ROW = 3
+"""Rate limits that a task waits out as its gate says; after more its own backoff holds as well, since a gate
+that has parked for it so often may flow for all others."""
+
 INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
 """Holds where the function has no rule of its own for it. A model that is asked once more, with the reason at
 hand, may answer in the form that is wanted; one that does not is not paid for every attempt."""
@@ -196,9 +200,10 @@ def _uncharged_seconds(
     """
     if rule is not None and rule.wait is not None:
         return with_floor(delay_seconds(rule.wait, parks, rng), failure.wait_seconds, rng)
-    backs_off = failure.reason is not Reason.RATE_LIMIT and not failure.is_refusal
     if _is_gated(failure, terms):
-        own = delay_seconds(terms.backoff, parks - 1, rng) if backs_off and parks > 1 else PROBE_SECONDS
+        free = LIMITS_IN_A_ROW if failure.reason is Reason.RATE_LIMIT else 1
+        backs_off = parks > free and not failure.is_refusal
+        own = delay_seconds(terms.backoff, parks - free, rng) if backs_off else PROBE_SECONDS
         return with_floor(own, failure.wait_seconds, rng)
     if failure.is_unsent:
         return with_floor(delay_seconds(terms.backoff, parks, rng), failure.wait_seconds, rng)

@@ -131,7 +131,8 @@ def after_success(row: GateRow, now: float, good: GoodRuns) -> GateRow:
 
 def after_answer(row: GateRow, now: float) -> GateRow:
     """Return the row after a call that went well; the same one if nothing waits to hear of it."""
-    if not row.gate.failures and not row.gate.failed_for and not row.gate.parked_for:
+    gate = row.gate
+    if not (gate.failures or gate.failed_for or gate.parked_for or gate.limited_for):
         return row
     return replace(row, gate=gates.after_answer(gates.as_of(row.gate, row.limits, now), now))
 
