@@ -16,8 +16,10 @@ import pytest
 
 from tidegate.domain.outcome import Outcome
 from tidegate.store import ids
+from tidegate.store.common import promote
+from tidegate.store.common.session import Session
 from tidegate.store.rows import ClaimAsk, Enqueued, NewTask
-from tidegate.store.sqlite import claim, dead, endings, finish, keys, promote, query
+from tidegate.store.sqlite import claim, endings, finish, keys, query, redrive
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.simulation import FaultKind
@@ -96,13 +98,12 @@ def enqueue_answers_before_it_commits(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("", "I13 I20", quick=True)
 def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
-    def drop(db: apsw.Connection, now: float, limit: int) -> int:
-        due = [task for task, *_ in query.rows(db, promote._SQL["due"], (now, limit))]
-        if due:
-            kept = [task for task in due if task[-1] % 8]
-            if kept:
-                db.execute(promote._SQL["ready"], (query.array(tuple(kept)), now))
-            db.execute(promote._SQL["leave"], (query.array(tuple(due)),))
+    async def drop(db: Session, limit: int) -> int:
+        sql = db.sql("promote")
+        due = [task for task, *_ in await db.rows(sql["due"], db.at, limit)]
+        kept = [task for task in due if task[-1] % 8]
+        await db.run(sql["ready"], db.array(kept), db.at)
+        await db.run(sql["leave"], db.array(due))
         return len(due)
 
     patch.setattr(promote, "promote", drop)
@@ -127,7 +128,7 @@ def unique_names_are_not_kept(patch: pytest.MonkeyPatch) -> None:
 @mutant("", "I20 I15 I12")
 def a_redrive_keeps_the_counters(patch: pytest.MonkeyPatch) -> None:
     anew = "UPDATE task SET redrives = redrives + 1, redriven_at = ?2 WHERE id = ?1"
-    patch.setattr(dead, "_REDRIVE", {**dead._REDRIVE, "anew": anew})
+    patch.setattr(redrive, "_REDRIVE", {**redrive._REDRIVE, "anew": anew})
 
 
 @mutant("pause", "I8")

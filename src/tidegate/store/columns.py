@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -49,7 +49,7 @@ def counters_of(
     return Counters(attempts, parks, crashes, losses, releases, by_rule, interruptions)
 
 
-def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitted = _FREE) -> ClaimedTask:
+def claimed(row: Sequence[Any], now: float, id_text: IdText, admitted: Admitted = _FREE) -> ClaimedTask:
     """Return a task claimed now, from what was stored of it before and what limits say of it."""
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
@@ -80,7 +80,7 @@ def claimed(row: tuple[Any, ...], now: float, id_text: IdText, admitted: Admitte
     )
 
 
-def worker_row(row: tuple[Any, ...]) -> WorkerRow:
+def worker_row(row: Sequence[Any]) -> WorkerRow:
     """Return a worker as it was stored."""
     worker_id, name, pool, host, pid, queues, slots, *moments, running, version, application = row
     started_at, beat_at, expires_at, retired_at = moments
@@ -102,7 +102,7 @@ def worker_row(row: tuple[Any, ...]) -> WorkerRow:
     )
 
 
-def orphan(row: tuple[Any, ...], id_text: IdText) -> Orphan:
+def orphan(row: Sequence[Any], id_text: IdText) -> Orphan:
     """Return a run whose worker is retired, with all the steward needs to decide it."""
     (
         task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
@@ -124,7 +124,7 @@ def orphan(row: tuple[Any, ...], id_text: IdText) -> Orphan:
     )
 
 
-def dead_letter(row: tuple[Any, ...], id_text: IdText) -> DeadLetter:
+def dead_letter(row: Sequence[Any], id_text: IdText) -> DeadLetter:
     """Return a dead task with what a person needs to judge it."""
     (
         task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,

@@ -11,7 +11,7 @@ import pytest
 from pgserver import Server
 from support import until
 from tidegate.store.postgres import unhurried
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 
 SOON = 10.0
@@ -101,7 +101,7 @@ async def test_cancelled_reads_keep_their_sessions(worker_url: str) -> None:
     store = PostgresStore(f"{worker_url}?hints=off")
     used: set[int] = set()
 
-    async def read(db: Session) -> None:
+    async def read(db: PostgresSession) -> None:
         used.add(await db.value(MINE))
         await db.value(MINE)
 
@@ -118,7 +118,7 @@ async def test_a_transaction_that_only_reads_keeps_its_session_when_it_is_cancel
     store = PostgresStore(f"{worker_url}?connections=1&hints=off")
     begun = asyncio.Event()
 
-    async def read(db: Session) -> object:
+    async def read(db: PostgresSession) -> object:
         begun.set()
         return await db.value(SLOW)
 
@@ -138,7 +138,7 @@ async def test_a_cancelled_read_that_does_not_end_is_ended(
     monkeypatch.setattr(unhurried, "GRACE_SECONDS", 0.1)
     begun = asyncio.Event()
 
-    async def read(db: Session) -> object:
+    async def read(db: PostgresSession) -> object:
         begun.set()
         return await db.value("SELECT pg_sleep(60)")
 
@@ -159,7 +159,7 @@ async def test_a_cancelled_claim_takes_nothing(store: PostgresStore) -> None:
     """A worker that stops asks for what it holds: no claim may go on after that."""
     begun, has_gone_on = asyncio.Event(), []
 
-    async def take(db: Session) -> None:
+    async def take(db: PostgresSession) -> None:
         begun.set()
         await db.value(SLOW)
         has_gone_on.append(1)

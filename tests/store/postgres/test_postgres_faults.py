@@ -24,7 +24,7 @@ from tidegate.store.postgres import wrap
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import COPY_TASKS
 from tidegate.store.postgres.roles import role
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import Enqueued, TaskFilter
 
@@ -85,7 +85,7 @@ async def test_while_the_server_is_away_calls_say_so_and_what_to_do(
 async def test_a_transaction_that_is_cut_off_is_done_again(store: PostgresStore, postgres: Server) -> None:
     tries = []
 
-    async def work(db: Session) -> int:
+    async def work(db: PostgresSession) -> int:
         tries.append(1)
         if len(tries) == 1:
             await cut(postgres)
@@ -99,7 +99,7 @@ async def test_a_transaction_that_is_cut_off_is_done_again(store: PostgresStore,
 async def test_what_must_not_be_repeated_is_not(store: PostgresStore, postgres: Server) -> None:
     tries = []
 
-    async def work(db: Session) -> None:
+    async def work(db: PostgresSession) -> None:
         tries.append(1)
         await cut(postgres)
         await db.value(ONE)
@@ -117,7 +117,7 @@ async def test_a_deadlock_is_tried_again_and_both_get_their_way(store: PostgresS
     def taking(first: str, second: str):
         tries = []
 
-        async def work(db: Session) -> None:
+        async def work(db: PostgresSession) -> None:
             await db.value(lock, first)
             if not tries:
                 tries.append(1)
@@ -180,7 +180,7 @@ async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
 
 
 async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
-    async def work(db: Session) -> None:
+    async def work(db: PostgresSession) -> None:
         raise asyncpg.SerializationError("again")
 
     with pytest.raises(StoreBusyError):
@@ -206,7 +206,7 @@ async def test_a_transaction_whose_connection_falls_silent_ends_in_time(
     async with proxied(postgres) as proxy:
         store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")), busy_seconds=0.5)
 
-        async def work(db: Session) -> None:
+        async def work(db: PostgresSession) -> None:
             await db.value(ONE)
             proxy.swallow()
             await db.value(ONE)
@@ -288,7 +288,7 @@ async def test_a_call_whose_connection_is_lost_can_be_cancelled(
 ) -> None:
     is_lost = asyncio.Event()
 
-    async def work(db: Session) -> None:
+    async def work(db: PostgresSession) -> None:
         await cut(postgres)
         is_lost.set()
         await asyncio.Event().wait()
@@ -304,7 +304,7 @@ async def test_a_call_whose_connection_is_lost_can_be_cancelled(
 async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: PostgresStore) -> None:
     begun = asyncio.Event()
 
-    async def sleep(db: Session) -> object:
+    async def sleep(db: PostgresSession) -> object:
         begun.set()
         return await db.value("SELECT pg_sleep(30)")
 

@@ -19,7 +19,7 @@ from tidegate.store.postgres import claim
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.lanes import LARGE_CLAIM, LOOK_SERVES_SECONDS, KnownLanes
 from tidegate.store.postgres.links import STEADY
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import ClaimAsk, CrashTerms
@@ -74,13 +74,13 @@ async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_o
 
 
 async def test_no_plan_is_kept_on_when_a_connection_is_changed_over(worker_url: str) -> None:
-    async def prepare(session: Session) -> None:
+    async def prepare(session: PostgresSession) -> None:
         await session.script(
             "CREATE TEMP TABLE small (id integer PRIMARY KEY); INSERT INTO small VALUES (1); ANALYZE small;"
             "PREPARE probing (integer) AS SELECT 1 FROM small WHERE id = $1"
         )
 
-    async def plan(session: Session) -> str:
+    async def plan(session: PostgresSession) -> str:
         return str(await session.value("EXPLAIN (FORMAT JSON) EXECUTE probing (1)"))
 
     async with database(worker_url, connections=1) as db:
@@ -95,7 +95,7 @@ async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replac
     async with database(worker_url, connections=1) as db:
         _, pid = await mode(db, steady=True)
 
-        async def cut(session: Session) -> None:
+        async def cut(session: PostgresSession) -> None:
             await session.value("SELECT pg_terminate_backend(pg_backend_pid())")
 
         with pytest.raises(Exception, match="connection"):

@@ -9,7 +9,7 @@ import pytest
 
 from postgres_support import SCHEMA
 from tidegate.store.postgres.connecting import connect
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 
 
@@ -57,6 +57,6 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 async def test_a_session_knows_whether_its_plans_are_kept(worker_url: str, pooler: bool, keeps_plans: bool):
     link = await connect(worker_url, pooler=pooler)
     try:
-        assert Session(link, SCHEMA, None).keeps_plans is keeps_plans
+        assert PostgresSession(link, SCHEMA, None).keeps_plans is keeps_plans
     finally:
         await link.close()

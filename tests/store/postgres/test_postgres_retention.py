@@ -12,7 +12,7 @@ from store_build import Build, SettableClock, ids_of, succeeded
 from tidegate.domain.states import State
 from tidegate.store.postgres import deletion
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.store import PostgresStore
 
@@ -65,7 +65,7 @@ async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
     old = await finished(build, 20)
     held, go_on = asyncio.Event(), asyncio.Event()
 
-    async def half_a_sweep(db: Session) -> None:
+    async def half_a_sweep(db: PostgresSession) -> None:
         tasks = await db.column(load("sweep")["finished"], clock.now, 1.0, 10)
         await deletion.delete_tasks(db, tasks)
         held.set()

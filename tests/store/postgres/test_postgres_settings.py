@@ -13,7 +13,7 @@ from postgres_support import SCHEMA
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.roles import role
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 
 ISOLATION = "SHOW transaction_isolation"
@@ -54,7 +54,7 @@ async def test_a_process_that_falls_silent_in_a_transaction_lets_go_in_time(
     task_id, worker = await build.one(upstream="openai"), await build.worker()
     has_gates = asyncio.Event()
 
-    async def freezes(db: Session) -> None:
+    async def freezes(db: PostgresSession) -> None:
         await db.value(GATES)
         has_gates.set()
         await asyncio.Event().wait()

@@ -15,7 +15,7 @@ from tidegate.store.moving.rows import Batch, Landed, Table
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.address import SCHEMA, parse_address
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.wrap import UNSTORABLE
 from tidegate.store.statements import read_statements
 from tidegate.store.text import storable
@@ -102,7 +102,7 @@ class Target:
     async def furnish(self, household: Sequence[Table]) -> None:
         """Store what belongs to no task, where the target has nothing of the name."""
 
-        async def furnish(db: Session) -> None:
+        async def furnish(db: PostgresSession) -> None:
             for table in household:
                 await db.run_many(_SQL[table.name], _rows(table))
 
@@ -116,7 +116,7 @@ class Target:
         return await self._database.transact(lambda db: _arrive(db, batch), seconds=_SECONDS)
 
 
-async def _arrive(db: Session, batch: Batch) -> Landed:
+async def _arrive(db: PostgresSession, batch: Batch) -> Landed:
     there = await _there(db, batch.tasks)
     fresh = frozenset(batch.tasks) - there
     kept_back = await _settle(db, batch.tables["key"].of(fresh), batch.unfinished())
@@ -127,7 +127,7 @@ async def _arrive(db: Session, batch: Batch) -> Landed:
     return Landed(moved, there, dict.fromkeys(kept_back, _NAME_TAKEN))
 
 
-async def _settle(db: Session, names: Table, unfinished: frozenset[bytes]) -> frozenset[bytes]:
+async def _settle(db: PostgresSession, names: Table, unfinished: frozenset[bytes]) -> frozenset[bytes]:
     """Take the names of tasks; return the unfinished ones that cannot come, since another task has one."""
     if not names.rows:
         return frozenset()
@@ -140,7 +140,7 @@ async def _settle(db: Session, names: Table, unfinished: frozenset[bytes]) -> fr
     return kept_back
 
 
-async def _there(db: Session, tasks: Iterable[bytes]) -> frozenset[bytes]:
+async def _there(db: PostgresSession, tasks: Iterable[bytes]) -> frozenset[bytes]:
     return frozenset(task.bytes for task in await db.column(_SQL["there"], _uuids(tasks)))
 
 

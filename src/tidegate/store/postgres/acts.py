@@ -12,7 +12,7 @@ from typing import TypeVar
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import WAITING
 from tidegate.store import ids
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import ActAnswer, CancelAnswer
 from tidegate.store.text import storable
@@ -29,7 +29,9 @@ _STANDING = frozenset({"ready", "staged", *(str(state) for state in WAITING)})
 """Where a task is that neither runs nor is final."""
 
 
-async def cancel(db: Session, task_ids: Sequence[str], why: str, *, force: bool) -> dict[str, CancelAnswer]:
+async def cancel(
+    db: PostgresSession, task_ids: Sequence[str], why: str, *, force: bool
+) -> dict[str, CancelAnswer]:
     """Cancel tasks wherever they are; ask running ones; answer per id."""
 
     async def attempt(left: list[str]) -> dict[str, CancelAnswer]:
@@ -45,7 +47,9 @@ async def cancel(db: Session, task_ids: Sequence[str], why: str, *, force: bool)
     return _by_given(task_ids, met | dict.fromkeys(out_of_reach, CancelAnswer.FINISHED), CancelAnswer.UNKNOWN)
 
 
-async def reprioritise(db: Session, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+async def reprioritise(
+    db: PostgresSession, task_ids: Sequence[str], priority: Priority
+) -> dict[str, ActAnswer]:
     """Give waiting or ready tasks another priority; their rank stays."""
 
     async def attempt(left: list[str]) -> dict[str, ActAnswer]:
@@ -57,7 +61,7 @@ async def reprioritise(db: Session, task_ids: Sequence[str], priority: Priority)
     return _by_given(task_ids, met | dict.fromkeys(out_of_reach, ActAnswer.REFUSED), ActAnswer.UNKNOWN)
 
 
-async def hurry(db: Session, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+async def hurry(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
     """Make scheduled and retrying tasks ready now; ready ones are so already."""
     hurried: list[str] = []
 
@@ -75,14 +79,14 @@ async def hurry(db: Session, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
     return _by_given(task_ids, met | others, ActAnswer.UNKNOWN)
 
 
-async def keep_act(db: Session, tasks: Sequence[str], kind: str, why: str) -> None:
+async def keep_act(db: PostgresSession, tasks: Sequence[str], kind: str, why: str) -> None:
     """Note an act for the histories of these tasks."""
     if tasks:
         await db.run(_ACT["keep"], tasks, db.at, kind, storable(why))
 
 
 async def _each(
-    db: Session,
+    db: PostgresSession,
     task_ids: Sequence[str],
     attempt: Callable[[list[str]], Awaitable[dict[str, T]]],
     within_reach: frozenset[str],
@@ -99,7 +103,7 @@ async def _each(
     return met, out_of_reach
 
 
-async def _places(db: Session, tasks: Sequence[str], met: dict[str, T]) -> list[tuple[object, str]]:
+async def _places(db: PostgresSession, tasks: Sequence[str], met: dict[str, T]) -> list[tuple[object, str]]:
     missed = [task_id for task_id in tasks if task_id not in met]
     return await db.rows(_ACT["where"], missed) if missed else []
 

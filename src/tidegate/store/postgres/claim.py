@@ -8,22 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.policy.admission import PROBERS, Admitted, Door, Doors, admit, counted
 from tidegate.policy.order import Portion, apportion
 from tidegate.store.columns import PRIORITIES, claimed
-from tidegate.store.postgres import gates
-from tidegate.store.postgres.clock import moment
+from tidegate.store.common import gates
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.lanes import KnownLanes, Lane
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
 from tidegate.store.text import storable
 
 _SQL = load("claim")
-_LOST = load("lost_claims")
 
 MANY_LANES = 2_000
 """Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
@@ -105,10 +102,10 @@ async def _through_doors(
 
 
 async def _take_charged(
-    db: Session, ask: ClaimAsk, terms: Terms, shares: Sequence[tuple[Lane, int]]
+    db: PostgresSession, ask: ClaimAsk, terms: Terms, shares: Sequence[tuple[Lane, int]]
 ) -> tuple[list[tuple[Any, Admitted]], Doors]:
     """Lock the gates, take as much of each lane as they let through, and charge exactly what was taken."""
-    now = await moment(db)
+    now = await db.now()
     rows = await gates.locked_rows(db)
     in_flight = await gates.in_flight(db, now, counted(rows, now))
     trial, doors = Doors(rows, in_flight, now), Doors(rows, in_flight, now)
@@ -138,7 +135,7 @@ async def _take_charged(
     return taken, doors
 
 
-async def _prober(db: Session, lane: Lane, max_attempts: int, held: Sequence[Door]) -> Any:
+async def _prober(db: PostgresSession, lane: Lane, max_attempts: int, held: Sequence[Door]) -> Any:
     """Return the id of the task of a lane that may try its held gate; None if none of the first ones may."""
     row = await db.row(_SQL["prober"], *lane.name, max_attempts, PROBERS)
     if row is None or not all(door.lets_only(on_last_attempt=row["is_last"]) for door in held):
@@ -157,26 +154,18 @@ def _again_seconds(doors: Doors, lanes: Sequence[Lane]) -> float | None:
     return min(times, default=None)
 
 
-async def lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
-    """Return the runs this worker holds by the store's word that are not among `known`."""
-    worker_id = storable(worker_id)
-    await db.row(_LOST["wait"], worker_id)
-    held = [Fence(str(task_id), run) for task_id, run in await db.rows(_LOST["held"], worker_id)]
-    return [fence for fence in held if fence not in known]
-
-
 async def _look(
-    db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str]
+    db: PostgresSession, known: KnownLanes, ask: ClaimAsk, functions: list[str]
 ) -> tuple[bool, list[Lane], Doors | None]:
     """Return whether the worker is alive, the lanes with the first tasks, and what stands before them."""
     is_alive, has_gates, lanes = await _peek(db, known, ask, functions)
     if not lanes or not has_gates:
         return is_alive, lanes, None
-    rows, now = await gates.rows(db), await moment(db)
+    rows, now = await gates.rows(db), await db.now()
     return is_alive, lanes, Doors(rows, await gates.in_flight(db, now, counted(rows, now)), now)
 
 
-async def _open_lanes(db: Session, ask: ClaimAsk, functions: list[str], doors: Doors) -> list[Lane]:
+async def _open_lanes(db: PostgresSession, ask: ClaimAsk, functions: list[str], doors: Doors) -> list[Lane]:
     """Return the lanes of which something may be handed out, as if there were no others."""
     upstreams, shut = doors.shut()
     may_run = [function for function in functions if function not in shut]
@@ -185,7 +174,7 @@ async def _open_lanes(db: Session, ask: ClaimAsk, functions: list[str], doors: D
 
 
 async def _peek(
-    db: Session, known: KnownLanes, ask: ClaimAsk, functions: list[str], shut: Sequence[str] = ()
+    db: PostgresSession, known: KnownLanes, ask: ClaimAsk, functions: list[str], shut: Sequence[str] = ()
 ) -> tuple[bool, bool, list[Lane]]:
     """Return whether the worker is alive, whether any gate is to be minded, and the lanes' first tasks."""
     queues = None if "*" in ask.queues else [storable(queue) for queue in dict.fromkeys(ask.queues)]

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tidegate.store.incoming import channel_of, due_at, task_row
-from tidegate.store.postgres.clock import moment
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.rows import NewTask
 
@@ -25,13 +24,13 @@ _WAITING = (
 )  # fmt: skip
 
 
-async def enqueue_by_copy(db: Session, tasks: Sequence[NewTask]) -> None:
+async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None:
     """Store tasks that want no names.
 
     Raises:
         asyncpg.UniqueViolationError: One of them is there already.
     """
-    now = await moment(db)
+    now = await db.now()
     await copy_tasks(db, now, tasks)
     ready, later = [], []
     for task in tasks:
@@ -48,7 +47,7 @@ async def enqueue_by_copy(db: Session, tasks: Sequence[NewTask]) -> None:
         await db.run(_COUNT, int(now // 60), *where, number)
 
 
-async def copy_tasks(db: Session, now: float, tasks: Sequence[NewTask]) -> None:
+async def copy_tasks(db: PostgresSession, now: float, tasks: Sequence[NewTask]) -> None:
     """Write the lifelong rows and the payloads."""
     await db.copy("task", _TASK, [task_row(now, task.id, task) for task in tasks])
     await db.copy("payload", _PAYLOAD, [(task.id, task.codec_tag, task.args) for task in tasks])

@@ -14,12 +14,12 @@ from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.by_loop import LinksByLoop
 from tidegate.store.postgres.connecting import Link
 from tidegate.store.postgres.links import Links
-from tidegate.store.postgres.session import Session, whole_or_undone
+from tidegate.store.postgres.session import PostgresSession, whole_or_undone
 from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
 
 T = TypeVar("T")
-Work = Callable[[Session], Awaitable[T]]
-Unit = Callable[[Link, Session], Awaitable[T]]
+Work = Callable[[PostgresSession], Awaitable[T]]
+Unit = Callable[[Link, PostgresSession], Awaitable[T]]
 
 BUSY_SECONDS = 30.0
 _TRIES = 6
@@ -195,7 +195,7 @@ class Database:
         """Do work on a taken connection, and give it back or drop it."""
         try:
             now = None if self._clock is None else self._clock()
-            answer = await unit(link, Session(link, self.address.schema, now))
+            answer = await unit(link, PostgresSession(link, self.address.schema, now))
         except BaseException as error:
             is_sound = isinstance(error, Exception) and trouble_of(error) is not Trouble.LOST
             if is_sound and not link.is_in_transaction():
@@ -207,19 +207,19 @@ class Database:
         return answer
 
 
-async def _nothing(_: Session) -> None:
+async def _nothing(_: PostgresSession) -> None:
     """Be given a connection, and ask nothing of it."""
 
 
 def _plainly(work: Work[T]) -> Unit[T]:
-    def unit(_: Link, session: Session) -> Awaitable[T]:
+    def unit(_: Link, session: PostgresSession) -> Awaitable[T]:
         return work(session)
 
     return unit
 
 
 def _in_transaction(work: Work[T], *, snapshot: bool) -> Unit[T]:
-    async def unit(link: Link, session: Session) -> T:
+    async def unit(link: Link, session: PostgresSession) -> T:
         isolation = "repeatable_read" if snapshot else None
         async with whole_or_undone(link.transaction(isolation=isolation, readonly=snapshot)):
             return await work(session)

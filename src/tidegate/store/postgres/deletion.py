@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
 _DELETE = load("purge")["delete"]
 
 
-async def delete_tasks(db: Session, tasks: Sequence[Any]) -> None:
+async def delete_tasks(db: PostgresSession, tasks: Sequence[Any]) -> None:
     """Delete final or staged tasks: row, payload, result, history, progress."""
     await db.run(_DELETE, tasks)

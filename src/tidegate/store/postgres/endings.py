@@ -10,6 +10,7 @@ from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Signal
+from tidegate.store.common import gates
 from tidegate.store.endings import (
     Ending,
     Run,
@@ -22,8 +23,7 @@ from tidegate.store.endings import (
     shows_that_it_answers,
 )
 from tidegate.store.gating import GoodRuns, is_silent_probe
-from tidegate.store.postgres import gates
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.totals import Totals
 
@@ -45,7 +45,7 @@ class _Ended(NamedTuple):
     settled: Settled
 
 
-async def end(db: Session, endings: Mapping[str, Ending]) -> set[str]:
+async def end(db: PostgresSession, endings: Mapping[str, Ending]) -> set[str]:
     """End those of these runs that are current, and write what becomes of their tasks.
 
     Args:
@@ -75,12 +75,12 @@ async def end(db: Session, endings: Mapping[str, Ending]) -> set[str]:
     return {task.task_id for task in ended}
 
 
-async def count(db: Session, now: float, totals: Totals) -> None:
+async def count(db: PostgresSession, now: float, totals: Totals) -> None:
     """Add what has ended to the figures of the minute."""
     await db.run_many(_SQL["count"], totals.rows(now))
 
 
-async def record_usage(db: Session, calls: Mapping[str, CallsMade]) -> None:
+async def record_usage(db: PostgresSession, calls: Mapping[str, CallsMade]) -> None:
     """Add what these runs consumed to the totals of their tasks; no statement where no call stated it.
 
     Args:
@@ -92,7 +92,7 @@ async def record_usage(db: Session, calls: Mapping[str, CallsMade]) -> None:
         await db.run_many(_SQL["use"], sorted(used))
 
 
-async def _record(db: Session, ended: Sequence[_Ended]) -> None:
+async def _record(db: PostgresSession, ended: Sequence[_Ended]) -> None:
     """Keep how the runs went and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.settled.attempt) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.settled.spent) for task in ended])
@@ -107,7 +107,7 @@ async def _record(db: Session, ended: Sequence[_Ended]) -> None:
 
 
 async def _tell_upstreams(
-    db: Session, now: float, endings: Mapping[str, Ending], runs: Mapping[str, Run]
+    db: PostgresSession, now: float, endings: Mapping[str, Ending], runs: Mapping[str, Run]
 ) -> set[str]:
     """Let these endings move the gates of their upstreams, in the order in which gates are locked.
 
@@ -134,7 +134,7 @@ async def _tell_upstreams(
 
 
 async def _failed(
-    db: Session, task_id: str, upstream: str, signal: Signal, run: Run, elsewhere: set[str]
+    db: PostgresSession, task_id: str, upstream: str, signal: Signal, run: Run, elsewhere: set[str]
 ) -> None:
     """Let a failure move the gate of its upstream; add the task to those that another key serves."""
     told = await gates.told(db, upstream, signal, began_at=run.started_at)
@@ -142,7 +142,7 @@ async def _failed(
         elsewhere.add(task_id)
 
 
-async def _move(db: Session, now: float, ended: Sequence[_Ended]) -> None:
+async def _move(db: PostgresSession, now: float, ended: Sequence[_Ended]) -> None:
     """Put the tasks where they belong now."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for task_id, run, ending, settled in ended:

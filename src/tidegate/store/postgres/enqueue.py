@@ -14,7 +14,7 @@ from tidegate.store import ids
 from tidegate.store.incoming import demand_few, demand_text, due_at
 from tidegate.store.postgres.copying import enqueue_by_copy
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import UNSTORABLE
 from tidegate.store.refusals import key_conflict
@@ -154,7 +154,7 @@ def _is_plain(task: NewTask) -> bool:
     return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0
 
 
-async def _plain(db: Session, task: NewTask) -> Enqueued:
+async def _plain(db: PostgresSession, task: NewTask) -> Enqueued:
     """Store a plain task.
 
     Raises:
@@ -181,12 +181,12 @@ async def _plain(db: Session, task: NewTask) -> Enqueued:
     return Enqueued(task.id, created=True)
 
 
-async def _one(db: Session, task: NewTask) -> Enqueued:
+async def _one(db: PostgresSession, task: NewTask) -> Enqueued:
     holder, answer = await db.row(_SQL["one"], None, db.at, *values_of(task))
     return answer_of(task, holder, answer)
 
 
-async def _some(db: Session, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def _some(db: PostgresSession, tasks: Sequence[NewTask]) -> list[Enqueued]:
     places = in_order_of_names(tasks)
     columns = zip(*(values_of(tasks[place]) for place in places), strict=True)
     rows = await db.rows(_SQL["some"], None, db.at, *map(list, columns))

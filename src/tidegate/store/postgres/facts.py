@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
 _FACTS = load("facts")["facts"]
@@ -30,6 +30,6 @@ class ServerFacts:
     """Replication slots that nobody reads from; each keeps old rows or write-ahead log."""
 
 
-async def server_facts(db: Session) -> ServerFacts:
+async def server_facts(db: PostgresSession) -> ServerFacts:
     """Return what the server says of itself."""
     return ServerFacts(*await db.row(_FACTS, db.schema))

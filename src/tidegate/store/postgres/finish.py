@@ -13,12 +13,12 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
+from tidegate.store.common import gates
 from tidegate.store.endings import is_told_again, with_placeholder
 from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
-from tidegate.store.postgres import gates
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.endings import end, record_usage
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import CONTENT_ERRORS, refused_content
 from tidegate.store.text import storable
@@ -129,7 +129,7 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
         done = await database.once(lambda db: _succeed(db, successes, good), steady=True)
     else:
 
-        async def both(db: Session) -> set[str]:
+        async def both(db: PostgresSession) -> set[str]:
             good.clear()
             done = await _succeed(db, successes, good) if successes else set()
             await record_usage(db, {task_id: successes[task_id].calls for task_id in done})
@@ -141,7 +141,7 @@ async def _end_current(database: Database, batch: Batch) -> set[str]:
     return done
 
 
-async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
+async def _succeed(db: PostgresSession, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
     """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
@@ -159,7 +159,7 @@ async def _succeed(db: Session, successes: Mapping[str, Succeeded], good: list[_
     return {str(task_id) for task_id, *_ in ended}
 
 
-async def _tell_upstreams(db: Session, runs: Sequence[_Good]) -> None:
+async def _tell_upstreams(db: PostgresSession, runs: Sequence[_Good]) -> None:
     """Let what went well open gates and end slow starts."""
     good = [Good(run.upstream, run.seconds, run.probe) for run in runs if goes_well(run, run.calls)]
     for upstream, told in by_upstream(good):
@@ -169,7 +169,7 @@ async def _tell_upstreams(db: Session, runs: Sequence[_Good]) -> None:
         await gates.tried(db, run.upstream, run.seconds, is_good=False)
 
 
-async def _refused(db: Session, batch: Batch) -> dict[str, Answer]:
+async def _refused(db: PostgresSession, batch: Batch) -> dict[str, Answer]:
     """Answer for those of these runs that are over, each by how it was recorded."""
     runs = [outcome.fence.run for outcome in batch.values()]
     answers: dict[str, Answer] = {}

@@ -14,7 +14,7 @@ from tidegate._bridge import run_sync
 from tidegate.errors import ConfigError, KeyConflictError, UsageError
 from tidegate.store.postgres.callers import Caller, recognise
 from tidegate.store.postgres.enqueue import answer_of, demand, in_order_of_names, values_of
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.rows import Enqueued, NewTask
 
@@ -118,7 +118,7 @@ class Joined:
         return [_meaning(task, *answers[place]) for place, task in enumerate(tasks)]
 
 
-async def identity(db: Session) -> str:
+async def identity(db: PostgresSession) -> str:
     """Return which database this is."""
     found: str = await db.value(_IDENTITY)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError
 from tidegate.store.migrate import Migration, demand_fit, demand_same, missing, newer, read_migrations
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 
 FOLDER = Path(__file__).parent / "migrations"
@@ -29,7 +29,7 @@ def known() -> tuple[Migration, ...]:
     return read_migrations(FOLDER)
 
 
-async def check(db: Session) -> int:
+async def check(db: PostgresSession) -> int:
     """Return how many migrations newer the database's schema is than this version, which can work with it.
 
     Raises:
@@ -42,7 +42,7 @@ async def check(db: Session) -> int:
     return ahead
 
 
-async def check_same(db: Session) -> None:
+async def check_same(db: PostgresSession) -> None:
     """Return if the database's schema is exactly this version's.
 
     Raises:
@@ -52,7 +52,7 @@ async def check_same(db: Session) -> None:
     demand_same(known(), await _demand_there(db))
 
 
-async def _demand_there(db: Session) -> set[int]:
+async def _demand_there(db: PostgresSession) -> set[int]:
     """Return the migrations of a schema that must be there."""
     await _demand_utf8(db)
     applied = await _applied(db)
@@ -83,7 +83,7 @@ async def upgrade(database: Database) -> list[str]:
     return names
 
 
-async def script(db: Session) -> str:
+async def script(db: PostgresSession) -> str:
     """Return the statements that `upgrade` would run, for a person to run; empty if there are none.
 
     Raises:
@@ -108,7 +108,7 @@ async def _held_up(database: Database, error: StoreBusyError) -> StoreBusyError:
     )
 
 
-async def _demand_utf8(db: Session) -> None:
+async def _demand_utf8(db: PostgresSession) -> None:
     encoding = await db.value(_SQL["encoding"])
     if encoding != "UTF8":
         raise ConfigError(
@@ -117,7 +117,7 @@ async def _demand_utf8(db: Session) -> None:
         )
 
 
-async def _apply_next(db: Session) -> str | None:
+async def _apply_next(db: PostgresSession) -> str | None:
     await db.value(_SQL["lock"], db.schema)
     todo = missing(known(), await _applied(db))
     if not todo:
@@ -127,12 +127,12 @@ async def _apply_next(db: Session) -> str | None:
     return todo[0].name
 
 
-async def _make_schema(db: Session) -> list[str]:
+async def _make_schema(db: PostgresSession) -> list[str]:
     """Return the statement that makes the schema; none where an administrator has made it."""
     return [] if await db.value(_SQL["has_schema"], db.schema) else [f'CREATE SCHEMA "{db.schema}";']
 
 
-async def _applied(db: Session) -> set[int]:
+async def _applied(db: PostgresSession) -> set[int]:
     if await db.value(_SQL["is_there"], db.schema) is None:
         return set()
     return set(await db.column(_SQL["applied"]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
 
+from tidegate.store import ids
 from tidegate.store.postgres.pooled import PooledConnection
-from tidegate.store.postgres.statements import in_schema
+from tidegate.store.postgres.statements import in_schema, load
+
+_NOW = load("now")["now"]
 
 
 @asynccontextmanager
@@ -29,7 +32,7 @@ async def whole_or_undone(transaction: Any) -> AsyncIterator[None]:
     await transaction.commit()
 
 
-class Session:
+class PostgresSession:
     """Runs statements on a connection.
 
     Args:
@@ -50,6 +53,27 @@ class Session:
         """Whether the server plans a statement once for many runs; not through a pooler."""
         # Not isinstance: asyncpg answers it with yes for whatever connections.
         return type(self._link) is not PooledConnection
+
+    async def now(self) -> float:
+        """Return the present moment by the server's clock, in seconds since the epoch."""
+        now: float = await self.value(_NOW, self.at)
+        return now
+
+    def sql(self, operation: str) -> Mapping[str, str]:
+        """Return the statements of an operation by name, without a schema's name yet."""
+        return load(operation)
+
+    def id(self, task_id: str) -> str | None:
+        """Return a task id in its usual form; None if no task can have it."""
+        return ids.known(task_id)
+
+    def text(self, stored_id: Any) -> str:
+        """Return a stored id as text."""
+        return str(stored_id)
+
+    def array(self, values: Iterable[Any]) -> list[Any]:
+        """Return stored ids as one parameter of a statement."""
+        return list(values)
 
     async def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows."""
@@ -73,6 +97,11 @@ class Session:
         said: str = await self._link.execute(in_schema(statement, self.schema), *values)
         number = said.rpartition(" ")[2]
         return int(number) if number.isdigit() else 0
+
+    async def run_each(self, statement: str, rows: Iterable[Sequence[Any]], *values: Any) -> list[Any]:
+        """Run a statement once for all these rows, whose columns are its first parameters, as arrays."""
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return await self.rows(statement, *columns, *values) if columns else []
 
     async def run_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Run a statement once for each set of values, in few round trips."""

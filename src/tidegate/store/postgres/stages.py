@@ -7,11 +7,10 @@ from typing import Any
 
 from tidegate.errors import KeyConflictError
 from tidegate.store.incoming import due_at
-from tidegate.store.postgres.clock import moment
 from tidegate.store.postgres.copying import copy_tasks
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import as_arguments, demand
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.refusals import key_conflict, no_stage, stage_closed
 from tidegate.store.rows import NewTask
@@ -61,8 +60,8 @@ async def drop_stage(database: Database, stage_id: str) -> None:
     await database.transact(lambda db: _drop(db, storable(stage_id)))
 
 
-async def _fill(db: Session, stage_id: str, tasks: Sequence[NewTask]) -> None:
-    now = await moment(db)
+async def _fill(db: PostgresSession, stage_id: str, tasks: Sequence[NewTask]) -> None:
+    now = await db.now()
     await db.run(_STAGE["stage"], stage_id, now)
     committed_at, _, refused_for = await db.row(_STAGE["state"], stage_id)
     if committed_at is not None or refused_for is not None:
@@ -85,7 +84,7 @@ async def _fill(db: Session, stage_id: str, tasks: Sequence[NewTask]) -> None:
         await db.copy("staged", _STAGED, rows)
 
 
-async def _commit(db: Session, stage_id: str) -> dict[str, str] | KeyConflictError:
+async def _commit(db: PostgresSession, stage_id: str) -> dict[str, str] | KeyConflictError:
     state = await db.row(_STAGE["state"], stage_id)
     if state is None:
         raise no_stage(stage_id)
@@ -93,7 +92,7 @@ async def _commit(db: Session, stage_id: str) -> dict[str, str] | KeyConflictErr
     if refused_for is not None:
         return key_conflict(refused_key, refused_for)
     if committed_at is None:
-        now = await moment(db)
+        now = await db.now()
         try:
             async with db.savepoint():
                 await _settle(db, stage_id, now)
@@ -104,7 +103,7 @@ async def _commit(db: Session, stage_id: str) -> dict[str, str] | KeyConflictErr
     return {str(task): str(holder) for task, holder in await db.rows(_COMMIT["losers"], stage_id)}
 
 
-async def _settle(db: Session, stage_id: str, now: float) -> None:
+async def _settle(db: PostgresSession, stage_id: str, now: float) -> None:
     """Take the names of a stage's tasks in their order.
 
     Raises:
@@ -123,13 +122,13 @@ async def _settle(db: Session, stage_id: str, now: float) -> None:
         place = page[-1][0]
 
 
-async def _refuse(db: Session, stage_id: str, conflict: KeyConflictError) -> None:
+async def _refuse(db: PostgresSession, stage_id: str, conflict: KeyConflictError) -> None:
     while await db.value(_DROP["part"], stage_id, _PAGE):
         pass
     await db.run(_COMMIT["refuse"], stage_id, conflict.facts["key"], conflict.facts["task_id"])
 
 
-async def _drop(db: Session, stage_id: str) -> None:
+async def _drop(db: PostgresSession, stage_id: str) -> None:
     state = await db.row(_STAGE["state"], stage_id)
     if state is None or state[0] is not None:
         return

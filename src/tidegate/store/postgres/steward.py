@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.deletion import delete_tasks
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.retention import AUDIT_KEPT_SECONDS, ROLLUP_KEPT_SECONDS, STAGE_KEPT_SECONDS
 
@@ -19,7 +19,7 @@ _FOLD = load("checkpoint")["fold"]
 _FOLD_ROWS = 10_000
 
 
-async def unstage(db: Session, limit: int) -> int:
+async def unstage(db: PostgresSession, limit: int) -> int:
     """Move tasks of committed stages to where they belong; return how many were moved."""
     moved: int = await db.value(_UNSTAGE, db.at, limit)
     return moved
@@ -32,25 +32,25 @@ async def sweep(database: Database, *, finished_seconds: float, dead_seconds: fl
     """
     await fold(database)
 
-    async def keys(db: Session) -> int:
+    async def keys(db: PostgresSession) -> int:
         return await db.run(_SWEEP["expired_keys"], db.at, limit)
 
-    async def permits(db: Session) -> int:
+    async def permits(db: PostgresSession) -> int:
         return await db.run(_SWEEP["expired_permits"], db.at, limit)
 
-    async def rollups(db: Session) -> int:
+    async def rollups(db: PostgresSession) -> int:
         return await db.run(_SWEEP["old_rollups"], db.at, ROLLUP_KEPT_SECONDS, limit)
 
-    async def audit(db: Session) -> int:
+    async def audit(db: PostgresSession) -> int:
         return await db.run(_SWEEP["old_audit"], db.at, AUDIT_KEPT_SECONDS, limit)
 
-    async def finished(db: Session) -> int:
+    async def finished(db: PostgresSession) -> int:
         return await _sweep_tasks(db, "finished", finished_seconds, limit)
 
-    async def dead(db: Session) -> int:
+    async def dead(db: PostgresSession) -> int:
         return await _sweep_tasks(db, "dead", dead_seconds, limit)
 
-    async def stages(db: Session) -> int:
+    async def stages(db: PostgresSession) -> int:
         return await _sweep_stages(db, limit)
 
     gone = 0
@@ -65,14 +65,14 @@ async def fold(database: Database) -> None:
         pass
 
 
-async def _sweep_tasks(db: Session, statement: str, seconds: float, limit: int) -> int:
+async def _sweep_tasks(db: PostgresSession, statement: str, seconds: float, limit: int) -> int:
     old = await db.column(_SWEEP[statement], db.at, seconds, limit)
     if old:
         await delete_tasks(db, old)
     return len(old)
 
 
-async def _sweep_stages(db: Session, limit: int) -> int:
+async def _sweep_stages(db: PostgresSession, limit: int) -> int:
     """Delete the tasks of stages nobody will commit, then the stages; count both."""
     gone = 0
     for stage_id in await db.column(_SWEEP["stale_stages"], db.at, STAGE_KEPT_SECONDS):

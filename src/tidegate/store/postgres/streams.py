@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
 from tidegate.store import ids
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 from tidegate.store.postgres.wrap import refused_content
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
@@ -17,7 +17,7 @@ _AFTER = load("chunks")["after"]
 _HEADS = load("stream_heads")["heads"]
 
 
-async def append_chunks(db: Session, new: Sequence[NewChunk]) -> list[Fence]:
+async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fence]:
     """Keep what these runs emitted; return the fences that are no longer current."""
     known = [chunk for chunk in new if ids.known(chunk.fence.task_id) is not None]
     with refused_content():
@@ -33,7 +33,7 @@ async def append_chunks(db: Session, new: Sequence[NewChunk]) -> list[Fence]:
     return sorted({chunk.fence for chunk in new} - current)
 
 
-async def stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+async def stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, StreamHead]:
     """Return the heads of those tasks that exist, from one snapshot."""
     known = list(filter(None, map(ids.known, dict.fromkeys(task_ids))))
     return {
@@ -43,7 +43,7 @@ async def stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, Stream
 
 
 async def chunks(
-    db: Session, after: Mapping[str, int], limit: int, most_bytes: int
+    db: PostgresSession, after: Mapping[str, int], limit: int, most_bytes: int
 ) -> dict[str, list[StoredChunk]]:
     """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers, in order."""
     given = {known: task_id for task_id in after if (known := ids.known(task_id)) is not None}

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.policy.admission import PROBERS, Admitted, Door, Doors, admit
 from tidegate.policy.order import apportion
 from tidegate.store import ids
 from tidegate.store.columns import PRIORITIES, claimed
+from tidegate.store.common import gates
 from tidegate.store.rows import Claim, ClaimAsk, CrashTerms
-from tidegate.store.sqlite import gates, query
+from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
-from tidegate.store.text import storable
+from tidegate.store.sqlite.work import SqliteSession, complete
 
 _SQL = load("claim")
-_HELD = load("lost_claims")["held"]
+_GATES = load("upstreams")
 
 _BEFORE_ALL = -1
 _FREE = Admitted()
@@ -49,7 +49,7 @@ def look(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim | None:
     """Return the answer of a claim that can take nothing; None if there is something to take."""
     if not _is_alive(db, ask.worker_id):
         return Claim((), alive=False)
-    way = _Way(gates.doors(db, now))
+    way = _Way(_doors(db, now))
     for steps, lane in enumerate(_lanes(db, ask)):
         if lane.function in ask.functions and way.is_open(lane):
             return None
@@ -62,7 +62,7 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     """Move up to `ask.slots` ready tasks to this worker."""
     if not _is_alive(db, ask.worker_id):
         return Claim((), alive=False)
-    way = _Way(gates.doors(db, now))
+    way = _Way(_doors(db, now))
     chosen = _choose(db, ask, way)
     if not chosen:
         return Claim((), again_seconds=way.again_seconds())
@@ -81,10 +81,11 @@ def claim(db: apsw.Connection, now: float, ask: ClaimAsk) -> Claim:
     return Claim(tasks, again_seconds=way.again_seconds())
 
 
-def lost_claims(db: apsw.Connection, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
-    """Return the runs this worker holds by the store's word that are not among `known`."""
-    held = (Fence(ids.text(task_id), run) for task_id, run in query.rows(db, _HELD, (storable(worker_id),)))
-    return [fence for fence in held if fence not in known]
+def _doors(db: apsw.Connection, now: float) -> Doors | None:
+    """Return the doors of all gates; None if there is no gate at all."""
+    if not query.value(db, _GATES["any"]):
+        return None
+    return complete(gates.doors(SqliteSession(db, now), now))
 
 
 def _is_alive(db: apsw.Connection, worker_id: str) -> bool:
@@ -193,7 +194,7 @@ def _charge(db: apsw.Connection, now: float, way: _Way, chosen: dict[bytes, Admi
     """Write what the chosen tasks took of their limits, and mark those that probe."""
     if way.doors is None:
         return
-    gates.save(db, now, way.doors.changed())
+    complete(gates.save(SqliteSession(db, now), now, way.doors.changed()))
     if probes := tuple([task_id for task_id, admitted in chosen.items() if admitted.is_probe]):
         db.execute(_SQL["mark_probes"], (query.array(probes),))
 

@@ -6,6 +6,7 @@ import apsw
 
 from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.states import State
+from tidegate.store.common import gates
 from tidegate.store.endings import (
     Ending,
     Run,
@@ -19,8 +20,9 @@ from tidegate.store.endings import (
     shows_that_it_answers,
 )
 from tidegate.store.gating import GoodRuns, is_silent_probe
-from tidegate.store.sqlite import gates, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession, complete
 from tidegate.store.totals import Totals
 
 _SQL = load("finish")
@@ -66,15 +68,17 @@ def _spend(db: apsw.Connection, task: bytes, ending: Ending, settled: Settled) -
 def _tell_upstream(db: apsw.Connection, now: float, run: Run, ending: Ending) -> bool:
     """Let an ending move the gate of the run's upstream; tell whether another of its keys serves the task."""
     signal = ending.signal if isinstance(ending, Retrying | Dead) else None
-    is_of_one_key = False
+    is_of_one_key, session = False, SqliteSession(db, now)
     if signal is not None and (name := signal.upstream or run.upstream):
-        is_of_one_key = gates.told(db, now, name, signal, began_at=run.started_at).is_of_one_key
+        told = complete(gates.told(session, name, signal, began_at=run.started_at))
+        is_of_one_key = told.is_of_one_key
     if signal is not None and signal.upstream in ("", run.upstream):
         return is_of_one_key
     if run.upstream and shows_that_it_answers(ending):
-        gates.went_well(db, now, run.upstream, GoodRuns(now - run.started_at, 1, bool(run.probe)))
+        good = GoodRuns(now - run.started_at, 1, bool(run.probe))
+        complete(gates.went_well(session, run.upstream, good))
     elif is_silent_probe(run, ending.calls):
-        gates.told_nothing(db, now, run.upstream, run.started_at)
+        complete(gates.told_nothing(session, run.upstream, run.started_at))
     return is_of_one_key
 
 

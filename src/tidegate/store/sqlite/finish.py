@@ -16,11 +16,13 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallsMade
 from tidegate.domain.outcome import Answer, Outcome, Succeeded
 from tidegate.store import ids
+from tidegate.store.common import gates
 from tidegate.store.endings import with_placeholder
 from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
-from tidegate.store.sqlite import gates, keys, query
+from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.endings import end, is_resent
 from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession, complete
 from tidegate.store.text import storable
 from tidegate.store.totals import Totals
 
@@ -141,16 +143,17 @@ def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Curr
 
 def _tell_upstreams(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current, CallsMade]]) -> None:
     """Let what went well open gates and end slow starts."""
+    session = SqliteSession(db, now)
     good = [
         Good(run.upstream, now - run.started_at, bool(run.probe))
         for run, calls in runs
         if goes_well(run, calls)
     ]
     for upstream, told in by_upstream(good):
-        gates.went_well(db, now, upstream, told)
+        complete(gates.went_well(session, upstream, told))
     for run, calls in runs:
         if is_silent_probe(run, calls) and not goes_well(run, calls):
-            gates.told_nothing(db, now, run.upstream, run.started_at)
+            complete(gates.told_nothing(session, run.upstream, run.started_at))
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

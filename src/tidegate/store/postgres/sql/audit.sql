@@ -1,12 +1,12 @@
 -- audit: the record of who changed what.
 
 -- name: keep
--- 1 at, then arrays: 2 ids, 3 actors, 4 roles, 5 tenants or NULL, 6 actions, 7 targets, 8 answers, 9 whys
+-- Arrays: 1 ids, 2 actors, 3 roles, 4 tenants or NULL, 5 actions, 6 targets, 7 answers, 8 whys; 9 at
 INSERT INTO /*schema*/audit (id, at, actor, role, tenant, action, target, answer, why)
 SELECT g.id, m.now, g.actor, g.role, g.tenant, g.action, g.target, g.answer, g.why
-FROM (SELECT /*schema*/moment($1) AS now) AS m
+FROM (SELECT /*schema*/moment($9) AS now) AS m
 CROSS JOIN unnest(
-    $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[]
+    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]
 ) AS g (id, actor, role, tenant, action, target, answer, why)
 ON CONFLICT (id) DO NOTHING
 

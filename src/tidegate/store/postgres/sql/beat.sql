@@ -3,12 +3,12 @@
 
 -- name: beat
 -- The ids of those that are alive come back.
--- 1 at, 2 ids, 3 lease in seconds
+-- 1 ids, 2 at, 3 lease in seconds
 UPDATE /*schema*/worker AS w
 SET
     beat_at = clock.now,
     expires_at = clock.now + $3::float8
-FROM (SELECT /*schema*/moment($1) AS now) AS clock
-WHERE w.id = ANY ($2::text[])
+FROM (SELECT /*schema*/moment($2) AS now) AS clock
+WHERE w.id = ANY ($1::text[])
     AND w.retired_at IS NULL
 RETURNING w.id

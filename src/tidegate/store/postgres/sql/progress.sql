@@ -3,10 +3,10 @@
 
 -- name: keep
 -- The fences that are current come back.
--- 1 at, 2 task ids in order, each once, 3 runs, 4 done, 5 totals, each or NULL, 6 notes
+-- Arrays: 1 task ids in order, each once, 2 runs, 3 done, 4 totals, each or NULL, 5 notes; 6 at
 WITH current AS MATERIALIZED (
     SELECT given.task_id, given.run, given.done, given.total, given.note
-    FROM unnest($2::uuid[], $3::integer[], $4::float8[], $5::float8[], $6::text[])
+    FROM unnest($1::uuid[], $2::integer[], $3::float8[], $4::float8[], $5::text[])
         AS given (task_id, run, done, total, note)
     CROSS JOIN LATERAL (
         SELECT 1
@@ -20,7 +20,7 @@ kept AS (
     INSERT INTO /*schema*/progress (task_id, run, at, done, total, note)
     SELECT c.task_id, c.run, clock.now, c.done, c.total, c.note
     FROM current AS c
-    CROSS JOIN (SELECT /*schema*/moment($1) AS now) AS clock
+    CROSS JOIN (SELECT /*schema*/moment($6) AS now) AS clock
     ON CONFLICT (task_id) DO UPDATE
     SET
         run = excluded.run,

@@ -100,13 +100,14 @@ WHERE upstream = $1
     AND state = 'retrying'
     AND floor_at > $2
 
--- name: go
+-- name: ready
 -- 1 task ids, 2 now
-WITH gone AS (
-    DELETE FROM /*schema*/waiting
-    WHERE task_id = ANY ($1::uuid[])
-    RETURNING task_id, queue, priority, upstream, function, tenant, rank, due_at, run
-)
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 SELECT task_id, queue, priority, upstream, function, tenant, rank, least(due_at, $2), run
-FROM gone
+FROM /*schema*/waiting
+WHERE task_id = ANY ($1::uuid[])
+
+-- name: leave
+-- 1 task ids
+DELETE FROM /*schema*/waiting
+WHERE task_id = ANY ($1::uuid[])

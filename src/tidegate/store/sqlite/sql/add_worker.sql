@@ -1,10 +1,9 @@
 -- add_worker: register a pool process; a repeat changes nothing.
 
 -- name: add
--- 1 id, 2 name, 3 pool, 4 host, 5 pid, 6 queues as JSON, 7 slots, 8 version, 9 application, 10 now,
--- 11 now, 12 moment the lease ends
+-- 1 at, 2 id, 3 name, 4 pool, 5 host, 6 pid, 7 queues as JSON, 8 slots, 9 version, 10 lease in seconds, 11 application
 INSERT INTO worker (
     id, name, pool, host, pid, queues, slots, version, application, started_at, beat_at, expires_at
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?1, ?1, ?1 + ?10)
 ON CONFLICT (id) DO NOTHING

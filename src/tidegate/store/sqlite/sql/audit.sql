@@ -1,9 +1,9 @@
 -- audit: the record of who changed what.
 
 -- name: keep
--- 1 id, 2 now, 3 actor, 4 role, 5 tenant or NULL, 6 action, 7 target, 8 answer, 9 why
+-- 1 id, 2 actor, 3 role, 4 tenant or NULL, 5 action, 6 target, 7 answer, 8 why, 9 at
 INSERT INTO audit (id, at, actor, role, tenant, action, target, answer, why)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (id) DO NOTHING
 
 -- name: page

@@ -3,11 +3,11 @@
 -- name: note
 -- One row, retired from the start, that no worker has: started_at is since when passes have followed each other
 -- without a gap, whoever made them, and beat_at is the last one. A clock that was set back is a gap as well.
--- 1 id, 2 now, 3 seconds of the longest gap
+-- 1 at, 2 id, 3 seconds of the longest gap
 INSERT INTO worker (
     id, name, pool, host, pid, queues, slots, version, started_at, beat_at, expires_at, retired_at, retired_why
 )
-VALUES (?1, 'reaper', '', '', 0, '[]', 0, '', ?2, ?2, ?2, ?2, 'the passes of the reapers')
+VALUES (?2, 'reaper', '', '', 0, '[]', 0, '', ?1, ?1, ?1, ?1, 'the passes of the reapers')
 ON CONFLICT (id) DO UPDATE
 SET
     started_at = CASE
@@ -17,13 +17,13 @@ SET
     beat_at = excluded.beat_at,
     expires_at = excluded.expires_at,
     retired_at = excluded.retired_at
-RETURNING started_at
+RETURNING beat_at, started_at
 
 -- name: restore
 -- The ids come back. One that still lives beats for its row; one that does not is reaped as any other.
--- 1 now, 2 moment the lease ends
+-- 1 at, 2 seconds of the lease
 INSERT INTO worker (id, name, pool, host, pid, queues, slots, version, started_at, beat_at, expires_at)
-SELECT DISTINCT r.worker_id, 'its row was missing', '', '', 0, '[]', 0, '', ?1, ?1, ?2
+SELECT DISTINCT r.worker_id, 'its row was missing', '', '', 0, '[]', 0, '', ?1, ?1, ?1 + ?2
 FROM running AS r
 WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = r.worker_id)
 RETURNING id

@@ -1,5 +1,12 @@
 -- lost_claims: the runs a worker holds by the store's word.
 
+-- name: wait
+-- A claim on the writing thread has ended already: nothing to wait for.
+-- 1 worker id
+SELECT id
+FROM worker
+WHERE id = ?1
+
 -- name: held
 -- 1 worker id
 SELECT task_id, run

@@ -11,7 +11,7 @@ DELETE FROM permit
 WHERE id = ?1
 
 -- name: extend
--- 1 id, 2 moment it expires
+-- 1 id, 2 at, 3 seconds from then until it expires
 UPDATE permit
-SET expires_at = max(expires_at, ?2)
+SET expires_at = max(expires_at, ?2 + ?3)
 WHERE id = ?1

@@ -1,9 +1,10 @@
 -- progress: keep the last word of a run, if it is the current one.
 
 -- name: keep
--- 1 task id, 2 run, 3 now, 4 done, 5 total or NULL, 6 note. A row comes back if the run is current.
+-- The fence comes back if the run is current.
+-- 1 task id, 2 run, 3 done, 4 total or NULL, 5 note, 6 at
 INSERT INTO progress (task_id, run, at, done, total, note)
-SELECT task_id, run, ?3, ?4, ?5, ?6
+SELECT task_id, run, ?6, ?3, ?4, ?5
 FROM running
 WHERE task_id = ?1
     AND run = ?2
@@ -14,4 +15,4 @@ SET
     done = excluded.done,
     total = excluded.total,
     note = excluded.note
-RETURNING 1
+RETURNING task_id, run

@@ -2,10 +2,19 @@
 -- one it was given when it began to wait. Re-runs that gates or budgets keep back are given a later moment.
 -- moves: scheduled -> ready, retrying -> ready
 
+-- name: is_due
+-- 1 at
+SELECT EXISTS (
+    SELECT 1
+    FROM waiting
+    WHERE due_at <= ?1
+        AND +state IN ('scheduled', 'retrying')
+)
+
 -- name: due
 -- Read from the index `waiting_due`; what is not due is never looked at. The sign keeps SQLite from taking the
 -- index by state instead, which would sort everything that waits.
--- 1 now, 2 how many at most
+-- 1 at, 2 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM waiting
 WHERE due_at <= ?1
@@ -26,6 +35,20 @@ WHERE upstream = ?1
     AND coalesce(floor_at, 0) <= ?3
 ORDER BY since_at
 LIMIT ?4
+
+-- name: is_early
+-- Whether `early` would find any.
+-- 1 upstream, 2 moment the gate opened, 3 now
+SELECT EXISTS (
+    SELECT 1
+    FROM waiting
+    WHERE upstream = ?1
+        AND upstream <> ''
+        AND since_at < ?2
+        AND due_at > ?3
+        AND state = 'retrying'
+        AND coalesce(floor_at, 0) <= ?3
+)
 
 -- name: has_ready
 -- Whether an upstream has anything in the main queue.

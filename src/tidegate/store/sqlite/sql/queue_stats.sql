@@ -44,9 +44,10 @@ WHERE minute >= ?1
 GROUP BY +queue
 
 -- name: done_before
--- Whether a queue had finished any before the window.
+-- The queue comes back if it had finished any before the window.
 -- 1 queue, 2 first minute of the window
-SELECT EXISTS (
+SELECT ?1
+WHERE EXISTS (
     SELECT 1
     FROM rollup
     WHERE queue = ?1

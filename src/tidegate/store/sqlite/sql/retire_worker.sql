@@ -1,18 +1,25 @@
 -- retire_worker: retire a worker for good.
 
+-- name: lock
+-- The one writer has locked everything already; this only keeps the steps alike in both stores.
+-- 1 id
+SELECT id
+FROM worker
+WHERE id = ?1
+
 -- name: retire
--- 1 id, 2 now, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended,
+-- 1 at, 2 id, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended,
 -- 6 task id of the run that caused its end or NULL, 7 number of that run or NULL
 UPDATE worker
 SET
-    retired_at = ?2,
+    retired_at = ?1,
     retired_why = ?3,
     lost = ?4,
     culprit_id = ?6,
     culprit_run = ?7
-WHERE id = ?1
+WHERE id = ?2
     AND retired_at IS NULL
-    AND (NOT ?5 OR expires_at <= ?2)
+    AND (NOT ?5 OR expires_at <= ?1)
 
 -- name: is_alive
 -- 1 id

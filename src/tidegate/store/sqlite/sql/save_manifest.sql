@@ -1,9 +1,9 @@
 -- save_manifest: keep what an application declares.
 
 -- name: save
--- 1 application, 2 manifest as JSON, 3 now
+-- 1 at, 2 application, 3 manifest as JSON
 INSERT INTO manifest (app, body, saved_at)
-VALUES (?, ?, ?)
+VALUES (?2, ?3, ?1)
 ON CONFLICT (app) DO UPDATE
 SET
     body = excluded.body,

@@ -1,14 +1,14 @@
 -- tokens: keep, find, list and revoke what lets people in. Only digests of tokens are stored.
 
 -- name: add
--- 1 id, 2 digest, 3 name, 4 role, 5 tenant or NULL, 6 now, 7 moment of expiry or NULL
+-- 1 id, 2 digest, 3 name, 4 role, 5 tenant or NULL, 6 at, 7 seconds until it expires or NULL
 INSERT INTO token (id, digest, name, role, tenant, created_at, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6 + ?7)
 ON CONFLICT (id) DO NOTHING
 
 -- name: by_digest
 -- Expired and revoked tokens are nobody's.
--- 1 digest, 2 now
+-- 1 digest, 2 at
 SELECT id, name, role, tenant, created_at, expires_at, revoked_at
 FROM token
 WHERE digest = ?1
@@ -22,7 +22,7 @@ ORDER BY created_at, id
 
 -- name: revoke
 -- A row comes back if the token is there; the first revocation's moment stays.
--- 1 id, 2 now
+-- 1 id, 2 at
 UPDATE token
 SET revoked_at = coalesce(revoked_at, ?2)
 WHERE id = ?1

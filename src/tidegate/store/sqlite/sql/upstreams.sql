@@ -5,11 +5,17 @@ SELECT kind, name, limits, state, meters
 FROM gate
 ORDER BY kind, name
 
+-- name: all_locked
+-- The one writer needs no other lock.
+SELECT kind, name, limits, state, meters
+FROM gate
+ORDER BY kind, name
+
 -- name: any
 -- Whether there is any that a claim must mind, so that a store without costs nothing.
 SELECT EXISTS (SELECT 1 FROM gate WHERE kind <> 'system')
 
--- name: one
+-- name: one_locked
 -- 1 kind, 2 name
 SELECT kind, name, limits, state, meters
 FROM gate
@@ -20,8 +26,15 @@ WHERE kind = ?1
 -- Runs under way of one upstream, and calls that no run stands for.
 -- 1 upstream, 2 now
 SELECT
+    ?1,
     (SELECT count(*) FROM running WHERE upstream = ?1 AND upstream <> '')
     + (SELECT count(*) FROM permit WHERE upstream = ?1 AND expires_at > ?2)
+
+-- name: make
+-- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 meters as JSON, 6 now
+INSERT INTO gate (kind, name, limits, state, meters, changed_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (kind, name) DO NOTHING
 
 -- name: save
 -- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 meters as JSON, 6 now

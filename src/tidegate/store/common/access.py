@@ -8,41 +8,41 @@ from typing import Any
 from tidegate.domain.access import Role
 from tidegate.store import ids
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
-from tidegate.store.postgres.session import Session
-from tidegate.store.postgres.statements import load
+from tidegate.store.common.session import Session
 from tidegate.store.text import storable
-
-_TOKENS = load("tokens")
-_AUDIT = load("audit")
 
 
 async def add_token(db: Session, token: NewToken) -> None:
     """Keep a token's digest with what it lets people do."""
     head = (token.id, token.digest, storable(token.name), str(token.role), _text(token.tenant))
-    await db.run(_TOKENS["add"], *head, db.at, token.expires_seconds)
+    await db.run(db.sql("tokens")["add"], *head, db.at, token.expires_seconds)
 
 
 async def find_token(db: Session, digest: bytes) -> TokenRow | None:
     """Return the token with this digest, if it is good now."""
-    row = await db.row(_TOKENS["by_digest"], digest, db.at)
+    row = await db.row(db.sql("tokens")["by_digest"], digest, db.at)
     return None if row is None else _token(row)
 
 
 async def tokens(db: Session) -> list[TokenRow]:
     """Return all tokens that were ever made, the oldest first."""
-    return [_token(row) for row in await db.rows(_TOKENS["all"])]
+    return [_token(row) for row in await db.rows(db.sql("tokens")["all"])]
 
 
 async def revoke_token(db: Session, token_id: str) -> bool:
     """Make a token worthless; return whether there is one of this id."""
-    return await db.value(_TOKENS["revoke"], storable(token_id), db.at) is not None
+    return await db.value(db.sql("tokens")["revoke"], storable(token_id), db.at) is not None
 
 
 async def record(db: Session, entries: Sequence[NewAuditEntry]) -> None:
-    """Put changes on record."""
+    """Put changes on record.
+
+    Raises:
+        OptionError: The id of an entry is no UUID.
+    """
     rows = [
         (
-            ids.text(ids.new_blob(entry.id)),
+            db.id(ids.text(ids.new_blob(entry.id))),
             storable(entry.actor),
             entry.role,
             _text(entry.tenant),
@@ -50,15 +50,14 @@ async def record(db: Session, entries: Sequence[NewAuditEntry]) -> None:
         )
         for entry in entries
     ]
-    if rows:
-        await db.run(_AUDIT["keep"], db.at, *map(list, zip(*rows, strict=True)))
+    await db.run_each(db.sql("audit")["keep"], rows, db.at)
 
 
 async def audit(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
     """Return the record, the newest first, continuing after the id `after`."""
-    start = None if after is None else ids.known(after)
-    rows = await db.rows(_AUDIT["page"], start or ids.AFTER_ALL, limit)
-    return [AuditEntry(str(entry), *row) for entry, *row in rows]
+    start = None if after is None else db.id(after)
+    rows = await db.rows(db.sql("audit")["page"], start or db.id(ids.AFTER_ALL), limit)
+    return [AuditEntry(db.text(entry), *row) for entry, *row in rows]
 
 
 def _text(value: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Dead letters: looking at them, sending them back, deleting them."""
+"""Dead letters: sending them back, deleting them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,13 @@ from collections.abc import Mapping, Sequence
 import apsw
 
 from tidegate.store import ids
-from tidegate.store.columns import dead_letter
-from tidegate.store.filters import filter_parameters
-from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+from tidegate.store.rows import ActAnswer
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.acts import answer_each, keep_act
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 
-_PAGE = load("dead_letters")
-_COUNT = load("count_dead")["count"]
 _REDRIVE = load("redrive")
-
-
-def dead_letters(db: apsw.Connection, which: TaskFilter, after: str | None, limit: int) -> list[DeadLetter]:
-    """Return dead letters, the latest failure first, continuing after the id `after`.
-
-    A letter that was redriven still marks its place. One that was purged marks none: the page is the
-    first again, so a loop that purges page after page comes to its end.
-    """
-    if _excludes_dead(which):
-        return []
-    last = None if after is None else ids.known_blob(after)
-    moment = None if last is None else query.value(db, _PAGE["moment"], (last,))
-    rows = db.execute(_PAGE["page"], (*filter_parameters(which), moment, last, limit))
-    return [dead_letter(row, ids.text) for row in rows]
-
-
-def count_dead(db: apsw.Connection, which: TaskFilter) -> int:
-    """Return how many dead letters match."""
-    if _excludes_dead(which):
-        return 0
-    found: int = query.value(db, _COUNT, filter_parameters(which))
-    return found
 
 
 def redrive(
@@ -68,10 +42,6 @@ def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
         return True
 
     return answer_each(db, task_ids, act)
-
-
-def _excludes_dead(which: TaskFilter) -> bool:
-    return bool(which.states) and "dead" not in which.states
 
 
 def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[bytes, str] | None) -> bool:

@@ -12,6 +12,8 @@ from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, 
 from tidegate.domain.usage import Heard
 from tidegate.policy import budget
 from tidegate.policy import gate as gates
+from tidegate.policy.admission import Doors, counted
+from tidegate.store.common.session import Session
 from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.gating import (
     GoodRuns,
@@ -27,43 +29,42 @@ from tidegate.store.gating import (
     upstream_rows,
     with_limits,
 )
-from tidegate.store.postgres.clock import moment
-from tidegate.store.postgres.session import Session
-from tidegate.store.postgres.statements import load
 from tidegate.store.rows import BudgetRow, UpstreamRow
 from tidegate.store.text import storable
-
-_SQL = load("upstreams")
-_PROMOTE = load("promote")
-_HELD = load("budgets")["held"]
 
 
 async def rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name."""
-    return [from_json(*found) for found in await db.rows(_SQL["all"])]
+    return [from_json(*found) for found in await db.rows(db.sql("upstreams")["all"])]
 
 
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
-    return [from_json(*found) for found in await db.rows(_SQL["all_locked"])]
+    return [from_json(*found) for found in await db.rows(db.sql("upstreams")["all_locked"])]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
     """Return one gate, locked until the transaction ends, if it was ever declared or told of."""
-    found = await db.row(_SQL["one_locked"], str(kind), storable(name))
+    found = await db.row(db.sql("upstreams")["one_locked"], str(kind), storable(name))
     return None if found is None else from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
     """Write these gates, whose rows are locked, as they are."""
-    columns = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
-    if columns:
-        await db.run(_SQL["save"], *map(list, zip(*columns, strict=True)), now)
+    rows = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
+    await db.run_each(db.sql("upstreams")["save"], rows, now)
 
 
 async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[str, int]:
     """Return the runs and calls under way of these upstreams; nothing is asked where none is named."""
-    return dict(await db.rows(_SQL["in_flight"], upstreams, now)) if upstreams else {}
+    rows = await db.run_each(db.sql("upstreams")["in_flight"], [(storable(name),) for name in upstreams], now)
+    return dict(map(tuple, rows))
+
+
+async def doors(db: Session, now: float) -> Doors:
+    """Return the doors of all gates, as they are without a lock."""
+    every = await rows(db)
+    return Doors(every, await in_flight(db, now, counted(every, now)), now)
 
 
 # --- what runs tell --------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
 
 async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | None = None) -> Told:
     """Let a failure move the gate of an upstream; return what came of it."""
-    now = await moment(db)
+    now = await db.now()
     if signal.is_reported:
         every = await rows(db)
         keys = [each for each in every if is_key_gate(each.name, upstream)]
@@ -100,7 +101,7 @@ async def answered(db: Session, upstream: str) -> None:
     found = next(
         (row for row in await rows(db) if (row.kind, row.name) == (GateKind.UPSTREAM, upstream)), None
     )
-    if found is not None and after_answer(found, await moment(db)) is not found:
+    if found is not None and after_answer(found, await db.now()) is not found:
         await _changed(db, upstream, after_answer)
 
 
@@ -122,7 +123,7 @@ async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) ->
 
 async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
     """Take over declared limits, except those set by hand; return the rows that count."""
-    now = await moment(db)
+    now = await db.now()
     kept: dict[int, GateRow] = {}
     for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):
         found = await made(db, now, as_declared(None, declared[place], now))
@@ -139,7 +140,7 @@ async def set_limits(db: Session, name: str, limits: Limits) -> bool:
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
         return False
-    now = await moment(db)
+    now = await db.now()
     after = with_limits(found, limits, now)
     await save(db, now, [after])
     await _hasten(db, now, found, after)
@@ -159,7 +160,7 @@ async def open_gate(db: Session, name: str) -> bool:
         return False
     if ring:
         await _moved(db, ring, lambda found, now: gates.opened_with_key(found.gate, found.limits, now))
-    await db.run(_PROMOTE["lift_floors"], storable(ring or name), await moment(db))
+    await db.run(db.sql("promote")["lift_floors"], storable(ring or name), await db.now())
     return True
 
 
@@ -167,34 +168,36 @@ async def probe(db: Session, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
     if not await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now)):
         return False
-    await db.run(_PROMOTE["lift_floors"], storable(name), await moment(db))
+    await db.run(db.sql("promote")["lift_floors"], storable(name), await db.now())
     return True
 
 
 async def upstreams(db: Session) -> list[UpstreamRow]:
     """Return every upstream with what stands before it, by name."""
-    waiting = {(upstream, state): tasks for upstream, state, tasks in await db.rows(_SQL["waiting"])}
-    every, now = await rows(db), await moment(db)
+    waiting = {
+        (upstream, state): tasks for upstream, state, tasks in await db.rows(db.sql("upstreams")["waiting"])
+    }
+    every, now = await rows(db), await db.now()
     flying = await in_flight(db, now, [each.name for each in every])
     return upstream_rows(every, now, in_flight=flying, waiting=waiting)
 
 
 async def budgets(db: Session) -> list[BudgetRow]:
     """Return the retry budgets, the system's first, then those of upstreams by name."""
-    held = [(by, upstream, tasks) for by, upstream, tasks in await db.rows(_HELD)]
-    return budget_rows(await rows(db), held, await moment(db))
+    held = [(by, upstream, tasks) for by, upstream, tasks in await db.rows(db.sql("budgets")["held"])]
+    return budget_rows(await rows(db), held, await db.now())
 
 
 async def made(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked; made if it is not there."""
-    await db.run(_SQL["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
+    await db.run(db.sql("upstreams")["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
     return await locked_row(db, fresh.kind, fresh.name) or fresh
 
 
 async def _hasten(db: Session, now: float, before: GateRow, after: GateRow) -> None:
     """Let what a retry budget that is larger now holds back go sooner, in the same order."""
     if (ratio := budget.quickened(before, after)) < 1:
-        await db.run(_PROMOTE["hasten"], str(after.kind), storable(after.name), now, ratio)
+        await db.run(db.sql("promote")["hasten"], str(after.kind), storable(after.name), now, ratio)
 
 
 async def _moved(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:
@@ -207,7 +210,7 @@ async def _changed(db: Session, name: str, change: Callable[[GateRow, float], Ga
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
         return None
-    now = await moment(db)
+    now = await db.now()
     after = change(found, now)
     if after is not found:
         await save(db, now, [after])

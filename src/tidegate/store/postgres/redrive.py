@@ -1,47 +1,21 @@
-"""Dead letters: looking at them, sending them back, deleting them."""
+"""Dead letters: sending them back, deleting them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.store import ids
-from tidegate.store.columns import dead_letter
-from tidegate.store.filters import filter_parameters
 from tidegate.store.postgres.deletion import delete_tasks
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+from tidegate.store.rows import ActAnswer
 
-_PAGE = load("dead_letters")
-_COUNT = load("count_dead")["count"]
 _REDRIVE = load("redrive")
 _FREE_KEYS = load("purge")["free_keys"]
 
 
-async def dead_letters(db: Session, which: TaskFilter, after: str | None, limit: int) -> list[DeadLetter]:
-    """Return dead letters, the latest failure first, continuing after the id `after`.
-
-    A letter that was redriven still marks its place. One that was purged marks none: the page is the
-    first again, so a loop that purges page after page comes to its end.
-    """
-    if _excludes_dead(which):
-        return []
-    last = None if after is None else ids.known(after)
-    moment = None if last is None else await db.value(_PAGE["moment"], last)
-    rows = await db.rows(_PAGE["page"], *filter_parameters(which), moment, last, limit)
-    return [dead_letter(row, str) for row in rows]
-
-
-async def count_dead(db: Session, which: TaskFilter) -> int:
-    """Return how many dead letters match."""
-    if _excludes_dead(which):
-        return 0
-    found: int = await db.value(_COUNT, *filter_parameters(which))
-    return found
-
-
 async def redrive(
-    db: Session, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
+    db: PostgresSession, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
 ) -> dict[str, ActAnswer]:
     """Send dead letters back to the main queue; answer per id.
 
@@ -56,7 +30,7 @@ async def redrive(
     return await _answers(db, task_ids, back)
 
 
-async def purge(db: Session, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
     """Delete dead letters for good, with payload and history."""
     letters = list(await _lock(db, task_ids))
     answers = await _answers(db, task_ids, letters)
@@ -69,7 +43,7 @@ Name = tuple[str, str] | None
 """The tenant and the unique name a letter must take again to be sent back; None: it needs none."""
 
 
-async def _lock(db: Session, task_ids: Sequence[str]) -> dict[str, Name]:
+async def _lock(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Name]:
     """Keep these letters from moving until the transaction ends; return what is needed to send each back."""
     known = sorted({found for task_id in task_ids if (found := ids.known(task_id)) is not None})
     rows = await db.rows(_REDRIVE["letters"], known)
@@ -79,11 +53,13 @@ async def _lock(db: Session, task_ids: Sequence[str]) -> dict[str, Name]:
     }
 
 
-async def _takes_again(db: Session, task_id: str, name: Name) -> bool:
+async def _takes_again(db: PostgresSession, task_id: str, name: Name) -> bool:
     return name is None or await db.value(_REDRIVE["take_name"], db.at, task_id, *name) is None
 
 
-async def _answers(db: Session, task_ids: Sequence[str], done: Collection[str]) -> dict[str, ActAnswer]:
+async def _answers(
+    db: PostgresSession, task_ids: Sequence[str], done: Collection[str]
+) -> dict[str, ActAnswer]:
     """Answer per id as it was given: done, refused, or unknown if there is no such task."""
     given = {task_id: ids.known(task_id) for task_id in task_ids}
     wanted = [task_id for task_id in given.values() if task_id is not None]
@@ -95,7 +71,3 @@ async def _answers(db: Session, task_ids: Sequence[str], done: Collection[str]) 
         return ActAnswer.REFUSED if task_id in known else ActAnswer.UNKNOWN
 
     return {task_id: answer(found) for task_id, found in given.items()}
-
-
-def _excludes_dead(which: TaskFilter) -> bool:
-    return bool(which.states) and "dead" not in which.states

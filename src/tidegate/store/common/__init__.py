@@ -1,0 +1,1 @@
+"""What both back ends write alike, once, over the statements of `session.Session`."""
