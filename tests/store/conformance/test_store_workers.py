@@ -190,7 +190,7 @@ async def lose_worker_rows(store: Any) -> None:
     if hasattr(store, "_database"):
         await store._database.once(lambda db: db.run("DELETE FROM /*schema*/worker"))
     else:
-        await store._write(lambda db: db.execute("DELETE FROM worker"))
+        await store._write_on_connection(lambda db: db.execute("DELETE FROM worker"))
 
 
 async def test_a_run_whose_workers_row_is_gone_has_a_worker_again_and_can_be_cancelled_as_any_orphan(
