@@ -17,7 +17,9 @@ from tidegate.domain.upstream import GateState
 
 pytestmark = pytest.mark.anyio
 
-EXPIRED = {"error": {"message": "Authentication Error - Expired Key.", "type": "expired_key", "code": "400"}}
+EXPIRED = {
+    "error": {"message": "Authentication Error - no longer good.", "type": "expired_key", "code": "400"}
+}
 
 
 @pytest.fixture

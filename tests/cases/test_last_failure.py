@@ -51,7 +51,7 @@ async def test_a_plain_function_in_a_thread_sees_it_too(app: Tidegate) -> None:
 
 
 async def test_code_inside_a_run_that_asked_for_its_next_one_finds_the_reason_it_gave(app: Tidegate) -> None:
-    @app.task(name="t")
+    @app.task(name="t", backoff=0.01)
     async def asks(ctx: Context) -> str:
         await asyncio.sleep(0)
         if ctx.last_failure is None:
