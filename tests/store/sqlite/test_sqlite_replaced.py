@@ -260,6 +260,20 @@ async def test_a_record_from_before_the_last_boot_accuses_nobody(
     await store.close()
 
 
+async def test_a_file_that_was_only_touched_is_used_again_with_its_log_once_the_side_file_is_deleted(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "queue.db"
+    with holder_of(path) as holder:
+        os.utime(path)
+        assert holder.enqueue() == "refused"
+        holder.end()
+    assert await opens(path) == "refused"
+    path.with_name(path.name + ".lock").unlink()
+    assert await opens(path) == "1"
+    assert integrity(path) == "ok"
+
+
 async def test_the_log_is_folded_back_by_those_who_write(
     store: SqliteStore, build: Build, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
