@@ -46,8 +46,7 @@ def emptied(server: Server, schema: str = SCHEMA) -> None:
     """Truncate the tables that hold what tests stored; those that are empty are left alone, which is quicker."""
     tables = [f'"{schema}".{name}' for name in prepared(server, schema)]
     looks = " ".join(f"IF EXISTS (SELECT FROM {name}) THEN TRUNCATE {name}; END IF;" for name in tables)
-    with server.connect() as admin:
-        admin.execute(f"DO $$ BEGIN {looks} END $$")
+    server.kept_connection().execute(f"DO $$ BEGIN {looks} END $$")
 
 
 @contextmanager

@@ -43,6 +43,8 @@ class Mutant:
     faults: frozenset[FaultKind]
     caught_by: frozenset[str]
     is_quick: bool
+    first_seed: int
+    """Tried first: one that is known to catch it soon."""
 
     @property
     def name(self) -> str:
@@ -52,10 +54,12 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 
 
-def mutant(faults: str, caught_by: str, *, quick: bool = False) -> Callable[[Patch], Patch]:
+def mutant(
+    faults: str, caught_by: str, *, quick: bool = False, first_seed: int = 0
+) -> Callable[[Patch], Patch]:
     def enter(put_in: Patch) -> Patch:
         kinds = frozenset(FaultKind(word) for word in faults.split())
-        MUTANTS.append(Mutant(put_in, kinds, frozenset(caught_by.split()), quick))
+        MUTANTS.append(Mutant(put_in, kinds, frozenset(caught_by.split()), quick, first_seed))
         return put_in
 
     return enter
@@ -237,7 +241,7 @@ def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Finisher, "flushed", at_once)
 
 
-@mutant("broken", "I13 uncaught", quick=True)
+@mutant("broken", "I13 uncaught", quick=True, first_seed=16)
 def an_error_of_a_policy_is_nobodys_business(patch: pytest.MonkeyPatch) -> None:
     def passed_on(fence: object, spec: object, fault: BaseException, failure: object = None) -> Any:
         raise fault
