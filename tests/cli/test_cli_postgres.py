@@ -16,10 +16,10 @@ from pgserver import Server
 from postgres_support import fresh_database
 from tidegate.cli import program
 from tidegate.cli.doctor import Finding, Level
-from tidegate.cli.doctor_postgres import check_server, connections_needed
+from tidegate.cli.doctor_postgres import check_server
 from tidegate.cli.failure import WRONG_CONFIG
 from tidegate.store.postgres.address import parse_address
-from tidegate.store.postgres.facts import ServerFacts
+from tidegate.store.postgres.facts import ServerFacts, connections_needed
 from tidegate.store.rows import WorkerRow
 
 SOUND = ServerFacts("15.18", 97, "on", True, "shop_worker", False, False, None, 0, 0)
@@ -117,10 +117,11 @@ async def test_a_sound_server_is_praised() -> None:
 
 
 async def test_more_workers_than_connections_are_told_of() -> None:
-    live = [worker(number) for number in range(4)]
-    assert connections_needed(parse_address(f"{URL}?connections=9"), live) == (4 + 2) * 10
+    address = parse_address(f"{URL}?connections=9")
+    assert connections_needed(address, processes=4, supervisors=2) == 4 * 10 + 2 * 3
     found = await findings(StandIn(SOUND, f"{URL}?connections=50"), live=4)
     assert found["connections"].level is Level.WARN
+    assert "4 worker processes and 2 supervisors may open up to" in found["connections"].detail
 
 
 @pytest.mark.parametrize(("change", "name", "level"), [

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tidegate.cli.doctor import Finding, Level
 from tidegate.cli.text import duration
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.facts import ServerFacts
+from tidegate.store.postgres.facts import TOO_FEW_FIX, ServerFacts, connections_needed, connections_told
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import WorkerRow
 
@@ -38,12 +38,6 @@ async def check_server(store: PostgresStore, live: Sequence[WorkerRow]) -> list[
     ]
 
 
-def connections_needed(address: Address, live: Sequence[WorkerRow]) -> int:
-    """Return how many connections these pool processes and their supervisors may open in all."""
-    supervisors = len({(worker.host, worker.name) for worker in live})
-    return (len(live) + supervisors) * (address.connections + 1)
-
-
 def _version(facts: ServerFacts) -> Finding:
     major = re.match(r"\d+", facts.version)
     if major is not None and int(major[0]) >= _OLDEST_VERSION:
@@ -54,13 +48,14 @@ def _version(facts: ServerFacts) -> Finding:
 
 
 def _connections(facts: ServerFacts, address: Address, live: Sequence[WorkerRow]) -> Finding:
-    needed = connections_needed(address, live)
-    detail = f"workers need up to {needed} of {facts.connections_for_all} connections"
-    if needed <= facts.connections_for_all:
+    counts = {
+        "processes": len(live),
+        "supervisors": len({(worker.host, worker.name) for worker in live}),
+    }
+    detail = connections_told(address, facts, **counts)
+    if connections_needed(address, **counts) <= facts.connections_for_all:
         return Finding(Level.OK, "connections", detail)
-    return Finding(
-        Level.WARN, "connections", detail, "raise max_connections, or put connections=2 into the database URL"
-    )
+    return Finding(Level.WARN, "connections", detail, TOO_FEW_FIX)
 
 
 def _role(facts: ServerFacts) -> Finding:

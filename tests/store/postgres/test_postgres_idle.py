@@ -12,7 +12,7 @@ from postgres_support import SCHEMA
 from support import until
 from tidegate.store.postgres import idle
 from tidegate.store.postgres.roles import role
-from tidegate.store.postgres.session import Session
+from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 
 SOON = 10.0
@@ -30,7 +30,7 @@ async def lone(worker_url: str) -> AsyncIterator[PostgresStore]:
 async def pid(store: PostgresStore) -> int:
     """Return the process of the session that answers."""
 
-    async def ask(db: Session) -> int:
+    async def ask(db: PostgresSession) -> int:
         found: int = await db.value(MINE)
         return found
 

@@ -64,6 +64,15 @@ async def is_pooled(link: Link) -> bool:
     return bool(pid != link.get_server_pid())
 
 
+async def finds_pooler(dsn: str) -> bool:
+    """Make a connection to find out whether there is a pooler in between."""
+    probe = await connect(dsn, pooler=True)
+    try:
+        return await is_pooled(probe)
+    finally:
+        await part(probe)
+
+
 async def part(link: Link) -> None:
     """Close a connection in an orderly way; at once where that fails or takes too long.
 

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,6 +26,15 @@ BUSY_SECONDS = 30.0
 _TRIES = 6
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What a unit wants of its connection."""
+
+    steady: bool
+    reads: bool
+    beats: bool
 
 
 class Database:
@@ -56,6 +66,7 @@ class Database:
         repeatable: bool = True,
         seconds: float | None = None,
         steady: bool = False,
+        beats: bool = False,
     ) -> T:
         """Do work that is one statement: its own transaction, without a word more on the wire.
 
@@ -64,11 +75,12 @@ class Database:
             repeatable: False: not run again once the connection was lost under it.
             seconds: How long it may take in all; None: as long as any unit.
             steady: Its plan need not depend on the values: the server makes it once. See `Links.take`.
+            beats: It is a beat, which has a connection that no other work takes.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_plainly(work), repeatable, seconds, steady=steady)
+        return await self._in_time(_plainly(work), repeatable, seconds, steady=steady, beats=beats)
 
     async def read(self, work: Work[T], *, steady: bool = False) -> T:
         """Do work that is one statement and changes nothing.
@@ -136,6 +148,10 @@ class Database:
         await self.once(_nothing)
         return bool(self._links.mine().is_pooled)
 
+    def narrow(self, most: int) -> None:
+        """Use no more than so many connections in the running loop from now on."""
+        self._links.mine().narrow(most)
+
     def before_loop_ends(self, act: Callable[[], Awaitable[None]]) -> None:
         """Do this when the running loop ends, while its connections can still be used."""
         self._links.mine().before_end.append(act)
@@ -152,13 +168,14 @@ class Database:
         *,
         steady: bool,
         reads: bool = False,
+        beats: bool = False,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
         links = self._links.mine()
         dropped_before = links.dropped
         try:
             async with asyncio.timeout(most_seconds) as limit:
-                return await self._tried(links, unit, repeatable, steady, reads, limit)
+                return await self._tried(links, unit, repeatable, _Terms(steady, reads, beats), limit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -171,15 +188,14 @@ class Database:
         links: Links,
         unit: Unit[T],
         repeatable: bool,
-        steady: bool,
-        reads: bool,
+        terms: _Terms,
         limit: asyncio.Timeout,
     ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
-                link = await links.take(limit, steady=steady)
-                doing = self._done(links, link, unit)
-                return await (links.outlive(doing, limit) if reads else doing)
+                link = await links.take(limit, steady=terms.steady, beats=terms.beats)
+                doing = self._done(links, link, unit, keep=terms.beats)
+                return await (links.outlive(doing, limit) if terms.reads else doing)
             except Exception as error:
                 trouble = trouble_of(error)
                 again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
@@ -191,7 +207,7 @@ class Database:
             await asyncio.sleep(_pause(tries))
         raise AssertionError("the last try returns or raises")
 
-    async def _done(self, links: Links, link: Link, unit: Unit[T]) -> T:
+    async def _done(self, links: Links, link: Link, unit: Unit[T], *, keep: bool) -> T:
         """Do work on a taken connection, and give it back or drop it."""
         try:
             now = None if self._clock is None else self._clock()
@@ -203,7 +219,7 @@ class Database:
             else:
                 links.drop(link)
             raise
-        links.give_back(link)
+        links.give_back(link, keep=keep)
         return answer
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.store.postgres.address import Address
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
+
+SUPERVISOR_CONNECTIONS = 3
+"""At most, whatever the URL says: beats, and the few statements that look after others."""
+
+TOO_FEW_FIX = "raise max_connections, or put connections=2 into the database URL"
 
 _FACTS = load("facts")["facts"]
 
@@ -33,3 +39,21 @@ class ServerFacts:
 async def server_facts(db: PostgresSession) -> ServerFacts:
     """Return what the server says of itself."""
     return ServerFacts(*await db.row(_FACTS, db.schema))
+
+
+def connections_needed(address: Address, *, processes: int, supervisors: int) -> int:
+    """Return how many connections these pool processes and their supervisors may open in all.
+
+    A pool process may open one more to listen for hints.
+    """
+    of_supervisor = min(address.connections, SUPERVISOR_CONNECTIONS)
+    return processes * (address.connections + 1) + supervisors * of_supervisor
+
+
+def connections_told(address: Address, facts: ServerFacts, *, processes: int, supervisors: int) -> str:
+    """Say it in a sentence, against what the server has."""
+    needed = connections_needed(address, processes=processes, supervisors=supervisors)
+    return (
+        f"{processes} worker processes and {supervisors} supervisors may open up to {needed} connections; "
+        f"the server has {facts.connections_for_all} for all its clients"
+    )

@@ -9,15 +9,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.connecting import Link, connect, is_pooled, part, settle, sever
+from tidegate.store.postgres.connecting import Link, connect, finds_pooler, part, settle, sever
 from tidegate.store.postgres.idle import Idle, answers
 from tidegate.store.postgres.unhurried import Unhurried
+from tidegate.store.postgres.waiting import Waiting
+from tidegate.store.postgres.wrap import is_full
 
 T = TypeVar("T")
 
 STEADY = "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 _USUAL = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
 """Plans of the other kind are not kept on: a change of settings alone would leave them."""
+
+FULL_SECONDS = 5.0
+"""After which a server that had no connection left is asked again for one."""
 
 _open: set[Links] = set()
 """All that may have connections. It keeps them alive when their store is gone, until they are closed, their
@@ -36,7 +41,8 @@ class Links:
         self._pooler = address.pooler
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self._room = asyncio.Semaphore(address.connections)
+        self._most = address.connections
+        self._room = asyncio.Semaphore(self._most)
         self.settling = asyncio.Semaphore(max(1, address.connections // 2))
         """For work that may wait for a name which a caller's own, still open transaction holds: however much
         of it there is, it leaves connections to all else."""
@@ -55,6 +61,12 @@ class Links:
         """Kept here since a loop keeps no task alive by itself."""
         self._late: set[Unhurried[Any]] = set()
         """Work that goes on though its caller was cancelled."""
+        self._full_until = 0.0
+        """No new connection is tried until then, since the server had none left."""
+        self._waiting = Waiting()
+        self._kept: Link | None = None
+        """The one that only beats use. Its turn stays taken."""
+        self._is_kept_in_use = False
         self._last_act: AsyncGenerator[None] | None = None
         self.before_end: list[Callable[[], Awaitable[None]]] = []
         """To be done when the loop ends, before the connections are closed."""
@@ -74,9 +86,10 @@ class Links:
         """Whether a connection is being made."""
         return self._making > 0
 
-    async def take(self, limit: asyncio.Timeout, *, steady: bool = False) -> Link:
+    async def take(self, limit: asyncio.Timeout, *, steady: bool = False, beats: bool = False) -> Link:
         """Return a connection that nobody uses; wait for one if all are in use.
 
+        Where the server has none left for a new one, any free one serves, or the next that is given back.
         Where the caller is cancelled while one is made, that one is kept for the next call.
 
         Args:
@@ -84,6 +97,7 @@ class Links:
             steady: For statements that find their rows by an index whatever the values: planning them each
                 time costs the server more than running them. One for each purpose is made where there
                 is room, else one is changed over. Of no effect through a pooler, which keeps no plans.
+            beats: For a beat. The connection is given back with `keep=True`; then it waits for the next beat.
 
         Raises:
             asyncpg.PostgresError, OSError, TimeoutError: None can be made.
@@ -92,19 +106,20 @@ class Links:
             _open.add(self)
             self._last_act = self._close_with_the_loop()
             await anext(self._last_act)
+        if beats and (kept := self._take_kept()) is not None:
+            return kept
         await self._turn()
         link = self._fitting(steady)
         is_quiet = link is not None and self._idle.remove(link)
         if link is not None and not is_quiet and self._is_of_kind(link, steady):
             return link
-        if link is None:
-            self._making += 1
-        making = self._begun(self._made(link, steady, is_quiet), "tidegate-postgres-connect")
+        is_new = link is None and self._reserved()
+        making = self._begun(self._made(link, steady, is_quiet, is_new), "tidegate-postgres-connect")
         try:
             await asyncio.wait([making])
         except asyncio.CancelledError:
             if limit.expired():
-                self.dropped += 1
+                self.dropped += not self._waiting
                 if link is not None:
                     making.end()
             self._let_outlive(making)
@@ -170,24 +185,23 @@ class Links:
                 self._forget(link)
         free = self._idle.links()
         of_kind = [link for link in free if self._is_of_kind(link, steady)]
-        if not of_kind and len(self._all) + self._making >= self._address.connections:
+        if not of_kind and not self._has_room():
             of_kind = free
         return of_kind[-1] if of_kind else None
 
     def _is_of_kind(self, link: Link, steady: bool) -> bool:
         return bool(self._pooler) or (link in self._steady) == steady
 
-    async def _made(self, link: Link | None, steady: bool, is_quiet: bool) -> Link:
-        """Return a connection of this kind: a new one, or the given one, asked first if it was quiet."""
+    async def _made(self, link: Link | None, steady: bool, is_quiet: bool, is_new: bool) -> Link:
+        """Return a connection of this kind: the given one, asked first if it was quiet, or another."""
         try:
-            if link is not None and is_quiet and not await answers(link):
+            if link is None:
+                link, is_quiet = await self._another(is_new)
+            while is_quiet and not await answers(link):
                 self.part_with_idle()
                 self._forget(link)
                 sever(link)
-                link = None
-                self._making += 1
-            if link is None:
-                link = await self._new()
+                link, is_quiet = await self._another(self._reserved())
             if not self._is_of_kind(link, steady):
                 await link.execute(STEADY if steady else _USUAL)
                 (self._steady.add if steady else self._steady.discard)(link)
@@ -195,14 +209,65 @@ class Links:
             if link is not None:
                 self._forget(link)
                 sever(link)
+            self._waiting.give(None)
             self._end_turn()
             raise
+        return link
+
+    async def _another(self, is_new: bool) -> tuple[Link, bool]:
+        """Return a new connection, or one that is free or becomes free; and whether that was quiet for long.
+
+        Args:
+            is_new: A new one was reserved.
+        """
+        while True:
+            if is_new:
+                try:
+                    return await self._new(), False
+                except Exception as error:
+                    if not is_full(error) or not (self._all or self._making):
+                        raise
+                    self._full_until = self._loop.time() + FULL_SECONDS
+            if free := self._idle.links():
+                return free[-1], self._idle.remove(free[-1])
+            if self._kept is not None and not self._is_kept_in_use and self._all == {self._kept}:
+                return self._shared(), True
+            is_new = self._reserved()
+            if not is_new and (link := await self._waiting.given()) is not None:
+                return link, False
+
+    def _has_room(self) -> bool:
+        if (self._all or self._making) and self._loop.time() < self._full_until:
+            return False
+        return len(self._all) + self._making < self._most
+
+    def _reserved(self) -> bool:
+        """Reserve a new connection if there is room for one; return whether there is."""
+        has_room = self._has_room()
+        self._making += has_room
+        return has_room
+
+    def _take_kept(self) -> Link | None:
+        """Return the connection that is kept for beats, if it is free and sound."""
+        if self._kept is None or self._is_kept_in_use:
+            return None
+        if self._kept.is_closed():
+            self._forget(self._shared())
+            return None
+        self._is_kept_in_use = True
+        self._in_use += 1
+        return self._kept
+
+    def _shared(self) -> Link:
+        """Return the connection that was kept for beats, and keep none; its turn is free again."""
+        link, self._kept, self._is_kept_in_use = self._kept, None, False
+        self._room.release()
         return link
 
     async def _new(self) -> Link:
         try:
             if self._pooler is None:
-                self._pooler = await self._finds_pooler()
+                self._pooler = await finds_pooler(self._address.dsn)
             link = await connect(self._address.dsn, pooler=self._pooler)
             self._all.add(link)
         finally:
@@ -216,13 +281,6 @@ class Links:
                 raise
         return link
 
-    async def _finds_pooler(self) -> bool:
-        probe = await connect(self._address.dsn, pooler=True)
-        try:
-            return await is_pooled(probe)
-        finally:
-            await part(probe)
-
     def _let_go(self, link: Link) -> None:
         self._forget(link)
         if self._loop.is_closed():
@@ -235,11 +293,32 @@ class Links:
     def _forget(self, link: Link) -> None:
         self._all.discard(link)
         self._steady.discard(link)
+        if link is self._kept:
+            self._kept, self._is_kept_in_use = None, False
+        self._waiting.give(None)
 
-    def give_back(self, link: Link) -> None:
-        """Return a sound connection for others to take."""
-        self._idle.add(link)
+    def give_back(self, link: Link, *, keep: bool = False) -> None:
+        """Return a sound connection for others to take.
+
+        Args:
+            link: The connection.
+            keep: Only for the next beat, unless it is the only one.
+        """
+        if keep and (link is self._kept or self._kept is None) and not self._is_wanted(link):
+            self._kept, self._is_kept_in_use = link, False
+            self._in_use -= 1
+            return
+        if link is self._kept:
+            self._kept, self._is_kept_in_use = None, False
+        if len(self._all) > self._most:
+            self._let_go(link)
+        elif not self._waiting.give(link):
+            self._idle.add(link)
         self._end_turn()
+
+    def _is_wanted(self, link: Link) -> bool:
+        """Whether others need this connection: it is the only one, or may be no more than one."""
+        return self._most == 1 or (bool(self._waiting) and self._all == {link})
 
     def drop(self, link: Link) -> None:
         """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
@@ -247,11 +326,19 @@ class Links:
         self._let_go(link)
         self._end_turn()
 
+    def narrow(self, most: int) -> None:
+        """Use no more than so many connections from now on: others need them."""
+        self._most = min(self._most, most)
+        self.part_with_idle()
+
     def part_with_idle(self) -> None:
         """Part with the connections nobody uses: where one has fallen silent, each of them may have."""
-        for link in self._idle.links():
-            self._let_go(link)
+        free = self._idle.links()
         self._idle.clear()
+        if self._kept is not None and not self._is_kept_in_use:
+            free.append(self._shared())
+        for link in free:
+            self._let_go(link)
 
     async def close(self) -> None:
         """Part with all connections; the next `take` makes new ones."""
@@ -279,6 +366,8 @@ class Links:
             await asyncio.wait(self._late)
             await asyncio.sleep(0)  # their callbacks give connections back
         self._idle.clear()
+        if self._kept is not None and not self._is_kept_in_use:
+            self._shared()
         parting = [part(link) for link in self._all]
         self._all.clear()
         self._steady.clear()

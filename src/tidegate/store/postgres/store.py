@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate._bridge import begin
@@ -27,7 +28,13 @@ from tidegate.store.postgres import (
 )
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
-from tidegate.store.postgres.facts import ServerFacts, server_facts
+from tidegate.store.postgres.facts import (
+    SUPERVISOR_CONNECTIONS,
+    ServerFacts,
+    connections_needed,
+    connections_told,
+    server_facts,
+)
 from tidegate.store.postgres.joined import Joined, identity
 from tidegate.store.postgres.lanes import KnownLanes
 from tidegate.store.postgres.watch import Watch
@@ -48,6 +55,7 @@ class PostgresStore(CommonStore):
         url: `postgresql://…`; what else it may say is in `Address`.
         clock: The store's clock in seconds since the epoch, for tests; the server's by default.
         busy_seconds: How long a call may take in all before StoreBusyError or StoreUnavailableError.
+        supervises: Whether this process only looks after others: it needs few connections.
     """
 
     def __init__(
@@ -56,9 +64,14 @@ class PostgresStore(CommonStore):
         *,
         clock: Callable[[], float] | None = None,
         busy_seconds: float = BUSY_SECONDS,
+        supervises: bool = False,
     ) -> None:
-        self.address = parse_address(url)
-        self._database = Database(self.address, clock=clock, busy_seconds=busy_seconds)
+        self.address = address = parse_address(url)
+        """As the URL says, also where this process uses fewer connections."""
+        self._supervises = supervises
+        if supervises:
+            address = replace(address, connections=min(address.connections, SUPERVISOR_CONNECTIONS))
+        self._database = Database(address, clock=clock, busy_seconds=busy_seconds)
         self._latest = 0.0
         self._lanes = KnownLanes()
         self._watch = Watch(self._database)
@@ -138,6 +151,19 @@ class PostgresStore(CommonStore):
     async def server_facts(self) -> ServerFacts:
         """Return what a doctor wants to know of the server."""
         return await self._database.read(server_facts)
+
+    async def connections_told(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
+        """Say how many connections these may open in all; return whether they are more than there are.
+
+        If so, a store that supervises uses one connection from then on: the workers need the others.
+        """
+        facts = await self.server_facts()
+        told = connections_told(self.address, facts, processes=processes, supervisors=supervisors)
+        needed = connections_needed(self.address, processes=processes, supervisors=supervisors)
+        is_too_much = needed > facts.connections_for_all
+        if is_too_much and self._supervises:
+            self._database.narrow(1)
+        return told, is_too_much
 
     async def is_pooled(self) -> bool:
         """Whether a pooler in transaction mode is in between."""
@@ -219,7 +245,10 @@ class PostgresStore(CommonStore):
             return set()
         seconds = max(_LEAST_BEAT_SECONDS, lease_seconds / 3) if lease_seconds else None
         return await self._database.once(
-            lambda db: workers.beat(db, worker_ids, lease_seconds), seconds=seconds, steady=True
+            lambda db: workers.beat(db, worker_ids, lease_seconds),
+            seconds=seconds,
+            steady=True,
+            beats=True,
         )
 
     # --- maintenance ---

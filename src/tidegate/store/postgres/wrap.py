@@ -131,6 +131,11 @@ def refused_content() -> Iterator[None]:
         raise ValueError(f"PostgreSQL refused a value: {type(error).__name__}: {line}") from error
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether the server, the role or the database has no connection left."""
+    return getattr(error, "sqlstate", None) == "53300"
+
+
 def is_unsent(error: BaseException) -> bool:
     """Whether the driver could not even encode a value. What the server says has a severity."""
     kinds = (asyncpg.DataError, UnicodeError, TypeError, ValueError, OverflowError)

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from tidegate._version import __version__
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.store.connect import absolute_url, open_store
+from tidegate.store.connect import absolute_url
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.heartbeat import Heartbeat
@@ -36,6 +36,7 @@ from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.steward.steward import Steward
 from tidegate.worker.supervisor.child import OVERDUE
 from tidegate.worker.supervisor.closing import close_or_leave
+from tidegate.worker.supervisor.connections import open_supervising, say_connections
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.manifest import Manifest, read_manifest
 from tidegate.worker.supervisor.memory import MemoryWatch
@@ -152,7 +153,7 @@ class Supervisor:
             return 0
         self._manifest = manifest
         self._timings = self._given_timings or manifest.timings
-        self._store = open_store(manifest.database_url)
+        self._store = open_supervising(manifest.database_url)
         if await self._stopping.unless_said(self._open_store()):
             await self._serve()
         await close_or_leave(self._store, within=self._timings.stop_grace, code=self._exit_code)
@@ -192,7 +193,8 @@ class Supervisor:
             await self._steward.take_up_the_last(self._timings.stop_grace)
 
     async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
-        """Log which tasks nothing will run; in a task of its own, since it counts all ready tasks."""
+        """Log what is wrong around this worker; in a task of its own, since it counts all ready tasks."""
+        await say_connections(self._store, self._name, sum(pool.processes for pool in wanted))
         configured = (*wanted, *self._manifest.pools)
         await warn_of_unserved(self._store, configured, self._manifest.functions)
 
