@@ -10,6 +10,7 @@ from tidegate._version import __version__
 if TYPE_CHECKING:
     from tidegate.app import Tidegate
     from tidegate.codec import Unstorable
+    from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
     from tidegate.context import Context, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Polynomial, Priority
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_LIMIT",
     "ArgumentsError",
+    "CallArguments",
     "CallTimes",
     "CancelAnswer",
     "Chunk",
     "ConfigError",
+    "ConfiguredTaskFunction",
     "Context",
     "Exponential",
     "Failure",
@@ -59,6 +62,7 @@ __all__ = [
     "Permanent",
     "Polynomial",
     "Pool",
+    "PreparedTask",
     "Priority",
     "Reason",
     "ResultTimeoutError",
@@ -87,10 +91,12 @@ __all__ = [
 
 _HOMES = {
     "ArgumentsError": "tidegate.errors",
+    "CallArguments": "tidegate.configured",
     "CallTimes": "tidegate.upstream.settings",
     "CancelAnswer": "tidegate.store.rows",
     "Chunk": "tidegate.handle",
     "ConfigError": "tidegate.errors",
+    "ConfiguredTaskFunction": "tidegate.configured",
     "Context": "tidegate.context",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
@@ -105,6 +111,7 @@ _HOMES = {
     "Permanent": "tidegate.errors",
     "Polynomial": "tidegate.domain.spec",
     "Pool": "tidegate.worker.settings",
+    "PreparedTask": "tidegate.configured",
     "Priority": "tidegate.domain.spec",
     "Reason": "tidegate.domain.failure",
     "ResultTimeoutError": "tidegate.errors",

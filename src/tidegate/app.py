@@ -17,6 +17,7 @@ from tidegate.by_id import ById
 from tidegate.codec import CODEC
 from tidegate.codec.declaration import demand_plain_function
 from tidegate.config import Config, load_config
+from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.domain.ids import IdMaker
@@ -36,7 +37,7 @@ from tidegate.domain.spec import (
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.hooks import Hooks
-from tidegate.many import Many, each_task
+from tidegate.many import Many, each
 from tidegate.options import priority_option
 from tidegate.readers import (
     Seconds,
@@ -384,7 +385,7 @@ class Tidegate(Hooks, ById):
         return self.store.enqueue_within_sync(conn, [task])[0]
 
     async def enqueue_many(
-        self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], *, conn: Any = None
+        self, tasks: Iterable[PreparedTask] | AsyncIterable[PreparedTask], *, conn: Any = None
     ) -> list[str]:
         """Store prepared tasks, all or none, and return their ids in order.
 
@@ -393,30 +394,42 @@ class Tidegate(Hooks, ById):
         iterable raises, nothing is stored.
 
         Args:
-            tasks: Made by `f.prepare(…)`; an iterator is read as it goes.
+            tasks: Made by `f.prepare(…)`, of one function or several; an iterator is read as it goes.
             conn: A connection or session of yours, as for `using(conn=…)`: all are part of the transaction
                 that is open there, and are read before the first is sent.
 
         Raises:
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
+            UsageError: An item is no prepared task.
         """
+        answers = await self.enqueue_all((new_task_of(task) async for task in each(tasks)), conn)
+        return [answer.task_id for answer in answers]
+
+    def enqueue_many_sync(self, tasks: Iterable[PreparedTask], *, conn: Any = None) -> list[str]:
+        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        answers = self.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
+        return [answer.task_id for answer in answers]
+
+    async def enqueue_all(
+        self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
+    ) -> Sequence[Enqueued]:
+        """Store these tasks, all or none, and answer in their order."""
         if conn is not None:
             store = await self.opened_store()
-            answers = await store.enqueue_within(conn, [task async for task in each_task(tasks)])
-            return [answer.task_id for answer in answers]
+            return await store.enqueue_within(conn, [task async for task in each(tasks)])
         many = await self._begin_many()
-        ids = await many.store(tasks)
+        answers = await many.store(tasks)
         await self.unserved.look(self.store, many.kinds)
-        return ids
+        return answers
 
-    def enqueue_many_sync(self, tasks: Iterable[NewTask], *, conn: Any = None) -> list[str]:
-        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[Enqueued]:
+        """As `enqueue_all`, from sync code."""
         if conn is not None:
-            return [answer.task_id for answer in self.store.enqueue_within_sync(conn, list(tasks))]
+            return self.store.enqueue_within_sync(conn, list(tasks))
         many = run_sync(self._begin_many())
-        ids = many.store_sync(tasks)
+        answers = many.store_sync(tasks)
         run_sync(self.unserved.look(self.store, many.kinds))
-        return ids
+        return answers
 
     async def _begin_many(self) -> Many:
         return Many(await self.opened_store(), self.next_id())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from tidegate.handle import Handle, StoreSource
+from tidegate.handle import Handle, StoreSource, require_timeout
+from tidegate.readers import Seconds
 
 if TYPE_CHECKING:
     from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
@@ -24,7 +25,7 @@ class ById(StoreSource):
         """As `Handle.status`, by id."""
         return await self.handle(task_id).status()
 
-    async def result(self, task_id: str, timeout: float | None = None) -> Any:
+    async def result(self, task_id: str, timeout: Seconds | None = None) -> Any:
         """As `Handle.result`, by id."""
         return await self.handle(task_id).result(timeout)
 
@@ -40,7 +41,8 @@ class ById(StoreSource):
         """As `status`, from sync code."""
         return self.handle(task_id).status_sync()
 
-    def result_sync(self, task_id: str, timeout: float | None = None) -> Any:
+    @require_timeout
+    def result_sync(self, task_id: str, timeout: Seconds) -> Any:
         """As `result`, from sync code; the timeout must be given."""
         return self.handle(task_id).result_sync(timeout)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import functools
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from tidegate._bridge import run_sync
 from tidegate.domain.ids import TaskReference
@@ -17,6 +19,7 @@ from tidegate.errors import (
     TaskNotFoundError,
     UsageError,
 )
+from tidegate.readers import Seconds, seconds_option
 from tidegate.store.streams import StoredChunk
 from tidegate.watch import TaskWatch
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from tidegate.store.protocol import Store
     from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
 
+P = ParamSpec("P")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -39,6 +44,23 @@ class Chunk:
     """When it was stored."""
     data: Any
     """What was emitted."""
+
+
+def require_timeout(method: Callable[P, T]) -> Callable[P, T]:
+    """Make a sync method refuse a call without its last parameter, `timeout`, with a clear error."""
+    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        timeout = args[len(names) - 1] if len(args) >= len(names) else kwargs.get("timeout")
+        if timeout is None:
+            raise UsageError(
+                "result_sync() needs a timeout: without one it may block its thread for ever",
+                fix="write result_sync(timeout=30)",
+            )
+        return method(*args, **kwargs)
+
+    return checked
 
 
 class StoreSource(Protocol):
@@ -89,20 +111,23 @@ class Handle(TaskReference, Generic[R_co]):
             )
         return rows[self.id]
 
-    async def result(self, timeout: float | None = None) -> R_co:
+    async def result(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the end and return what the body returned, decoded by its annotation.
 
         Args:
-            timeout: Seconds; None waits for as long as it takes, 0 looks once.
+            timeout: Seconds, a timedelta, or text such as `30s`; None waits for as long as it takes, 0 looks
+                once.
 
         Raises:
+            OptionError: The timeout is no duration.
             ResultTimeoutError: Not final in time; the task goes on.
             TaskFailedError: It is dead.
             TaskCancelledError: It was cancelled.
             TaskNotFoundError: No such task.
         """
+        seconds = None if timeout in (None, math.inf) else seconds_option("timeout", timeout)
         store = await self._source.opened_store()
-        stored = await wait_final(store, self._source.task_watch(store), self.id, timeout)
+        stored = await wait_final(store, self._source.task_watch(store), self.id, seconds)
         if stored.state is State.SUCCEEDED:
             value: R_co = self._decode(stored.data)
             return value
@@ -129,13 +154,23 @@ class Handle(TaskReference, Generic[R_co]):
         Raises:
             TaskNotFoundError: No such task.
         """
+        async with contextlib.aclosing(self._chunks(after)) as parts:
+            async for part in parts:
+                for chunk in part:
+                    yield chunk
+
+    async def _chunks(self, after: int) -> AsyncGenerator[list[Chunk], None]:
+        """Yield the chunks that follow, all that are there at once."""
         from tidegate.codec import decode
 
         watch = self._source.task_watch(await self._source.opened_store())
-        async with contextlib.aclosing(watch.follow(self.id, after)) as events:
-            async for event in events:
-                if isinstance(event, StoredChunk):
-                    yield Chunk(event.sequence, event.run, event.at, decode(event.data, path="chunk"))
+        async with contextlib.aclosing(watch.follow_in_parts(self.id, after)) as parts:
+            async for part in parts:
+                yield [
+                    Chunk(event.sequence, event.run, event.at, decode(event.data, path="chunk"))
+                    for event in part
+                    if isinstance(event, StoredChunk)
+                ]
 
     async def cancel(self, why: str = "", *, force: bool = False) -> CancelAnswer:
         """Cancel the task wherever it is.
@@ -159,15 +194,24 @@ class Handle(TaskReference, Generic[R_co]):
         """As `status`, from sync code."""
         return run_sync(self.status())
 
-    def result_sync(self, timeout: float | None = None) -> R_co:
+    @require_timeout
+    def result_sync(self, timeout: Seconds) -> R_co:
         """As `result`, from sync code, where the timeout must be given.
 
         Raises:
             UsageError: No timeout: a sync caller that waits for ever holds its thread for ever.
         """
-        if timeout is None:
-            raise UsageError("result_sync() needs a timeout", fix="write result_sync(timeout=30)")
         return run_sync(self.result(timeout))
+
+    def stream_sync(self, after: int = 0) -> Iterator[Chunk]:
+        """As `stream`, from sync code: each step blocks until there is another chunk or the task is final."""
+        parts = self._chunks(after)
+        try:
+            while (part := run_sync(anext(parts, None))) is not None:
+                yield from part
+        finally:
+            with contextlib.suppress(UsageError):  # closed where nothing can be awaited any more
+                run_sync(parts.aclose())
 
     def cancel_sync(self, why: str = "", *, force: bool = False) -> CancelAnswer:
         """As `cancel`, from sync code."""

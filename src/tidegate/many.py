@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import TypeVar
 
 from tidegate._bridge import run_sync
 from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import NewTask
+from tidegate.store.rows import Enqueued, NewTask
+
+T = TypeVar("T")
 
 STAGE_TASKS = 5_000
 """Tasks in one transaction of an enqueue; larger ones are staged in parts of this size."""
@@ -27,10 +30,10 @@ class Many:
         self._part: list[NewTask] = []
         self._is_staged = False
 
-    async def store(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[str]:
-        """Store all of these tasks, or none if one of them cannot be had; return their ids in order."""
+    async def store(self, tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> list[Enqueued]:
+        """Store all of these tasks, or none if one of them cannot be had; answer in their order."""
         try:
-            async for task in each_task(tasks):
+            async for task in each(tasks):
                 if self._is_full:
                     await self._stage()
                 self._add(task)
@@ -39,7 +42,7 @@ class Many:
             await self._drop()
             raise
 
-    def store_sync(self, tasks: Iterable[NewTask]) -> list[str]:
+    def store_sync(self, tasks: Iterable[NewTask]) -> list[Enqueued]:
         """As `store`, from sync code. The iterable is read in the caller's thread."""
         try:
             for task in tasks:
@@ -67,18 +70,17 @@ class Many:
         await self._store.stage(self._stage_id, self._part)
         self._part = []
 
-    async def _commit(self) -> list[str]:
-        """Make everything visible at once; return the ids in order."""
+    async def _commit(self) -> list[Enqueued]:
+        """Make everything visible at once; answer in the order of the tasks."""
         if not self._is_staged:
-            answers = await self._store.enqueue(self._part) if self._part else []
-            return [answer.task_id for answer in answers]
+            return await self._store.enqueue(self._part) if self._part else []
         await self._stage()
         held = await self._store.commit_stage(self._stage_id)
         self._is_staged = False
         with contextlib.suppress(StoreError):  # they are stored and visible; a steward moves what is left
             while await self._store.unstage():
                 pass
-        return [held.get(task_id, task_id) for task_id in self._ids] if held else self._ids
+        return [Enqueued(held.get(task_id, task_id), task_id not in held) for task_id in self._ids]
 
     async def _drop(self) -> None:
         """Forget what was staged; while the store is away, it is swept after a day."""
@@ -87,11 +89,11 @@ class Many:
                 await asyncio.shield(self._store.drop_stage(self._stage_id))
 
 
-async def each_task(tasks: Iterable[NewTask] | AsyncIterable[NewTask]) -> AsyncIterator[NewTask]:
-    """Yield the tasks of any kind of iterable."""
-    if isinstance(tasks, AsyncIterable):
-        async for task in tasks:
-            yield task
+async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    """Yield the items of any kind of iterable."""
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
     else:
-        for task in tasks:
-            yield task
+        for item in items:
+            yield item

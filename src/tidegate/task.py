@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from tidegate._bridge import run_sync
-from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
+from tidegate.configured import CallArguments, ConfiguredTaskFunction, Enqueuer, PreparedTask
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.domain.spec import Backoff, Priority, Rule, RunsIn, TaskSpec, backoff_option
-from tidegate.errors import ConfigError, OptionError, UsageError
-from tidegate.handle import Handle, StoreSource
-from tidegate.options import Options, make_options
+from tidegate.errors import ConfigError, OptionError
+from tidegate.handle import Handle
+from tidegate.options import make_options
 from tidegate.readers import Seconds, choice_option, whole_option, wrong
-from tidegate.store.rows import Enqueued, NewTask
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -30,26 +27,10 @@ R = TypeVar("R")
 """What the body returns in the end."""
 
 
-class Home(StoreSource, Protocol):
-    """The application a task function belongs to."""
-
-    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
-        """Store one task; in the transaction open on `conn`, if one is given."""
-        ...
-
-    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
-        """Store one task in the transaction open on a connection that blocks."""
-        ...
-
-    def next_id(self) -> str:
-        """Return a fresh task id."""
-        ...
-
-
 class TaskFunction(Generic[P, C, R]):
     """What `@app.task` makes of a function. Calling it stays a plain call; `enqueue` stores a task."""
 
-    def __init__(self, body: Callable[..., Any], spec: TaskSpec, home: Home) -> None:
+    def __init__(self, body: Callable[..., Any], spec: TaskSpec, home: Enqueuer) -> None:
         self.body = body
         self.spec = spec
         self.is_async = inspect.iscoroutinefunction(body)
@@ -71,12 +52,12 @@ class TaskFunction(Generic[P, C, R]):
         return Signature.of(self.body, injected=Context)
 
     @cached_property
-    def _plain(self) -> Prepared[P, R]:
+    def _plain(self) -> ConfiguredTaskFunction[P, R]:
         """This function without options."""
         return self.using()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Call the function here and now, without any queue.
+        """CallArguments the function here and now, without any queue.
 
         A context that is not given is a detached one: never cancelled, no limits.
         """
@@ -101,8 +82,37 @@ class TaskFunction(Generic[P, C, R]):
         """As `enqueue`, from sync code."""
         return self._plain.enqueue_sync(*args, **kwargs)
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
-        """Check these arguments and return the task without storing it, for `app.enqueue_many`."""
+    async def enqueue_many(
+        self, calls: Iterable[CallArguments] | AsyncIterable[CallArguments]
+    ) -> list[Handle[R]]:
+        """Store one task for each item, all or none; return their handles in order.
+
+        Up to 5,000 tasks are one transaction. More are read from the iterable in parts of 5,000 and become
+        visible at once at the end. If the iterable raises, nothing is stored.
+
+        Args:
+            calls: The arguments of one task in each item: a tuple of positional ones, a dict of keyword ones,
+                or what `f.prepare(…)` returned.
+
+        Raises:
+            ArgumentsError: The arguments of an item do not fit; the message names its place.
+            UsageError: An item is none of these, or was prepared by another function.
+
+        Example:
+            >>> await greet.enqueue_many([("Ada",), {"name": "Alan"}])  # doctest: +SKIP
+        """
+        return await self._plain.enqueue_many(calls)
+
+    def enqueue_many_sync(self, calls: Iterable[CallArguments]) -> list[Handle[R]]:
+        """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
+        return self._plain.enqueue_many_sync(calls)
+
+    def handle(self, task_id: str) -> Handle[R]:
+        """Return a handle on a stored task of this function; `result()` decodes by its annotation."""
+        return Handle(task_id, self._home, self.signature.load_result)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+        """Check these arguments and return the task without storing it, for `enqueue_many`."""
         return self._plain.prepare(*args, **kwargs)
 
     def using(
@@ -121,7 +131,7 @@ class TaskFunction(Generic[P, C, R]):
         unique: str | None = None,
         labels: Mapping[str, str] | None = None,
         conn: Any = None,
-    ) -> Prepared[P, R]:
+    ) -> ConfiguredTaskFunction[P, R]:
         """Return this function with options for the enqueues that follow.
 
         Args:
@@ -160,82 +170,7 @@ class TaskFunction(Generic[P, C, R]):
             unique=unique,
             labels=labels,
         )
-        return Prepared(self.spec, self.signature, self._home, options, conn)
-
-
-class Prepared(Generic[P, R]):
-    """A task function with options. Made by `using`; may be kept and used many times."""
-
-    __slots__ = ("_conn", "_home", "_options", "_signature", "_spec")
-
-    def __init__(
-        self, spec: TaskSpec, signature: Signature, home: Home, options: Options, conn: Any = None
-    ) -> None:
-        self._spec = spec
-        self._signature = signature
-        self._home = home
-        self._options = options
-        self._conn = conn
-
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Store a task with these arguments and options; see `TaskFunction.enqueue`.
-
-        Raises:
-            KeyConflictError: The key is taken by a task with other arguments.
-        """
-        return self._handle(await self._home.enqueue_prepared(self._made(args, kwargs), self._conn))
-
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """As `enqueue`, from sync code."""
-        if self._conn is None:
-            return run_sync(self.enqueue(*args, **kwargs))
-        return self._handle(self._home.enqueue_prepared_sync(self._made(args, kwargs), self._conn))
-
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
-        """Check these arguments and return the task without storing it.
-
-        Raises:
-            UsageError: The options hold a `conn`, which a task that is only prepared would lose.
-        """
-        if self._conn is not None:
-            raise UsageError(
-                "a task that is only prepared keeps no conn=",
-                fix="prepare it without, and give conn= to app.enqueue_many",
-            )
-        return self._made(args, kwargs)
-
-    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
-        spec, options = self._spec, self._options
-        data = self._signature.bind(args, kwargs)
-        fingerprint = b""
-        unique = None
-        if options.key is not None or options.unique:
-            fingerprint = sha256(spec.name.encode() + self._signature.fingerprint(data)).digest()
-            unique = f"{spec.name}:{fingerprint.hex()}" if options.unique else None
-        return NewTask(
-            id=self._home.next_id(),
-            function=spec.name,
-            queue=options.queue or spec.queue,
-            priority=spec.priority if options.priority is None else options.priority,
-            args=data,
-            codec_tag=CODEC,
-            fingerprint=fingerprint,
-            upstream=spec.upstream,
-            tenant=options.tenant,
-            key=options.key,
-            key_seconds=options.key_seconds,
-            unique=unique,
-            unique_seconds=options.unique_seconds,
-            delay_seconds=options.delay_seconds,
-            run_at=options.run_at,
-            deadline_seconds=options.deadline_seconds,
-            timeout_seconds=options.timeout_seconds,
-            max_attempts=options.max_attempts,
-            labels=options.labels,
-        )
-
-    def _handle(self, enqueued: Enqueued) -> Handle[R]:
-        return Handle(enqueued.task_id, self._home, self._signature.load_result, created=enqueued.created)
+        return ConfiguredTaskFunction(self.spec, self.signature, self._home, options, conn)
 
 
 class TaskDecorator:

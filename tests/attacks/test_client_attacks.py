@@ -39,7 +39,7 @@ async def test_a_task_of_a_stage_that_failed_can_be_enqueued_alone_and_is_there(
     store.fail_once("drop_stage", StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         await app.enqueue_many(tasks)
-    answers = [await app.enqueue_prepared(task) for task in tasks[:3]]
+    answers = [await app.enqueue_prepared(task.new_task) for task in tasks[:3]]
     rows = await app.store.read([answer.task_id for answer in answers])
     assert [answer.created for answer in answers] == [True, True, True]
     assert {rows[answer.task_id].state for answer in answers} == {State.READY}

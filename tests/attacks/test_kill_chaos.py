@@ -138,7 +138,7 @@ class Crowd:
                 lambda: module.sync_nap.prepare(number, rng.uniform(0, 0.3)),
                 lambda: module.flaky.prepare(number),
             ]
-        )()
+        )().new_task
         await module.app.enqueue_prepared(task)
         self.submitted.append(Submitted(task.id, digest_of(task.args)))
         if rng.random() < 0.05:

@@ -87,7 +87,7 @@ class Client:
 
     async def _enqueue(self, sent: Sent) -> tuple[str, ...]:
         if sent.many:
-            return tuple(await self._app.enqueue_many(list(sent.tasks)))
+            return tuple(answer.task_id for answer in await self._app.enqueue_all(list(sent.tasks)))
         return ((await self._app.enqueue_prepared(sent.tasks[0])).task_id,)
 
     async def _act(self) -> None:
@@ -144,11 +144,11 @@ class Client:
         dice = rng.random()
         if dice < 0.12:  # other processes and later ones use the same keys, with the same arguments
             number = 10 * (int(time.time()) // 3) + rng.randrange(3)
-            return bodies.nap.using(key=f"key {number}", **options).prepare(number, 0.1)
+            return bodies.nap.using(key=f"key {number}", **options).prepare(number, 0.1).new_task
         if dice < 0.2:
-            return bodies.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5)
+            return bodies.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5).new_task
         function, arguments = self._choice()
-        task: NewTask = function.using(**options).prepare(rng.randrange(1_000_000), *arguments)
+        task: NewTask = function.using(**options).prepare(rng.randrange(1_000_000), *arguments).new_task
         return task
 
     def _choice(self) -> tuple[Any, tuple[Any, ...]]:

@@ -105,7 +105,9 @@ class Everyone:
         lease, rng = self._plan.lease, self._scene.rng
         longest = self._plan.outage_seconds + 2.0 * lease
         tasks = [
-            bodies.nap.using(priority="interactive").prepare(number, rng.uniform(0.75 * longest, longest))
+            bodies.nap.using(priority="interactive")
+            .prepare(number, rng.uniform(0.75 * longest, longest))
+            .new_task
             for number in range(int(1.15 * RUNNING))
         ]
         await self._flood.submit(tasks, many=True)

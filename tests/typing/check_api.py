@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from tidegate import (
     CallTimes,
     CancelAnswer,
+    Chunk,
     Context,
     Exponential,
     Fixed,
@@ -16,6 +17,7 @@ from tidegate import (
     LastFailure,
     Polynomial,
     Pool,
+    PreparedTask,
     TaskRow,
     Tidegate,
     Timings,
@@ -79,6 +81,18 @@ async def use() -> None:
     assert_type(await app.cancel("id"), CancelAnswer)
     assert_type(await app.enqueue_many([bare.prepare(1)], conn=object()), list[str])
     assert_type(app.enqueue_many_sync([bare.prepare(1)], conn=object()), list[str])
+    assert_type(bare.prepare(1), PreparedTask)
+    assert_type(await bare.enqueue_many([(1,), {"number": 2}, bare.prepare(3)]), list[Handle[str]])
+    assert_type(plain.using(queue="q").enqueue_many_sync([(1,)]), list[Handle[bytes]])
+    assert_type(bare.handle("id"), Handle[str])
+    assert_type(bare.handle("id").result_sync(timedelta(seconds=5)), str)
+    assert_type(await app.result("id", "30s"), Any)
+    for chunk in plain.handle("id").stream_sync(after=3):
+        assert_type(chunk, Chunk)
+    bare.handle("id").result_sync()  # type: ignore[call-arg]
+    bare.handle("id").result_sync(None)  # type: ignore[arg-type]
+    app.result_sync("id")  # type: ignore[call-arg]
+    await bare.enqueue_many([7])  # type: ignore[list-item]
     await bare.enqueue("one")  # type: ignore[arg-type]
     await bare.enqueue(1, thrice=True)  # type: ignore[call-arg]
     await with_context.enqueue(1)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ class Scene:
 
     def start(self, name: str, *args: Any) -> Attempt:
         function = self.app.function(name)
-        task = function.prepare(*args)
+        task = function.prepare(*args).new_task
         return self.executor.start(
             ClaimedTask(
                 Fence(task.id, 1), function.spec.name, "default", Priority.NORMAL, "", "", task.args, task.codec_tag,

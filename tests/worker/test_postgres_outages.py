@@ -120,7 +120,7 @@ async def test_connections_that_fall_silent_are_given_up(fragile: Server) -> Non
             assert await (await body.enqueue(0)).result(SLACK) == 0
             await silent_for_a_lease(proxy)
             came_back_at = asyncio.get_running_loop().time()
-            handle = await enqueued(app, body.prepare(1))
+            handle = await enqueued(app, body.prepare(1).new_task)
             assert await handle.result(BOUND + SLACK) == 1
             took = asyncio.get_running_loop().time() - came_back_at
     assert took < BOUND + SLACK

@@ -121,7 +121,7 @@ async def test_an_answer_that_was_lost_is_found_out(
     async with app.worker():
         first = await body.using(delay=0.05).enqueue(0)
         store.unanswered = {method} if method != "add_worker" else set()
-        task = body.prepare(1)
+        task = body.prepare(1).new_task
         try:
             second = await app.enqueue_prepared(task)
         except StoreUnavailableError:

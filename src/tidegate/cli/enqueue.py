@@ -94,7 +94,7 @@ def command(
     declared = application.function(function)
     payload = json.dumps({"a": [json_or_text(text) for text in args], "k": _by_name(named, kwargs)})
     positional, keyword = declared.signature.load(payload.encode())
-    task = declared.using(**given).prepare(*positional, **keyword)
+    task = declared.using(**given).prepare(*positional, **keyword).new_task
     return run(_store(application, database, task, _Wait(wait, timeout), as_json))
 
 

@@ -20,10 +20,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app import Tidegate
+from tidegate.configured import ConfiguredTaskFunction, PreparedTask
 from tidegate.errors import ConfigError
 from tidegate.readers import shown
-from tidegate.store.rows import NewTask
-from tidegate.task import Prepared, TaskFunction
+from tidegate.task import TaskFunction
 
 P = ParamSpec("P")
 
@@ -93,10 +93,13 @@ class DurableTasks:
                 "nobody stores the durable tasks of this application",
                 fix="add it: app.add_middleware(DurableTasksMiddleware, queue=queue)",
             )
-        self._pending: list[NewTask] = pending
+        self._pending: list[PreparedTask] = pending
 
     def add_task(
-        self, function: TaskFunction[P, Any, Any] | Prepared[P, Any], *args: P.args, **kwargs: P.kwargs
+        self,
+        function: TaskFunction[P, Any, Any] | ConfiguredTaskFunction[P, Any],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> str:
         """Add a task, to be stored when the answer begins; return its id.
 
@@ -107,14 +110,14 @@ class DurableTasks:
             ArgumentsError: The arguments do not fit the function.
             ConfigError: It is no task function.
         """
-        if not isinstance(function, TaskFunction | Prepared):
+        if not isinstance(function, TaskFunction | ConfiguredTaskFunction):
             raise ConfigError(
                 f"{shown(getattr(function, '__qualname__', function))} is no task function",
                 fix="declare it with @queue.task, or use BackgroundTasks and lose it with the process",
             )
         task = function.prepare(*args, **kwargs)
         self._pending.append(task)
-        return task.id
+        return task.task_id
 
 
 class DurableTasksMiddleware:
@@ -136,7 +139,7 @@ class DurableTasksMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        pending: list[NewTask] = []
+        pending: list[PreparedTask] = []
         scope[_PENDING] = pending
 
         async def send_after_storing(message: Message) -> None:

@@ -50,9 +50,10 @@ class Submitter:
             function = self._function(asked.task)
             args, kwargs = function.signature.load(_payload(asked.args))
             options = self._options(asked, principal, key)
-            return (function.using(**options) if options else function).prepare(*args, **kwargs)
+            prepared = (function.using(**options) if options else function).prepare(*args, **kwargs)
         except TidegateError as error:
             raise of_error(error) from error
+        return prepared.new_task
 
     async def prepare_many(
         self, asked: Sequence[msgspec.Raw], principal: Principal, offload: Offload

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from pgserver import Server
 from postgres_support import SCHEMA, migrated
-from tidegate import Pool, Tidegate
+from tidegate import Pool, PreparedTask, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
 from tidegate.store.postgres import joined
@@ -328,7 +328,7 @@ async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: 
     async with connection.transaction():
         ids = await app.enqueue_many(tasks, conn=connection)
     await connection.close()
-    assert ids == [tasks[0].id, tasks[0].id, tasks[2].id, tasks[3].id, tasks[3].id, tasks[5].id]
+    assert ids == [tasks[which].task_id for which in (0, 0, 2, 3, 3, 5)]
     rows = await app.store.read(ids)
     row = rows[ids[0]]
     assert (row.tenant, row.labels, row.max_attempts) == ("t", {"kind": "größer"}, 2)
@@ -396,7 +396,7 @@ async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
     user_url: str, shop: Any
 ) -> None:
     app, work = shop
-    bad = dataclasses.replace(work.prepare(1), tenant="a\0b")
+    bad = PreparedTask(dataclasses.replace(work.prepare(1).new_task, tenant="a\0b"))
     connection = await asyncpg.connect(user_url)
     async with connection.transaction():
         with pytest.raises(ArgumentsError, match="NUL"):
@@ -404,6 +404,27 @@ async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
         assert await app.enqueue_many([], conn=connection) == []
     await connection.close()
     assert await app.store.list_tasks(TaskFilter()) == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_many_tasks_of_one_function_are_part_of_the_callers_transaction(
+    user_url: str, shop: Any, commit: bool
+) -> None:
+    app, work = shop
+    held = await work.using(unique="until_final").enqueue(1)
+    connection = await asyncpg.connect(user_url)
+    transaction = connection.transaction()
+    await transaction.start()
+    handles = await work.using(conn=connection, unique="until_final").enqueue_many([(1,), {"number": 2}])
+    await (transaction.commit() if commit else transaction.rollback())
+    await connection.close()
+    with psycopg.connect(user_url) as blocking:
+        more = work.using(conn=blocking).enqueue_many_sync([(3,), work.prepare(4)])
+        await asyncio.to_thread(blocking.commit if commit else blocking.rollback)
+    assert [handle.created for handle in [*handles, *more]] == [False, True, True, True]
+    assert handles[0].id == held.id
+    rows = await app.store.read([handle.id for handle in [*handles, *more]])
+    assert len(rows) == (4 if commit else 1)
 
 
 async def test_a_task_that_is_only_prepared_may_not_name_a_connection(user_url: str, shop: Any) -> None:

@@ -14,7 +14,7 @@ from django.db import connections, transaction
 
 from tidegate._bridge import demand_threads
 from tidegate.app import Tidegate
-from tidegate.store.rows import NewTask
+from tidegate.configured import PreparedTask
 
 
 def use_django(queue: Tidegate) -> Tidegate:
@@ -31,7 +31,7 @@ def use_django(queue: Tidegate) -> Tidegate:
     return queue
 
 
-def enqueue_on_commit(queue: Tidegate, *tasks: NewTask, using: str | None = None) -> list[str]:
+def enqueue_on_commit(queue: Tidegate, *tasks: PreparedTask, using: str | None = None) -> list[str]:
     """Store tasks once the present transaction has committed, at once if there is none; return their ids.
 
     With several databases, every transaction that is open in this thread must commit: rolled back on one of
@@ -46,7 +46,7 @@ def enqueue_on_commit(queue: Tidegate, *tasks: NewTask, using: str | None = None
         using: The alias of the one database whose transaction counts; None: all that are open.
     """
     on_commit(lambda: queue.enqueue_many_sync(tasks), using=using)
-    return [task.id for task in tasks]
+    return [task.task_id for task in tasks]
 
 
 def on_commit(act: Callable[[], object], *, using: str | None = None) -> None:

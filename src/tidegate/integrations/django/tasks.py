@@ -38,7 +38,7 @@ from tidegate.domain.states import State
 from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.own_names import OwnNames, own_name, runs_django_tasks
-from tidegate.store.rows import HistoryEntry, NewTask, TaskRow
+from tidegate.store.rows import HistoryEntry, TaskRow
 from tidegate.worker.application import load_application
 
 FUNCTION = "django:task"
@@ -145,10 +145,12 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
             options["run_at"] = task.run_after
         name = own_name(task)
         prepared = queue.functions[name if runs_django_tasks(queue, name) else FUNCTION].using(**options)
-        new: NewTask = prepared.prepare(
+        new = prepared.prepare(
             path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
         )
-        result = _result(task, new.id, TaskResultStatus.READY, list(args), dict(kwargs), backend=self.alias)
+        result = _result(
+            task, new.task_id, TaskResultStatus.READY, list(args), dict(kwargs), backend=self.alias
+        )
 
         def store() -> None:
             queue.enqueue_many_sync([new])

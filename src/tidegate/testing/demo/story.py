@@ -131,7 +131,8 @@ class Story:
         self._enqueued = _Enqueued(
             dict(zip(ids, jobs, strict=True)),
             tuple(
-                Submitted(task_id, digest_of(task.args)) for task_id, task in zip(ids, prepared, strict=True)
+                Submitted(task_id, digest_of(task.new_task.args))
+                for task_id, task in zip(ids, prepared, strict=True)
             ),
         )
         refused = sum(job.refused for job in jobs)

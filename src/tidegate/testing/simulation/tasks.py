@@ -52,7 +52,7 @@ class TaskMaker:
             number, script = (self._keyed if dice < 0.15 else self._unique)(options)
         elif self._breaks and dice < 0.6:
             function = task_functions()["sim:broken"]
-        return replace(function.using(**options).prepare(number, script), id=self.make_id())
+        return replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
 
     def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:
         """Give it a key; return its arguments, which now and then are not those the key stands for."""
