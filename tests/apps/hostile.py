@@ -176,8 +176,13 @@ def condemn(ctx: Context) -> int:
 
 @app.task
 def gpu() -> str:
-    time.sleep(0.3)
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    """Return this process's GPU once a process of each GPU has started a task, or after 10 s."""
+    mine, out = os.environ.get("CUDA_VISIBLE_DEVICES", ""), Path(os.environ["OUT"])
+    (out / f"gpu-{mine}").touch()
+    ends_at = time.monotonic() + 10
+    while len(list(out.glob("gpu-*"))) < len(os.environ["GPUS"].split(",")) and time.monotonic() < ends_at:
+        time.sleep(0.02)
+    return mine
 
 
 @app.task(runs_in="process")
