@@ -23,7 +23,7 @@ from tidegate.domain.outcome import Counters
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import ConfigError, OptionError
-from tidegate.store.rows import HistoryEntry, TaskRow
+from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.testing import demo
 from tidegate.testing.checker import Limits, Note, Record, Submitted, Told, digest_of
 from tidegate.testing.demo.example import Job, make_jobs
@@ -185,8 +185,8 @@ def test_the_plan_is_scaled_and_kills_between_the_other_faults() -> None:
 # --- the judgement ----------------------------------------------------------------------------------------
 
 
-def entry(run: int, outcome: str, **facts: Any) -> HistoryEntry:
-    return HistoryEntry("run", run * 10.0, run=run, ended_at=run * 10.0 + 5, outcome=outcome, **facts)
+def entry(run: int, outcome: str, **facts: Any) -> HistoryRow:
+    return HistoryRow("run", run * 10.0, run=run, ended_at=run * 10.0 + 5, outcome=outcome, **facts)
 
 
 def row(task_id: str, state: State, run: int, **facts: Any) -> TaskRow:

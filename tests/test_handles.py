@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +222,21 @@ async def test_a_sync_result_without_a_timeout_is_refused(app: Tidegate) -> None
     async with app.worker():
         assert await asyncio.to_thread(app.result_sync, handle.id, "10s") == "2026-03-02"
         assert await asyncio.to_thread(handle.result_sync, 10) == DAY + timedelta(days=1)
+
+
+async def test_moments_are_datetimes_in_utc(app: Tidegate) -> None:
+    begin = datetime.now(UTC)
+    handle = await app.function("emits").using(deadline="1h", delay="20ms").enqueue(1)
+    async with app.worker():
+        await handle.result("10s")
+        chunks = [chunk async for chunk in handle.stream()]
+    status = await handle.status()
+    history = await handle.history()
+    moments = [status.enqueued_at, status.due_at, status.started_at, status.finished_at]
+    moments += [chunks[0].stored_at, history[-1].happened_at, history[-1].ended_at]
+    for moment in moments:
+        assert moment is not None
+        assert moment.tzinfo is UTC
+        assert begin - timedelta(seconds=1) <= moment <= datetime.now(UTC) + timedelta(seconds=1)
+    assert status.deadline_at == status.enqueued_at + timedelta(hours=1)
+    assert (status.task_id, status.tenant, status.upstream, status.progress) == (handle.id, None, None, None)

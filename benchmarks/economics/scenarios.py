@@ -188,7 +188,7 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
         left = workers[1:] if scenario.kills else workers
         cpu = sum(tree_cpu_seconds(worker.pid) for worker in left) - sum(before[len(workers) - len(left) :])
         dead = await store.count_dead(TaskFilter())
-        states = await store.read([task.id for task in prepared])
+        states = await store.read([task.task_id for task in prepared])
         succeeded = sum(row.state == "succeeded" for row in states.values())
         lost = scenario.tasks - succeeded - dead if scenario.drains else 0
         await app.aclose()

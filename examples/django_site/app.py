@@ -55,7 +55,7 @@ def task(request, task_id):
         row = queue.status_sync(str(task_id))
     except TaskNotFoundError:
         raise Http404 from None
-    return JsonResponse({"task_id": row.id, "state": row.state.value})
+    return JsonResponse({"task_id": row.task_id, "state": row.state.value})
 
 
 def _urlpatterns():

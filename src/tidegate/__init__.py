@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from tidegate.app import Tidegate
     from tidegate.codec import Unstorable
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
-    from tidegate.context import Context, TaskStopped
+    from tidegate.context import Context, Progress, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
     from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Polynomial, Priority
     from tidegate.domain.states import State
+    from tidegate.domain.usage import UsageTotals
     from tidegate.errors import (
         ArgumentsError,
         ConfigError,
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
         Transient,
         UsageError,
     )
-    from tidegate.handle import Chunk, Handle
-    from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
+    from tidegate.handle import Handle
+    from tidegate.store.rows import CancelAnswer
     from tidegate.task import TaskFunction, discard, on
     from tidegate.upstream.keys import Key
     from tidegate.upstream.settings import CallTimes
+    from tidegate.values import Chunk, HistoryEntry, TaskStatus
     from tidegate.worker.settings import Pool, Timings
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "Pool",
     "PreparedTask",
     "Priority",
+    "Progress",
     "Reason",
     "ResultTimeoutError",
     "RetryAfter",
@@ -75,7 +78,7 @@ __all__ = [
     "TaskFailedError",
     "TaskFunction",
     "TaskNotFoundError",
-    "TaskRow",
+    "TaskStatus",
     "TaskStopped",
     "Tidegate",
     "TidegateError",
@@ -83,6 +86,7 @@ __all__ = [
     "Transient",
     "Unstorable",
     "UsageError",
+    "UsageTotals",
     "Verdict",
     "__version__",
     "discard",
@@ -94,7 +98,7 @@ _HOMES = {
     "CallArguments": "tidegate.configured",
     "CallTimes": "tidegate.upstream.settings",
     "CancelAnswer": "tidegate.store.rows",
-    "Chunk": "tidegate.handle",
+    "Chunk": "tidegate.values",
     "ConfigError": "tidegate.errors",
     "ConfiguredTaskFunction": "tidegate.configured",
     "Context": "tidegate.context",
@@ -102,7 +106,7 @@ _HOMES = {
     "Failure": "tidegate.domain.failure",
     "Fixed": "tidegate.domain.spec",
     "Handle": "tidegate.handle",
-    "HistoryEntry": "tidegate.store.rows",
+    "HistoryEntry": "tidegate.values",
     "Key": "tidegate.upstream.keys",
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
@@ -113,6 +117,7 @@ _HOMES = {
     "Pool": "tidegate.worker.settings",
     "PreparedTask": "tidegate.configured",
     "Priority": "tidegate.domain.spec",
+    "Progress": "tidegate.context",
     "Reason": "tidegate.domain.failure",
     "ResultTimeoutError": "tidegate.errors",
     "RetryAfter": "tidegate.errors",
@@ -124,7 +129,7 @@ _HOMES = {
     "TaskFailedError": "tidegate.errors",
     "TaskFunction": "tidegate.task",
     "TaskNotFoundError": "tidegate.errors",
-    "TaskRow": "tidegate.store.rows",
+    "TaskStatus": "tidegate.values",
     "TaskStopped": "tidegate.context",
     "Tidegate": "tidegate.app",
     "TidegateError": "tidegate.errors",
@@ -132,6 +137,7 @@ _HOMES = {
     "Transient": "tidegate.errors",
     "Unstorable": "tidegate.codec",
     "UsageError": "tidegate.errors",
+    "UsageTotals": "tidegate.domain.usage",
     "Verdict": "tidegate.domain.failure",
     "discard": "tidegate.task",
     "on": "tidegate.task",

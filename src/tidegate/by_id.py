@@ -9,7 +9,8 @@ from tidegate.handle import Handle, StoreSource, require_timeout
 from tidegate.readers import Seconds
 
 if TYPE_CHECKING:
-    from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
+    from tidegate.store.rows import CancelAnswer
+    from tidegate.values import HistoryEntry, TaskStatus
 
 
 class ById(StoreSource):
@@ -21,7 +22,7 @@ class ById(StoreSource):
 
         return Handle(task_id, self, functools.partial(load_result, Shape()))
 
-    async def status(self, task_id: str) -> TaskRow:
+    async def status(self, task_id: str) -> TaskStatus:
         """As `Handle.status`, by id."""
         return await self.handle(task_id).status()
 
@@ -37,7 +38,7 @@ class ById(StoreSource):
         """As `Handle.history`, by id."""
         return await self.handle(task_id).history()
 
-    def status_sync(self, task_id: str) -> TaskRow:
+    def status_sync(self, task_id: str) -> TaskStatus:
         """As `status`, from sync code."""
         return self.handle(task_id).status_sync()
 

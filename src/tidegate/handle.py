@@ -6,11 +6,11 @@ import contextlib
 import functools
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from tidegate._bridge import run_sync
 from tidegate.domain.ids import TaskReference
+from tidegate.domain.moments import to_datetime
 from tidegate.domain.states import State
 from tidegate.errors import (
     ResultTimeoutError,
@@ -21,29 +21,16 @@ from tidegate.errors import (
 )
 from tidegate.readers import Seconds, seconds_option
 from tidegate.store.streams import StoredChunk
+from tidegate.values import Chunk, HistoryEntry, TaskStatus, history_entry, task_status
 from tidegate.watch import TaskWatch
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
-    from tidegate.store.rows import CancelAnswer, HistoryEntry, StoredResult, TaskRow
+    from tidegate.store.rows import CancelAnswer, StoredResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One piece of a task's stream."""
-
-    sequence: int
-    """Its number within the task, from 1, rising over all runs."""
-    run: int
-    """The run that emitted it."""
-    at: float
-    """When it was stored."""
-    data: Any
-    """What was emitted."""
 
 
 def require_timeout(method: Callable[P, T]) -> Callable[P, T]:
@@ -98,7 +85,7 @@ class Handle(TaskReference, Generic[R_co]):
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
 
-    async def status(self) -> TaskRow:
+    async def status(self) -> TaskStatus:
         """Return where the task is and how far it has come.
 
         Raises:
@@ -109,7 +96,7 @@ class Handle(TaskReference, Generic[R_co]):
             raise TaskNotFoundError(
                 f"no task has the id {self.id}", fix="check the id; finished tasks go after 7 days"
             )
-        return rows[self.id]
+        return task_status(rows[self.id])
 
     async def result(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the end and return what the body returned, decoded by its annotation.
@@ -167,7 +154,7 @@ class Handle(TaskReference, Generic[R_co]):
         async with contextlib.aclosing(watch.follow_in_parts(self.id, after)) as parts:
             async for part in parts:
                 yield [
-                    Chunk(event.sequence, event.run, event.at, decode(event.data, path="chunk"))
+                    Chunk(event.sequence, event.run, to_datetime(event.at), decode(event.data, path="chunk"))
                     for event in part
                     if isinstance(event, StoredChunk)
                 ]
@@ -188,9 +175,9 @@ class Handle(TaskReference, Generic[R_co]):
 
     async def history(self) -> list[HistoryEntry]:
         """Return every run and act of the task, oldest first."""
-        return await (await self._source.opened_store()).history(self.id)
+        return [history_entry(row) for row in await (await self._source.opened_store()).history(self.id)]
 
-    def status_sync(self) -> TaskRow:
+    def status_sync(self) -> TaskStatus:
         """As `status`, from sync code."""
         return run_sync(self.status())
 

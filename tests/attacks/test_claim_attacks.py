@@ -46,7 +46,7 @@ async def test_a_claim_that_is_committed_while_the_worker_stops_is_given_back_an
     go_on.set()
     await stopping
     row = await handle.status()
-    assert (row.state, row.counters.crashes, row.counters.releases) == (State.READY, 0, 1)
+    assert (row.state, row.crashes, row.releases) == (State.READY, 0, 1)
 
 
 async def _is_set(event: threading.Event) -> bool:

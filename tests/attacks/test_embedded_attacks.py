@@ -175,7 +175,7 @@ async def test_what_a_stopping_worker_could_not_write_runs_again_uncharged(tmp_p
     async with app.worker():
         assert await handle.result(10) == "done"
     row = await handle.status()
-    assert (row.run, row.counters.crashes, row.counters.attempts) == (2, 0, 0)
+    assert (row.run, row.crashes, row.attempts) == (2, 0, 0)
     await app.aclose()
 
 

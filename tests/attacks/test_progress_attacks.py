@@ -55,7 +55,7 @@ async def test_the_last_progress_is_kept_also_while_other_ends_are_being_written
         go_on.set()
         await waiting.result(5)
     row = await waiting.status()
-    assert (row.progress_done, row.progress_note) == (7, "all of it")
+    assert row.progress == Progress(7, 7, "all of it")
     await app.aclose()
 
 

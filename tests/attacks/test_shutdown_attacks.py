@@ -207,5 +207,5 @@ async def test_ctrl_c_in_a_program_with_a_worker_gives_its_tasks_back_at_once(
     assert errors.rstrip().endswith("KeyboardInterrupt")
     (task_id,) = told - {"started"}
     row = await app.status(task_id)
-    assert (row.state, row.counters.releases, row.counters.attempts) == (State.READY, 1, 0)
+    assert (row.state, row.releases, row.attempts) == (State.READY, 1, 0)
     assert await app.store.workers() == []

@@ -76,7 +76,7 @@ async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
         with worker_process("attacked:app", tmp_path, OUT=str(tmp_path)):
             assert await handle.result(20) == "slept"
             row = await handle.status()
-            assert (row.run, row.counters.losses, row.counters.attempts) == (2, 1, 0)
+            assert (row.run, row.losses, row.attempts) == (2, 1, 0)
             assert row.worker_id != mine
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)

@@ -171,7 +171,9 @@ async def test_coroutines_run_in_children_too_with_progress_and_retry(client: An
     results = [await handle.result(15) for handle in handles]
     assert [number for number, _ in results] == list(range(6))
     assert all(pid != worker.children()[0] for _, pid in results)
-    assert (await handles[5].status()).progress_done == 5
+    progress = (await handles[5].status()).progress
+    assert progress is not None
+    assert progress.done == 5
     again = await client.ask_again.enqueue()
     assert await again.result(10) == 2
     assert [run.charge for run in await runs_of(again)] == ["nothing", ""]

@@ -9,6 +9,7 @@ import pydantic
 import pytest
 
 from tidegate import Context, LastFailure, Reason, Tidegate, Verdict
+from tidegate.domain.moments import to_datetime
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def test_a_run_after_a_models_bad_output_sees_what_was_wrong_with_it(app: 
     assert "total" in second.message
     assert "Field required" in second.message
     (failed, _) = [entry for entry in await handle.history() if entry.kind == "run"]
-    assert (second.message, second.at) == (failed.message, failed.ended_at)
+    assert (second.message, second.failed_at) == (failed.message, failed.ended_at)
 
 
 async def test_a_plain_function_in_a_thread_sees_it_too(app: Tidegate) -> None:
@@ -67,5 +68,5 @@ def test_a_plain_call_has_no_last_failure() -> None:
 
 
 def test_it_crosses_processes_as_it_is() -> None:
-    failure = LastFailure(Reason.TIMEOUT, Verdict.TRANSIENT, "slow", 2, 12.5)
+    failure = LastFailure(Reason.TIMEOUT, Verdict.TRANSIENT, "slow", 2, to_datetime(12.5))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(failure), type=LastFailure) == failure

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support import FAST, all_final, make_app, until
-from tidegate import CancelAnswer, Context, Fixed, State, TaskCancelledError, TaskStopped, Tidegate
+from tidegate import CancelAnswer, Context, Fixed, Progress, State, TaskCancelledError, TaskStopped, Tidegate
 from tidegate.context import present
 
 pytestmark = pytest.mark.anyio
@@ -306,13 +306,13 @@ async def test_progress_is_seen_while_it_runs_and_after_the_end(app: Tidegate) -
 
         async def told() -> Any:
             row = await handle.status()
-            return row.progress_note == "first quarter" and row.progress_done == 1
+            return row.progress == Progress(1, 4, "first quarter")
 
         await until(told)
         go.set()
         await handle.result(5)
     row = await handle.status()
-    assert (row.progress_done, row.progress_total, row.progress_note) == (4, 4, "all")
+    assert row.progress == Progress(4, 4, "all")
 
 
 async def test_scratch_is_the_runs_own_and_gone_afterwards_and_publish_is_whole_or_nothing(
@@ -392,7 +392,7 @@ async def test_leaving_the_worker_gives_back_what_still_runs_uncharged(app: Tide
         handle = await body.enqueue()
         await until(lambda: is_running(handle))
     row = await handle.status()
-    assert (row.state, row.counters.attempts, row.counters.releases) == (State.READY, 0, 1)
+    assert (row.state, row.attempts, row.releases) == (State.READY, 0, 1)
     assert (await runs_of(handle))[0].outcome == "released"
 
 
@@ -410,7 +410,7 @@ async def test_a_task_that_may_run_once_only_is_not_given_back_when_its_worker_l
         await asyncio.wait_for(begun.wait(), 20)
     row = await handle.status()
     assert (row.state, row.run) == (State.DEAD, 1)
-    assert (row.counters.attempts, row.counters.crashes, row.counters.releases) == (0, 0, 1)
+    assert (row.attempts, row.crashes, row.releases) == (0, 0, 1)
     (run,) = await runs_of(handle)
     assert 'on_crash="fail" lets it run once only' in run.why
 

@@ -67,7 +67,7 @@ async def test_tasks_of_a_killed_pool_process_run_again_at_once_and_are_not_char
         assert worker.process.poll() is None
     row = await handle.status()
     runs = [entry for entry in await handle.history() if entry.kind == "run"]
-    assert (row.counters.attempts, row.counters.crashes) == (0, 1)
+    assert (row.attempts, row.crashes) == (0, 1)
     assert "signal 9" in runs[0].why
     assert len(starts(tmp_path, handle.id)) == 2
     await client.app.aclose()
@@ -93,7 +93,7 @@ async def test_after_a_kill_of_everything_another_worker_takes_up_what_was_runni
     second = starts(tmp_path, handle.id)[1]
     assert 0.3 <= second["at"] - killed_at < 10, "the literal bound is held by the slow twin"
     row = await handle.status()
-    assert (row.counters.attempts, row.counters.losses) == (0, 1)
+    assert (row.attempts, row.losses) == (0, 1)
     await client.app.aclose()
 
 
@@ -132,7 +132,7 @@ async def test_pool_processes_end_soon_after_their_supervisor_died_and_give_thei
         await until(gone, within=6.0, what="the orphaned pool process ends")
     row = await handle.status()
     assert row.state is State.READY
-    assert (row.counters.attempts, row.counters.releases) == (0, 1)
+    assert (row.attempts, row.releases) == (0, 1)
     await client.app.aclose()
 
 
@@ -162,7 +162,7 @@ async def test_a_task_that_kills_its_process_each_time_is_dead_at_its_crash_limi
         rows |= await all_final(client.app, [once.id])
         for neighbour in neighbours:
             assert await neighbour.result(20) == "slept"
-            counters = (await neighbour.status()).counters
+            counters = await neighbour.status()
             assert (counters.attempts, counters.crashes) == (0, 0)
             assert counters.releases >= 1
         fine = await client.add.enqueue(1, 2)

@@ -17,7 +17,7 @@ from chaos.reasons import TAKEN, cause, failure_has_a_body, may_begin_late, may_
 from chaos.seen import Seen
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.domain.states import State
-from tidegate.store.rows import HistoryEntry
+from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import Note, Violation, check
 
 _CLOSE_SECONDS = 0.25
@@ -70,8 +70,8 @@ class _Runs:
     """The runs of a record, and the notes of their bodies, found by fence."""
 
     def __init__(self, seen: Seen) -> None:
-        self.entries: list[HistoryEntry] = []
-        self.by_fence: dict[Fence, HistoryEntry] = {}
+        self.entries: list[HistoryRow] = []
+        self.by_fence: dict[Fence, HistoryRow] = {}
         self.starts: dict[Fence, Note] = {}
         self.ends: dict[Fence, Note] = {}
         for task_id, entries in seen.record.histories.items():
@@ -84,7 +84,7 @@ class _Runs:
             kept.setdefault(Fence(note.task_id, note.run), note)
 
 
-def _reason(entry: HistoryEntry) -> str:
+def _reason(entry: HistoryRow) -> str:
     """Return why a run was not the last one, in few words that many runs share."""
     if entry.charge in {Charge.RELEASE, Charge.INTERRUPTED}:
         return f"given back: {entry.why.partition(':')[0]}"

@@ -14,7 +14,7 @@ from chaos.faults import SHARED, STEWARD_ENDS, STOPS, WORKER_KILLS, Fault, Kind
 from chaos.reasons import LATE_SECONDS, TAKEN, cause
 from chaos.seen import Seen
 from tidegate.domain.outcome import Charge, Fence
-from tidegate.store.rows import HistoryEntry
+from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import Violation
 
 _DUTY_PAUSE_SECONDS = 5.0
@@ -102,7 +102,7 @@ def _claimed_in_time(seen: Seen, one: Recovery, workers: Sequence[Span]) -> Iter
         yield Violation("I14", one.fence.task_id, f"{what}; {bound - one.due_at:.1f} s were allowed")
 
 
-def _runs(seen: Seen) -> Iterator[tuple[Fence, HistoryEntry, HistoryEntry | None]]:
+def _runs(seen: Seen) -> Iterator[tuple[Fence, HistoryRow, HistoryRow | None]]:
     """Yield every run with the one after it."""
     for task_id, entries in seen.record.histories.items():
         runs = [entry for entry in entries if entry.kind == "run"]

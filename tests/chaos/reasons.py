@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.faults import LEASE_THREATS, POOL_DEATHS, SHARED, STEWARD_ENDS, STOPS, Fault, Kind
 from chaos.seen import Seen
 from tidegate.domain.outcome import Charge, Fence
-from tidegate.store.rows import HistoryEntry
+from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import Note
 
 LATE_SECONDS = 3.0
@@ -31,7 +31,7 @@ def may_go_on(seen: Seen, worker_id: str, begin: float, end: float) -> bool:
     return _host_felt(seen, worker_id, begin, end, {*STOPS, Kind.STALL, Kind.KILL_SUPERVISOR, Kind.DRAIN})
 
 
-def cause(seen: Seen, entry: HistoryEntry, start: Note | None) -> Fault | None:
+def cause(seen: Seen, entry: HistoryRow, start: Note | None) -> Fault | None:
     """Return the fault by which a run was taken from its worker: the last one that can have been it.
 
     Args:
@@ -48,7 +48,7 @@ def cause(seen: Seen, entry: HistoryEntry, start: Note | None) -> Fault | None:
     return max(found, key=lambda fault: fault.began_at, default=None)
 
 
-def failure_has_a_body(seen: Seen, fence: Fence, entry: HistoryEntry, end: Note | None) -> bool:
+def failure_has_a_body(seen: Seen, fence: Fence, entry: HistoryRow, end: Note | None) -> bool:
     """Return whether the body says that it raised what the record holds, or may run longer than it should."""
     function = seen.clients.functions.get(fence.task_id, "").rpartition(":")[2]
     if entry.reason == "timeout":
@@ -63,7 +63,7 @@ def _host_felt(seen: Seen, worker_id: str, begin: float, end: float, kinds: set[
     return any(fault.kind in kinds for fault in seen.journal.touching(host, begin, end))
 
 
-def _deaths(seen: Seen, entry: HistoryEntry, start: Note | None) -> list[Fault]:
+def _deaths(seen: Seen, entry: HistoryRow, start: Note | None) -> list[Fault]:
     """A crash: its pool process or its slot was killed, or stood still until the supervisor killed it.
 
     A process that ends as it was told and cannot give its runs back in time leaves them behind; only what
@@ -86,7 +86,7 @@ _STANDSTILLS = frozenset({Kind.STOP_POOL, Kind.STOP_BOTH})
 _SLOT_DEATHS = frozenset({Kind.KILL_SLOT, Kind.KILL_WORKER})
 
 
-def _threats(seen: Seen, entry: HistoryEntry) -> list[Fault]:
+def _threats(seen: Seen, entry: HistoryRow) -> list[Fault]:
     """A loss: the supervisor was killed or stopped for long, so that nobody could beat.
 
     Outages and freezes are no reason: afterwards everyone must have the time to beat first. A machine that
@@ -102,7 +102,7 @@ def _threats(seen: Seen, entry: HistoryEntry) -> list[Fault]:
     ]
 
 
-def _ends(seen: Seen, entry: HistoryEntry) -> list[Fault]:
+def _ends(seen: Seen, entry: HistoryRow) -> list[Fault]:
     """A release: its worker was told to end, its slot could not be had, or a claim's answer never came."""
     felt = _felt(seen, entry)
     if "never answered" in entry.why:
@@ -119,7 +119,7 @@ def _could_not_write(seen: Seen, drain: Fault) -> bool:
     )
 
 
-def _felt(seen: Seen, entry: HistoryEntry, before: float = 0.0) -> list[Fault]:
+def _felt(seen: Seen, entry: HistoryRow, before: float = 0.0) -> list[Fault]:
     """Return what the host of a run felt while it lasted, and shortly before its end was written."""
     end = entry.ended_at if entry.ended_at is not None else seen.ended_at
     late = LATE_SECONDS + seen.journal.stalled_seconds(end - 2 * LATE_SECONDS, end)
@@ -128,17 +128,17 @@ def _felt(seen: Seen, entry: HistoryEntry, before: float = 0.0) -> list[Fault]:
     return [fault for fault in seen.journal.touching(host, begin, end) if fault.kind not in SHARED]
 
 
-def _pool_pids(seen: Seen, entry: HistoryEntry) -> set[int]:
+def _pool_pids(seen: Seen, entry: HistoryRow) -> set[int]:
     pool = seen.processes.pools.get(entry.worker_id)
     return {pool.pid} if pool is not None else set()
 
 
-def _supervisor_pids(seen: Seen, entry: HistoryEntry) -> set[int]:
+def _supervisor_pids(seen: Seen, entry: HistoryRow) -> set[int]:
     pool = seen.processes.pools.get(entry.worker_id)
     return {pool.parent} if pool is not None else set()
 
 
-def _slot_pids(seen: Seen, entry: HistoryEntry, start: Note | None) -> set[int]:
+def _slot_pids(seen: Seen, entry: HistoryRow, start: Note | None) -> set[int]:
     """Return the slot that its body was in; all of its pool process's if the body left no note."""
     if start is not None:
         return {start.pid}

@@ -33,7 +33,7 @@ from chaos.seen import Seen
 from tidegate import Priority
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelAnswer, HistoryEntry, NewTask, TaskRow
+from tidegate.store.rows import CancelAnswer, HistoryRow, NewTask, TaskRow
 from tidegate.testing.checker import CancelTold, Limits, Note, Record, Submitted, Told, digest_of
 
 TASK, NAP = "task", "chaos.bodies:nap"
@@ -71,11 +71,11 @@ class Tale:
     def seen(self) -> Seen:
         closed_at = T + self.lasted
         again_at = closed_at + self.waited
-        first = HistoryEntry(
+        first = HistoryRow(
             "run", at=T, run=1, ended_at=closed_at, worker_id="w1", outcome=self.outcome, reason=self.reason,
             charge=self.charge, why=self.why, evidence=self.evidence, message="worker lost: killed",
         )  # fmt: skip
-        second = HistoryEntry(
+        second = HistoryRow(
             "run", at=again_at, run=2, ended_at=again_at + 1.0, worker_id="w2", outcome="succeeded"
         )
         notes = [Note("start", TASK, 1, POOL, self.first_starts_at)]

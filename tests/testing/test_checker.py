@@ -12,7 +12,7 @@ from tidegate import Context, OptionError, Tidegate
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import OnCrash, Priority, TaskSpec
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
+from tidegate.store.rows import CancelAnswer, HistoryRow, QueueStats, TaskRow
 from tidegate.testing.checker import (
     INVARIANTS,
     CancelTold,
@@ -32,17 +32,17 @@ ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
 LIMITS = {"app:work": Limits(max_attempts=3, crashes=3, losses=10, parks=20)}
 
 
-def run(number: int, outcome: str, **facts: object) -> HistoryEntry:
+def run(number: int, outcome: str, **facts: object) -> HistoryRow:
     """A run that begins at ten times its number and lasts five seconds."""
     reasons = {"retrying": {"reason": "timeout", "charge": "attempt", "why": "backoff"}}
     reasons["released"] = {"charge": "release", "why": "shutdown"}
     reasons["dead"] = {"reason": "timeout", "charge": "attempt", "why": "all attempts spent"}
     plain: dict[str, object] = {"at": number * 10.0, "ended_at": number * 10.0 + 5 if outcome else None}
-    return HistoryEntry("run", run=number, outcome=outcome, **(plain | reasons.get(outcome, {}) | facts))  # type: ignore[arg-type]
+    return HistoryRow("run", run=number, outcome=outcome, **(plain | reasons.get(outcome, {}) | facts))  # type: ignore[arg-type]
 
 
-def act(kind: str, at: float) -> HistoryEntry:
-    return HistoryEntry(kind, at)
+def act(kind: str, at: float) -> HistoryRow:
+    return HistoryRow(kind, at)
 
 
 @dataclasses.dataclass
@@ -50,7 +50,7 @@ class World:
     """The three accounts of one task, consistent until a test breaks one of them."""
 
     row: TaskRow
-    history: list[HistoryEntry]
+    history: list[HistoryRow]
     told: Told
     notes: list[Note]
     result: str = RESULT
@@ -69,7 +69,7 @@ class World:
         self.row = dataclasses.replace(self.row, **changes)  # type: ignore[arg-type]
 
 
-def world(state: State, *history: HistoryEntry, counters: Counters | None = None, redrives: int = 0) -> World:
+def world(state: State, *history: HistoryRow, counters: Counters | None = None, redrives: int = 0) -> World:
     """A task that went through this history, with bodies that wrote down what the store recorded."""
     runs = [entry for entry in history if entry.kind == "run"]
     notes = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from tidegate import (
@@ -18,7 +18,8 @@ from tidegate import (
     Polynomial,
     Pool,
     PreparedTask,
-    TaskRow,
+    Progress,
+    TaskStatus,
     Tidegate,
     Timings,
     on,
@@ -77,7 +78,11 @@ async def use() -> None:
     assert_type(plain.enqueue_sync(1).result_sync(timeout=1), bytes)
     assert_type(bare(1), Awaitable[str])
     assert_type(plain(1), bytes)
-    assert_type(await (await bare.enqueue(1)).status(), TaskRow)
+    assert_type(await (await bare.enqueue(1)).status(), TaskStatus)
+    status = await app.status("id")
+    assert_type(status.enqueued_at, datetime)
+    assert_type(status.progress, Progress | None)
+    assert_type([entry.happened_at for entry in await app.history("id")], list[datetime])
     assert_type(await app.cancel("id"), CancelAnswer)
     assert_type(await app.enqueue_many([bare.prepare(1)], conn=object()), list[str])
     assert_type(app.enqueue_many_sync([bare.prepare(1)], conn=object()), list[str])

@@ -300,4 +300,4 @@ async def test_the_document_names_the_priorities_in_their_order(app: Tidegate) -
     asked = schemas["Submit"]["properties"]["priority"]
     assert asked["enum"] == ["interactive", "normal", "bulk", None]
     assert "`normal` unless" in asked["description"]
-    assert schemas["TaskStatus"]["properties"]["priority"]["enum"] == ["interactive", "normal", "bulk"]
+    assert schemas["TaskOut"]["properties"]["priority"]["enum"] == ["interactive", "normal", "bulk"]

@@ -66,7 +66,7 @@ async def test_a_status_shows_what_the_calls_of_the_task_consumed(app: Tidegate)
         {"usage": shown},
         {
             "type": "object",
-            "properties": {"usage": document["components"]["schemas"]["TaskStatus"]["properties"]["usage"]},
+            "properties": {"usage": document["components"]["schemas"]["TaskOut"]["properties"]["usage"]},
             "components": document["components"],
         },
     )

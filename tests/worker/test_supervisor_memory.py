@@ -164,7 +164,7 @@ async def test_a_pool_process_over_its_hard_limit_is_killed_and_the_culprit_alon
         )
         assert "is killed: memory limit 250 MiB passed" in worker.log()
         assert await neighbour.result(20) > 1
-        counters = (await neighbour.status()).counters
+        counters = await neighbour.status()
         assert (counters.attempts, counters.crashes) == (0, 0)
         assert counters.releases >= 1
     await client.app.aclose()

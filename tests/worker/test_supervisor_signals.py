@@ -170,7 +170,7 @@ async def test_a_store_that_hangs_does_not_hold_the_exit_and_the_lease_runs_out_
             return bool((await handle.status()).run == 2)
 
         await until(again, what="another worker takes it up")
-    assert (await handle.status()).counters.losses == 1
+    assert (await handle.status()).losses == 1
     await client.app.aclose()
 
 

@@ -17,7 +17,7 @@ from tidegate.domain.text import counted
 from tidegate.domain.usage import UsageTotals
 from tidegate.errors import TaskNotFoundError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import DeadLetter, HistoryEntry, TaskRow
+from tidegate.store.rows import DeadLetter, HistoryRow, TaskRow
 
 _RESULT_CHARACTERS = 200
 """Of a result, as many as are shown without being asked for."""
@@ -225,7 +225,7 @@ def _tokens(total: int, parts: Mapping[str, int]) -> str:
     return f"{total:,} tokens" + (f" ({shown})" if shown else "")
 
 
-def _print_history(history: Sequence[HistoryEntry]) -> None:
+def _print_history(history: Sequence[HistoryRow]) -> None:
     for entry in history:
         click.echo(f"{moment(entry.at)}  {style(clean(_headline(entry)), 'bold')}")
         error = joined(entry.error_class, entry.message)
@@ -236,7 +236,7 @@ def _print_history(history: Sequence[HistoryEntry]) -> None:
             click.echo(f"    │ {clean(line)}")
 
 
-def _headline(entry: HistoryEntry) -> str:
+def _headline(entry: HistoryRow) -> str:
     if entry.kind != "run":
         return entry.kind
     took = "" if entry.ended_at is None else f" after {duration(entry.ended_at - entry.at)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -51,8 +52,8 @@ class LastFailure:
     """The error's own text, as it was stored, with secrets masked."""
     run: int
     """Which run failed."""
-    at: float
-    """When it ended, in seconds since the epoch by the store's clock."""
+    failed_at: datetime
+    """When it ended, in UTC by the store's clock."""
 
 
 UPSTREAM_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})

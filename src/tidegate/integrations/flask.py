@@ -15,9 +15,10 @@ from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
 from tidegate.handle import Handle
-from tidegate.store.rows import StoredResult, TaskRow
+from tidegate.store.rows import StoredResult
+from tidegate.values import TaskStatus
 
-MaySee = Callable[[TaskRow], bool]
+MaySee = Callable[[TaskStatus], bool]
 """Says whether whoever asks (`flask.session`, `flask.g`) may see a task."""
 
 _NAME = "tidegate"
@@ -55,26 +56,26 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
     """
     blueprint = Blueprint(name, __name__)
 
-    def visible(task_id: str) -> TaskRow | None:
+    def visible(task_id: str) -> TaskStatus | None:
         try:
-            row = queue().status_sync(task_id)
+            found = queue().status_sync(task_id)
         except TaskNotFoundError:
             return None
-        return row if may_see(row) else None
+        return found if may_see(found) else None
 
     @blueprint.get("/<task_id>")
     def status(task_id: str) -> Any:
-        row = visible(task_id)
-        return _not_found() if row is None else _shown(row)
+        found = visible(task_id)
+        return _not_found() if found is None else _shown(found)
 
     @blueprint.get("/<task_id>/result")
     def result(task_id: str) -> Any:
-        row = visible(task_id)
-        if row is None:
+        found = visible(task_id)
+        if found is None:
             return _not_found()
         stored = run_sync(_stored(queue(), task_id))
         if stored is None:
-            return _shown(row), 202, {"Retry-After": "1"}
+            return _shown(found), 202, {"Retry-After": "1"}
         return Response(to_json(_final(task_id, stored)), mimetype="application/json")
 
     @blueprint.post("/<task_id>/cancel")
@@ -111,15 +112,14 @@ def _final(task_id: str, stored: StoredResult) -> dict[str, Any]:
     return shown | ({"result": plain(stored.data)} if stored.data else {})
 
 
-def _shown(row: TaskRow) -> dict[str, Any]:
+def _shown(status: TaskStatus) -> dict[str, Any]:
+    progress = status.progress
     return {
-        "task_id": row.id,
-        "state": row.state.value,
-        "run": row.run,
-        "reason": row.reason,
-        "progress": None
-        if row.progress_done is None
-        else [row.progress_done, row.progress_total, row.progress_note],
+        "task_id": status.task_id,
+        "state": status.state.value,
+        "run": status.run,
+        "reason": status.reason,
+        "progress": None if progress is None else [progress.done, progress.total, progress.note],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tidegate.domain.failure import LastFailure, Reason, Verdict
+from tidegate.domain.moments import to_datetime
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
@@ -157,7 +158,7 @@ def last_failure_of(stored: str) -> LastFailure:
         Verdict(verdict) if verdict in _VERDICTS else Verdict.UNKNOWN,
         redact(message),
         run,
-        at,
+        to_datetime(at),
     )
 
 

@@ -11,7 +11,7 @@ from tidegate.domain.redaction import redact
 from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
 from tidegate.store.columns import PRIORITIES, IdText, counters_of, labels_of
-from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
+from tidegate.store.rows import HistoryRow, StoredResult, TaskRow
 
 Row = Sequence[Any]
 
@@ -31,12 +31,12 @@ def stored_result(row: Row) -> StoredResult | None:
 
 def history_of(
     enqueued_at: float, *, attempts: Iterable[Row], other_runs: Iterable[Row], acts: Iterable[Row]
-) -> list[HistoryEntry]:
+) -> list[HistoryRow]:
     """Return every run and act of a task, oldest first, from the columns of `history`."""
     runs = [*map(_attempt, attempts), *map(_other_run, other_runs)]
-    done = [HistoryEntry(kind, at, why=why) for kind, at, why in acts]
+    done = [HistoryRow(kind, at, why=why) for kind, at, why in acts]
     told = sorted([*runs, *done], key=lambda entry: (entry.at, entry.run or 0))
-    return [HistoryEntry("enqueued", enqueued_at), *told]
+    return [HistoryRow("enqueued", enqueued_at), *told]
 
 
 def task_row(row: Row, id_text: IdText) -> TaskRow:
@@ -86,12 +86,12 @@ def _what_holds(state: State, reason: str, message: str) -> tuple[str, str]:
     return (str(Reason.CANCELLED), "") if state is State.CANCELLED else (reason, message)
 
 
-def _attempt(row: Row) -> HistoryEntry:
+def _attempt(row: Row) -> HistoryRow:
     (
         run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message,
         traceback, status, code, request_id, evidence, next_run_at, why,
     ) = row  # fmt: skip
-    return HistoryEntry(
+    return HistoryRow(
         "run",
         started_at,
         run=run,
@@ -113,9 +113,9 @@ def _attempt(row: Row) -> HistoryEntry:
     )
 
 
-def _other_run(row: Row) -> HistoryEntry:
+def _other_run(row: Row) -> HistoryRow:
     run, worker_id, started_at, finished_at = row
-    return HistoryEntry(
+    return HistoryRow(
         "run",
         started_at,
         run=run,

@@ -27,7 +27,7 @@ from tidegate.store.rows import (
     ClaimAsk,
     DeadLetter,
     Enqueued,
-    HistoryEntry,
+    HistoryRow,
     NewTask,
     NewWorker,
     Orphan,
@@ -145,7 +145,7 @@ class Tasks(Protocol):
             TaskNotFoundError: No such task.
         """
 
-    async def history(self, task_id: str) -> list[HistoryEntry]:
+    async def history(self, task_id: str) -> list[HistoryRow]:
         """Return every run and act of a task, oldest first; empty if there is no such task."""
 
     async def list_tasks(

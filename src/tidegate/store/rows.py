@@ -295,7 +295,7 @@ class StoredResult:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryRow:
     """One run of a task, or one act of a person on it, in time order."""
 
     kind: str

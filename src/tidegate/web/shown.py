@@ -10,7 +10,7 @@ import msgspec
 from tidegate.codec.plain import unstorable
 from tidegate.store.access import AuditEntry
 from tidegate.store.figures import drain_of
-from tidegate.store.rows import DeadLetter, HistoryEntry, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.store.rows import DeadLetter, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
 from tidegate.store.serving import is_live, late_seconds
 from tidegate.web.wire import (
     AuditOut,
@@ -20,8 +20,8 @@ from tidegate.web.wire import (
     ProgressOut,
     QueueOut,
     RunOut,
+    TaskOut,
     TaskResult,
-    TaskStatus,
     UnstorableOut,
     UsageOut,
     WaitOut,
@@ -29,12 +29,12 @@ from tidegate.web.wire import (
 )
 
 
-def status_of(row: TaskRow) -> TaskStatus:
+def status_of(row: TaskRow) -> TaskOut:
     """Return a task as it is shown."""
     progress = None
     if row.progress_done is not None:
         progress = ProgressOut(row.progress_done, row.progress_total, row.progress_note)
-    return TaskStatus(
+    return TaskOut(
         task_id=row.id,
         function=row.function,
         queue=row.queue,
@@ -77,7 +77,7 @@ def result_of(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskRes
     return TaskResult(task_id, stored.state.value, error=error)
 
 
-def run_of(entry: HistoryEntry, *, with_traceback: bool) -> RunOut:
+def run_of(entry: HistoryRow, *, with_traceback: bool) -> RunOut:
     """Return a history entry as it is shown."""
     fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
     return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})

@@ -114,7 +114,7 @@ class UsageOut(msgspec.Struct):
     reasoning_tokens: int
 
 
-class TaskStatus(msgspec.Struct):
+class TaskOut(msgspec.Struct):
     """Where a task is and how far it has come."""
 
     task_id: str
@@ -143,7 +143,7 @@ class TaskStatus(msgspec.Struct):
 class TaskPage(msgspec.Struct):
     """Tasks, the newest first."""
 
-    tasks: list[TaskStatus]
+    tasks: list[TaskOut]
     next: str | None
     """Send it as `after` for the next page; null: this is the last."""
 

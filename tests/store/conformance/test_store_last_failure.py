@@ -6,6 +6,7 @@ import pytest
 from store_build import FAILED, START, Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
+from tidegate.domain.moments import to_datetime
 from tidegate.domain.outcome import Charge, Fence, Outcome, Released
 from tidegate.store.columns import last_failure_of
 from tidegate.store.rows import ClaimedTask
@@ -31,7 +32,7 @@ async def test_the_next_run_is_given_why_the_one_before_failed(build: Build, clo
     clock.advance(2.25)
     again = await next_run(build, clock, run, retrying(run.fence, failure=BAD, delay=1.0))
     assert again.last_failure == LastFailure(
-        Reason.INVALID_OUTPUT, Verdict.TRANSIENT, "name: field required", 1, START + 2.25
+        Reason.INVALID_OUTPUT, Verdict.TRANSIENT, "name: field required", 1, to_datetime(START + 2.25)
     )
 
 
@@ -111,5 +112,5 @@ async def test_each_task_of_a_claim_is_given_its_own(build: Build, clock: Settab
 
 def test_a_word_of_a_newer_version_counts_as_unknown() -> None:
     assert last_failure_of('["doubtful","in_doubt","m",3,12]') == LastFailure(
-        Reason.UNKNOWN, Verdict.UNKNOWN, "m", 3, 12.0
+        Reason.UNKNOWN, Verdict.UNKNOWN, "m", 3, to_datetime(12.0)
     )

@@ -12,7 +12,7 @@ from tidegate.domain.outcome import Charge, Released
 from tidegate.domain.states import State
 from tidegate.errors import OptionError, TaskNotFoundError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import HistoryEntry, ProgressNote, TaskFilter
+from tidegate.store.rows import HistoryRow, ProgressNote, TaskFilter
 from tidegate.store.short_ids import full_ids
 
 REACHED = [
@@ -121,7 +121,7 @@ async def test_the_history_tells_every_run_and_act_in_order(build: Build, clock:
     await build.store.redrive([task_id])
     clock.advance(1)
     [task] = await build.claim(worker, queues=("q",))
-    assert (await build.store.history(task_id))[-1] == HistoryEntry("run", START + 6, run=3, worker_id=worker)
+    assert (await build.store.history(task_id))[-1] == HistoryRow("run", START + 6, run=3, worker_id=worker)
     clock.advance(1)
     await build.done(succeeded(task.fence))
 

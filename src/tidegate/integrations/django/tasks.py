@@ -38,7 +38,7 @@ from tidegate.domain.states import State
 from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.own_names import OwnNames, own_name, runs_django_tasks
-from tidegate.store.rows import HistoryEntry, TaskRow
+from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.worker.application import load_application
 
 FUNCTION = "django:task"
@@ -184,7 +184,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
             object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
         return result
 
-    def _stored(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryEntry]) -> TaskResult:
+    def _stored(self, row: TaskRow, call: dict[str, Any], history: Sequence[HistoryRow]) -> TaskResult:
         runs = [entry for entry in history if entry.kind == "run"]
         return _result(
             import_string(call["path"]),
@@ -209,7 +209,7 @@ def _priority(number: int) -> Priority:
     return Priority.BULK if number < 0 else Priority.NORMAL
 
 
-def _error(run: HistoryEntry) -> TaskError:
+def _error(run: HistoryRow) -> TaskError:
     path = run.error_class if "." in run.error_class else f"builtins.{run.error_class}"
     return TaskError(exception_class_path=path, traceback=run.traceback)
 

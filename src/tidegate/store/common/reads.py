@@ -9,7 +9,7 @@ from tidegate.domain.states import State
 from tidegate.store.common.session import Session
 from tidegate.store.lookups import history_of, stored_result, task_row
 from tidegate.store.refusals import not_found
-from tidegate.store.rows import HistoryEntry, StoredResult, TaskRow
+from tidegate.store.rows import HistoryRow, StoredResult, TaskRow
 from tidegate.store.streams import StreamHead
 from tidegate.store.text import storable
 
@@ -60,7 +60,7 @@ async def payload(db: Session, task_id: str) -> tuple[bytes, str]:
     return args, codec_tag
 
 
-async def history(db: Session, task_id: str) -> list[HistoryEntry]:
+async def history(db: Session, task_id: str) -> list[HistoryRow]:
     """Return every run and act of a task, oldest first; empty if there is no such task."""
     sql, task = db.sql("history"), db.id(task_id)
     enqueued_at = await db.value(sql["enqueued"], task)

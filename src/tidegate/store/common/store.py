@@ -20,7 +20,7 @@ from tidegate.store.rows import (
     BudgetRow,
     CancelRequest,
     DeadLetter,
-    HistoryEntry,
+    HistoryRow,
     NewWorker,
     Orphan,
     ProgressNote,
@@ -89,7 +89,7 @@ class CommonStore(Store):
     async def payload(self, task_id: str) -> tuple[bytes, str]:
         return await self._read(lambda db: reads.payload(db, task_id), steady=True)
 
-    async def history(self, task_id: str) -> list[HistoryEntry]:
+    async def history(self, task_id: str) -> list[HistoryRow]:
         return await self._read(lambda db: reads.history(db, task_id), snapshot=True)
 
     async def list_tasks(

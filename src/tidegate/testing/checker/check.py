@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.domain.states import FINAL, State
-from tidegate.store.rows import CancelAnswer, HistoryEntry, TaskRow
+from tidegate.store.rows import CancelAnswer, HistoryRow, TaskRow
 from tidegate.testing.checker import life
 from tidegate.testing.checker.facts import Limits, Note, Record, Told, Violation
 
@@ -145,7 +145,7 @@ def _within_limits(row: TaskRow, limits: Limits | None) -> Iterator[Violation]:
             yield Violation("I15", row.id, f"{value} {name}, {most} are allowed")
 
 
-def _counters(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def _counters(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     charges = Counter(entry.charge for entry in life.present_life(entries) if entry.outcome)
     charges[Charge.RELEASE.value] += charges[Charge.INTERRUPTED.value]
     for charge, name in _COUNTED.items():

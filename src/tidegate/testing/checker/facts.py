@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.domain.spec import TaskSpec
 from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.policy.crash import LOSS_LIMIT
-from tidegate.store.rows import CancelAnswer, HistoryEntry, QueueStats, TaskRow
+from tidegate.store.rows import CancelAnswer, HistoryRow, QueueStats, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Record:
     """Everything the store says, read through its contract."""
 
     rows: Mapping[str, TaskRow] = field(default_factory=dict)
-    histories: Mapping[str, tuple[HistoryEntry, ...]] = field(default_factory=dict)
+    histories: Mapping[str, tuple[HistoryRow, ...]] = field(default_factory=dict)
     payloads: Mapping[str, str] = field(default_factory=dict)
     """`digest_of` the encoded arguments, by task."""
     results: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tidegate.domain.states import FINAL, MOVES, State
-from tidegate.store.rows import HistoryEntry, TaskRow
+from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.testing.checker.facts import Note, Violation
 
 _ENDS = {
@@ -29,18 +29,18 @@ _UNRECORDED = ("promote", "admit", "cancel")
 """Operations that may move a waiting task without an entry in its history."""
 
 
-def runs_of(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+def runs_of(entries: Sequence[HistoryRow]) -> list[HistoryRow]:
     """Return the entries that are runs."""
     return [entry for entry in entries if entry.kind == "run"]
 
 
-def present_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+def present_life(entries: Sequence[HistoryRow]) -> list[HistoryRow]:
     """Return the runs since the last redrive, which is when the counters began anew."""
     redrives = [place for place, entry in enumerate(entries) if entry.kind == "redriven"]
     return runs_of(entries[redrives[-1] + 1 :] if redrives else entries)
 
 
-def until_redriven(entries: Sequence[HistoryEntry], after: float) -> Iterator[HistoryEntry]:
+def until_redriven(entries: Sequence[HistoryRow], after: float) -> Iterator[HistoryRow]:
     """Yield the entries before the first redrive that is later than a moment: what came of an act then."""
     for entry in entries:
         if entry.kind == "redriven" and entry.at > after:
@@ -48,7 +48,7 @@ def until_redriven(entries: Sequence[HistoryEntry], after: float) -> Iterator[Hi
         yield entry
 
 
-def moves_are_allowed(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def moves_are_allowed(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     """I5: every move that the history shows is in the table of allowed moves, and ends where the row is."""
     state: State | None = None
     for entry in entries:
@@ -81,7 +81,7 @@ def _reaches(source: State | None, target: State) -> bool:
     )
 
 
-def _during_a_run(act: HistoryEntry, entries: Sequence[HistoryEntry]) -> bool:
+def _during_a_run(act: HistoryRow, entries: Sequence[HistoryRow]) -> bool:
     """Return whether the act fell into a run: a cancel then only asks."""
     return any(
         run.at <= act.at and (run.ended_at is None or act.at <= run.ended_at) for run in runs_of(entries)
@@ -92,9 +92,9 @@ def _word(state: State | None) -> str:
     return "its enqueue" if state is None else str(state)
 
 
-def ends_once(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def ends_once(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     """I6: each life has one final move at most, nothing comes after it, and a final row has one."""
-    final: HistoryEntry | None = None
+    final: HistoryRow | None = None
     for entry in entries:
         if entry.kind == "redriven":
             final = None
@@ -114,7 +114,7 @@ def ends_once(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violati
         )
 
 
-def runs_rise(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def runs_rise(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     """I7: the run rises strictly with every claim, and the row holds the last one."""
     runs = [entry.run or 0 for entry in runs_of(entries)]
     for before, after in pairwise(runs):
@@ -124,7 +124,7 @@ def runs_rise(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violati
         yield Violation("I7", row.id, f"the row is at run {row.run}, its history at run {max(runs)}")
 
 
-def claims_wait_for_the_end(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def claims_wait_for_the_end(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     """I8: a run is claimed only after the one before it was closed."""
     for before, after in pairwise(runs_of(entries)):
         if before.ended_at is None:
@@ -136,10 +136,10 @@ def claims_wait_for_the_end(row: TaskRow, entries: Sequence[HistoryEntry]) -> It
             )
 
 
-def reruns_are_explained(row: TaskRow, entries: Sequence[HistoryEntry]) -> Iterator[Violation]:
+def reruns_are_explained(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
     """I12: every run after the first follows a recorded failure, release, park, crash, loss or redrive."""
     redriven = False
-    before: HistoryEntry | None = None
+    before: HistoryRow | None = None
     for entry in entries:
         if entry.kind == "redriven":
             redriven = True
@@ -153,14 +153,14 @@ def reruns_are_explained(row: TaskRow, entries: Sequence[HistoryEntry]) -> Itera
             yield Violation("I12", row.id, f"run {run} of {row.run} left no record")
 
 
-def _explains(ended: HistoryEntry) -> bool:
+def _explains(ended: HistoryRow) -> bool:
     if ended.outcome == "released":
         return bool(ended.why)
     return ended.outcome == "retrying" and bool(ended.reason or ended.why) and bool(ended.charge)
 
 
 def starts_are_claims(
-    row: TaskRow, entries: Sequence[HistoryEntry], notes: Sequence[Note]
+    row: TaskRow, entries: Sequence[HistoryRow], notes: Sequence[Note]
 ) -> Iterator[Violation]:
     """I7 and I12, by the bodies' ledger: one start a claim, and no start without a claim."""
     started: set[int] = set()
@@ -176,7 +176,7 @@ def starts_are_claims(
 
 
 def result_is_the_last_runs(
-    row: TaskRow, entries: Sequence[HistoryEntry], notes: Sequence[Note], stored: str
+    row: TaskRow, entries: Sequence[HistoryRow], notes: Sequence[Note], stored: str
 ) -> Iterator[Violation]:
     """I10: what is stored is what the body of the run that succeeded returned."""
     winners = [entry.run for entry in runs_of(entries) if entry.outcome == "succeeded"]

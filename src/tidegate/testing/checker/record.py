@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import HistoryEntry, TaskFilter, TaskRow
+from tidegate.store.rows import HistoryRow, TaskFilter, TaskRow
 from tidegate.testing.checker.facts import Record
 from tidegate.testing.checker.witness import digest_of
 
@@ -20,7 +20,7 @@ async def read_record(store: Store) -> Record:
         StoreError: The store is away.
     """
     rows = await _rows(store)
-    histories: dict[str, tuple[HistoryEntry, ...]] = {}
+    histories: dict[str, tuple[HistoryRow, ...]] = {}
     payloads: dict[str, str] = {}
     results: dict[str, str] = {}
     for task_id, row in rows.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidegate.domain.outcome import Dead, Outcome, Retrying
-from tidegate.store.rows import Claim, HistoryEntry
+from tidegate.store.rows import Claim, HistoryRow
 from tidegate.testing.checker import Note, digest_of
 from tidegate.testing.simulation.journal import Commit
 from tidegate.testing.simulation.told import Told
@@ -109,7 +109,7 @@ def _record(told: Told, task_id: str) -> Iterator[str]:
     )
 
 
-def _entry(entry: HistoryEntry) -> str:
+def _entry(entry: HistoryRow) -> str:
     if entry.kind != "run":
         return f"{entry.kind} {entry.why}"
     until = "" if entry.ended_at is None else f" until {entry.ended_at - EPOCH:.2f}"

@@ -28,7 +28,7 @@ from tidegate.web.problems import Problem
 from tidegate.web.room import Room, TaskId, answer, no_such_task, tagged_answer
 from tidegate.web.routes.submit import RETRY_AFTER, wait_for_end
 from tidegate.web.shown import result_of, run_of, status_of
-from tidegate.web.wire import ActOut, CancelAsk, History, TaskPage, TaskResult, TaskStatus
+from tidegate.web.wire import ActOut, CancelAsk, History, TaskOut, TaskPage, TaskResult
 
 _HURRIED = frozenset({State.SCHEDULED, State.RETRYING})
 
@@ -67,7 +67,7 @@ def _add_looks(api: Guarded, room: Room) -> None:
         "GET",
         "/api/v1/tasks/{task_id}",
         Needs(EVERYBODY),
-        answers={200: Answer("The task", TaskStatus, ("ETag",)), 304: Answer("As the client knows it")},
+        answers={200: Answer("The task", TaskOut, ("ETag",)), 304: Answer("As the client knows it")},
     )
     async def task_status(request: Request, task_id: TaskId) -> Response:
         """Return where a task is and how far it has come."""

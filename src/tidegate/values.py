@@ -1,0 +1,188 @@
+"""What the public API returns of tasks. Moments are datetimes in UTC, by the store's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tidegate.context import Progress
+from tidegate.domain.moments import to_datetime, to_datetime_or_none
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.domain.usage import UsageTotals
+from tidegate.store.rows import HistoryRow, TaskRow
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Where a task is and how far it has come, from one snapshot of the store."""
+
+    task_id: str
+    function: str
+    """The name of its task function."""
+    queue: str
+    priority: Priority
+    upstream: str | None
+    """The outside service that it calls; None: none is declared."""
+    tenant: str | None
+    """Who it is for; None: nobody was named."""
+    state: State
+    run: int
+    """Number of the present or last run; 0 before the first."""
+    attempts: int
+    """Runs that were charged, the present one not counted."""
+    parks: int
+    """Uncharged runs whose call the other side refused before it did any work."""
+    crashes: int
+    """Runs whose process died under them."""
+    losses: int
+    """Runs whose machine or supervisor was lost."""
+    releases: int
+    """Runs given back before they had called anybody."""
+    interruptions: int
+    """Runs given back after they had called somebody."""
+    redrives: int
+    """How often it was sent back from the dead letters."""
+    enqueued_at: datetime
+    due_at: datetime | None
+    """When it is or was due to become ready; while it waits, its next time."""
+    started_at: datetime | None
+    """Start of the present or last run."""
+    finished_at: datetime | None
+    deadline_at: datetime | None
+    """Where the caller named a deadline."""
+    redriven_at: datetime | None
+    """When it was last sent back from the dead letters."""
+    worker_id: str | None
+    """The worker process that has the present run, or had the last one."""
+    is_cancel_requested: bool
+    """Whether somebody asked to cancel it. A running one is asked to stop."""
+    reason: str
+    """Why the last run failed, a word of `Reason`; empty if none did."""
+    message: str
+    """Of the last failure, or why it waits."""
+    progress: Progress | None
+    """What the function last reported of its progress; None: nothing."""
+    usage: UsageTotals | None
+    """What the calls of all its runs consumed; None: no response stated it."""
+    key: str | None
+    """Its idempotency key."""
+    max_attempts: int | None
+    """Where the caller gave another number than the task function's."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One run of a task, or one action of a person on it."""
+
+    kind: str
+    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`…"""
+    happened_at: datetime
+    """Start of the run, or moment of the action."""
+    run: int | None
+    """Number of the run; None for actions."""
+    ended_at: datetime | None
+    """None while the run lasts."""
+    worker_id: str
+    outcome: str
+    """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while the run lasts."""
+    verdict: str
+    """A word of `Verdict`; empty unless it failed."""
+    reason: str
+    """A word of `Reason`; empty unless it failed."""
+    charge: str
+    """The counter that the run added to: `attempt`, `park`, `crash`…"""
+    error_class: str
+    """Dotted name of the exception class."""
+    message: str
+    traceback: str
+    status: int | None
+    """HTTP status of the call that failed."""
+    code: str
+    """The provider's code for the failure."""
+    request_id: str
+    """The provider's id of the call that failed."""
+    evidence: str
+    """What decided the verdict: `status 503`, `rule on ValueError`."""
+    next_run_at: datetime | None
+    why: str
+    """Why the task goes on as it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One piece of a task's stream."""
+
+    sequence: int
+    """Its number within the task, from 1, rising over all runs."""
+    run: int
+    """The run that emitted it."""
+    stored_at: datetime
+    data: Any
+    """What was emitted."""
+
+
+def task_status(row: TaskRow) -> TaskStatus:
+    """Return the public form of a task's row."""
+    progress = None
+    if row.progress_done is not None:
+        progress = Progress(row.progress_done, row.progress_total, row.progress_note)
+    return TaskStatus(
+        task_id=row.id,
+        function=row.function,
+        queue=row.queue,
+        priority=row.priority,
+        upstream=row.upstream or None,
+        tenant=row.tenant or None,
+        state=row.state,
+        run=row.run,
+        attempts=row.counters.attempts,
+        parks=row.counters.parks,
+        crashes=row.counters.crashes,
+        losses=row.counters.losses,
+        releases=row.counters.releases,
+        interruptions=row.counters.interruptions,
+        redrives=row.redrives,
+        enqueued_at=to_datetime(row.enqueued_at),
+        due_at=to_datetime_or_none(row.due_at),
+        started_at=to_datetime_or_none(row.started_at),
+        finished_at=to_datetime_or_none(row.finished_at),
+        deadline_at=to_datetime_or_none(row.deadline_at),
+        redriven_at=to_datetime_or_none(row.redriven_at),
+        worker_id=row.worker_id,
+        is_cancel_requested=row.cancel_requested,
+        reason=row.reason,
+        message=row.message,
+        progress=progress,
+        usage=row.usage,
+        key=row.key,
+        max_attempts=row.max_attempts,
+        labels=row.labels,
+    )
+
+
+def history_entry(row: HistoryRow) -> HistoryEntry:
+    """Return the public form of a row of a task's history."""
+    return HistoryEntry(
+        kind=row.kind,
+        happened_at=to_datetime(row.at),
+        run=row.run,
+        ended_at=to_datetime_or_none(row.ended_at),
+        worker_id=row.worker_id,
+        outcome=row.outcome,
+        verdict=row.verdict,
+        reason=row.reason,
+        charge=row.charge,
+        error_class=row.error_class,
+        message=row.message,
+        traceback=row.traceback,
+        status=row.status,
+        code=row.code,
+        request_id=row.request_id,
+        evidence=row.evidence,
+        next_run_at=to_datetime_or_none(row.next_run_at),
+        why=row.why,
+    )
