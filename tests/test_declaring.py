@@ -11,7 +11,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate import ConfigError, Exponential, Fixed, OptionError, Polynomial, Tidegate, discard, on
+from tidegate import (
+    NO_LIMIT,
+    ConfigError,
+    Exponential,
+    Fixed,
+    OptionError,
+    Polynomial,
+    Tidegate,
+    discard,
+    on,
+)
 from tidegate.domain.spec import Rule
 
 
@@ -61,7 +71,10 @@ class Derived(Fixed):
         {"timeout": None},
         {"timeout": 0},
         {"timeout": "soon"},
+        {"total_timeout": None},
+        {"total_timeout": 0},
         {"deadline": -1},
+        {"deadline": datetime(2100, 1, 1, tzinfo=UTC)},
         {"max_attempts": "3"},
         {"on_unknown": "maybe"},
         {"on_crash": None},
@@ -187,8 +200,47 @@ def test_a_deadline_before_the_delay_is_refused(app, options):
     @app.task(name="f")
     def f() -> None: ...
 
-    with pytest.raises(OptionError, match="ends before the task is due"):
+    with pytest.raises(OptionError, match="comes before the task is due"):
         f.using(**options)
+
+
+def test_a_whole_task_has_half_an_hour_unless_declared_otherwise_and_an_hour_with_an_upstream(app):
+    app.upstream("openai")
+
+    @app.task(name="f")
+    def f() -> None: ...
+
+    @app.task(name="g", upstream="openai")
+    def g() -> None: ...
+
+    @app.task(name="h", total_timeout=NO_LIMIT)
+    def h() -> None: ...
+
+    assert [each.spec.total_timeout for each in (f, g, h)] == [1800, 3600, NO_LIMIT]
+    assert {each.spec.deadline for each in (f, g, h)} == {NO_LIMIT}
+
+
+def test_a_declared_deadline_holds_for_each_task_unless_one_names_its_own(app):
+    @app.task(name="f", deadline="10m")
+    def f() -> None: ...
+
+    moment = datetime(2100, 1, 1, tzinfo=UTC)
+    tasks = [f.prepare(), f.using(deadline="5m").prepare(), f.using(deadline=NO_LIMIT).prepare()]
+    by_moment = f.using(deadline=moment).prepare().new_task
+
+    assert [task.new_task.deadline_seconds for task in tasks] == [600, 300, None]
+    assert (by_moment.deadline_seconds, by_moment.deadline_at) == (None, moment.timestamp())
+
+
+async def test_a_deadline_that_is_past_or_has_no_time_zone_is_refused(app):
+    @app.task(name="f")
+    def f() -> None: ...
+
+    with pytest.raises(OptionError, match="has no time zone"):
+        f.using(deadline=datetime(2100, 1, 1))
+    with pytest.raises(OptionError, match="the deadline passed"):
+        await f.using(deadline=datetime(2020, 1, 1, tzinfo=UTC)).enqueue()
+    await app.aclose()
 
 
 async def test_a_deadline_before_the_moment_it_is_due_is_refused_at_every_entrance(app):
@@ -203,7 +255,7 @@ async def test_a_deadline_before_the_moment_it_is_due_is_refused_at_every_entran
         lambda: app.enqueue_many([in_time.prepare(), late.prepare()]),
         lambda: app.enqueue_many(late.prepare() for _ in range(5_001)),
     ):
-        with pytest.raises(OptionError, match="ends before the task is due"):
+        with pytest.raises(OptionError, match="comes before the task is due"):
             await entrance()
     assert (await in_time.enqueue()).created
     await app.aclose()

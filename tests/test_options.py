@@ -53,6 +53,7 @@ def test_a_moment_without_a_zone_is_refused_in_python_and_as_text(monkeypatch: p
         {"queue": "two\nlines"},
         {"tenant": " acme"},
         {"deadline": 0},
+        {"total_timeout": 0},
         {"timeout": -1},
         {"max_attempts": 0},
         {"max_attempts": True},

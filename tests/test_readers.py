@@ -44,13 +44,16 @@ def app(tmp_path) -> Tidegate:
 
 @pytest.mark.parametrize(("form", "seconds"), FORMS)
 def test_a_duration_is_taken_in_every_form_everywhere(app, form, seconds):
-    @app.task(name="f", timeout=form, deadline=form, cancel_grace=form, backoff=form)
+    @app.task(name="f", timeout=form, total_timeout=form, deadline=form, cancel_grace=form, backoff=form)
     def f() -> None: ...
 
-    options = f.using(delay=form, deadline="1d", timeout=form, key_kept=form).prepare()
+    options = (
+        f.using(delay=form, deadline="1d", timeout=form, total_timeout=form, key_kept=form).prepare().new_task
+    )
     upstream = app.upstream("u", requests_per_minute=5, retry_window=form, slow_start=form)
 
     assert (f.spec.timeout, f.spec.deadline, f.spec.cancel_grace) == (seconds, seconds, seconds)
+    assert (f.spec.total_timeout, options.total_timeout_seconds) == (seconds, seconds)
     assert f.spec.backoff == Fixed(seconds)
     assert (options.delay_seconds, options.timeout_seconds, options.key_seconds) == (seconds,) * 3
     assert upstream.limits.retry_window_seconds == seconds

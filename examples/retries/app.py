@@ -35,7 +35,7 @@ async def fetch_order(ctx: Context, number: int) -> str:
     return f"order {number}, fetched at attempt {ctx.attempt}"
 
 
-@app.task(deadline=600)
+@app.task(total_timeout="10m")
 async def wait_for_export(ctx: Context, ready_at_look: int = 3) -> str:
     if ctx.run < ready_at_look:
         ctx.retry(

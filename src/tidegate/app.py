@@ -22,8 +22,11 @@ from tidegate.context import Context
 from tidegate.domain.failure import Reason
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import (
+    NO_LIMIT,
     TIMEOUT_SECONDS,
     TIMEOUT_WITH_UPSTREAM_SECONDS,
+    TOTAL_TIMEOUT_SECONDS,
+    TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS,
     USUAL,
     Backoff,
     Exponential,
@@ -44,6 +47,7 @@ from tidegate.readers import (
     Size,
     attempts_option,
     choice_option,
+    duration_deadline,
     limit_option,
     name_option,
     names_option,
@@ -161,7 +165,8 @@ class Tidegate(Hooks, ById):
         upstream: Upstream | str | None = None,
         rate_limit: str | None = None,
         timeout: Seconds | Usual | None = USUAL,
-        deadline: Seconds | None = 1800.0,
+        total_timeout: Seconds | Usual | None = USUAL,
+        deadline: Seconds | None = None,
         max_attempts: int = 3,
         backoff: Backoff | Seconds | None = None,
         retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
@@ -183,7 +188,8 @@ class Tidegate(Hooks, ById):
         upstream: Upstream | str | None = None,
         rate_limit: str | None = None,
         timeout: Seconds | Usual | None = USUAL,
-        deadline: Seconds | None = 1800.0,
+        total_timeout: Seconds | Usual | None = USUAL,
+        deadline: Seconds | None = None,
         max_attempts: int = 3,
         backoff: Backoff | Seconds | None = None,
         retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
@@ -205,7 +211,10 @@ class Tidegate(Hooks, ById):
             timeout: Time for one attempt; 300 s, or 15 min with an upstream, unless given. Seconds, a
                 timedelta, or text such as `90s`, `15m`, `1h`; so are all durations here. `NO_LIMIT` must be
                 written out.
-            deadline: Time for the whole task from its first start, parks left out.
+            total_timeout: Time for the whole task from its first start, over all its runs; 30 min, or 1 h
+                with an upstream, unless given. Time that the task waits for an upstream, parked or behind its
+                gate, is not counted.
+            deadline: Time for the whole task from each enqueue, which nothing stops; None: no such limit.
             max_attempts: Charged attempts before it is dead.
             backoff: `Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a
                 duration alone means `Fixed`.
@@ -228,7 +237,8 @@ class Tidegate(Hooks, ById):
             **self._upstream_settings(upstream),
             "rate_limit": None if rate_limit is None else rate_window(rate_limit),
             "timeout": _timeout_seconds(timeout, upstream),
-            "deadline": limit_option("deadline", deadline),
+            "total_timeout": _total_timeout_seconds(total_timeout, upstream),
+            "deadline": NO_LIMIT if deadline is None else duration_deadline("deadline", deadline),
             "max_attempts": attempts_option(max_attempts),
             "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
             "rules": rules_option(retry),
@@ -482,6 +492,12 @@ def _timeout_seconds(given: Seconds | Usual | None, upstream: Upstream | str | N
     if given is not USUAL:
         return limit_option("timeout", given)
     return TIMEOUT_SECONDS if upstream is None else TIMEOUT_WITH_UPSTREAM_SECONDS
+
+
+def _total_timeout_seconds(given: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
+    if given is not USUAL:
+        return limit_option("total_timeout", given)
+    return TOTAL_TIMEOUT_SECONDS if upstream is None else TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS
 
 
 def _origin(body: Callable[..., Any]) -> tuple[str, str]:

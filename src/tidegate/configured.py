@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from tidegate._bridge import run_sync
 from tidegate.codec import CODEC
 from tidegate.codec.signature import Signature
-from tidegate.domain.spec import TaskSpec
+from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
 from tidegate.options import Options
@@ -222,7 +222,9 @@ class ConfiguredTaskFunction(Generic[P, R]):
             unique_seconds=options.unique_seconds,
             delay_seconds=options.delay_seconds,
             run_at=options.run_at,
-            deadline_seconds=options.deadline_seconds,
+            total_timeout_seconds=options.total_timeout_seconds,
+            deadline_seconds=_deadline_seconds(spec, options),
+            deadline_at=options.deadline_at,
             timeout_seconds=options.timeout_seconds,
             max_attempts=options.max_attempts,
             labels=options.labels,
@@ -230,3 +232,11 @@ class ConfiguredTaskFunction(Generic[P, R]):
 
     def _handle(self, answer: Enqueued) -> Handle[R]:
         return Handle(answer.task_id, self._enqueuer, self._signature.load_result, created=answer.created)
+
+
+def _deadline_seconds(spec: TaskSpec, options: Options) -> float | None:
+    """Return the seconds from the enqueue until the deadline; None for none, or for one that is a moment."""
+    if options.deadline_at is not None:
+        return None
+    seconds = spec.deadline if options.deadline_seconds is None else options.deadline_seconds
+    return None if seconds == NO_LIMIT else seconds

@@ -34,6 +34,7 @@ class Stop(StrEnum):
     CANCEL = "cancelled on request"
     TIMEOUT = "timeout"
     DEADLINE = "deadline"
+    """The total timeout or the deadline of the whole task."""
     RELEASE = "released by shutdown"
     LOST = "lease lost"
 
@@ -83,7 +84,7 @@ class RunControl:
     started_at: float = 0.0
     """By `clock`: when the worker took it up."""
     ends_at: float = float("inf")
-    """By `clock`: when timeout or deadline will stop this run."""
+    """By `clock`: when a time limit will stop this run."""
     is_over: bool = False
     """The run has ended: code of it that is left over must make no call any more."""
     retry: RetryRequest | None = None
@@ -283,7 +284,8 @@ class Context:
         Args:
             after: Seconds until then; None: the task's backoff. Exact where `charge` is False, else a floor.
             reason: Kept in the history.
-            charge: Whether this run counts as an attempt. An uncharged retry is bounded by the deadline only.
+            charge: Whether this run counts as an attempt. An uncharged retry is bounded by the total
+                timeout and the deadline only.
 
         Raises:
             RetryRequested: Always. Let it pass.

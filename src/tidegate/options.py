@@ -9,11 +9,13 @@ from datetime import datetime
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
 from tidegate.readers import (
+    Deadline,
     Seconds,
     attempts_option,
     demand_in_time,
     instant_option,
     key_option,
+    limit_option,
     name_option,
     positive_option,
     seconds_option,
@@ -30,7 +32,11 @@ class Options:
     tenant: str = ""
     delay_seconds: float = 0.0
     run_at: float | None = None
+    total_timeout_seconds: float | None = None
     deadline_seconds: float | None = None
+    """From the enqueue; infinite: none, though the function has one."""
+    deadline_at: float | None = None
+    """A moment the caller named."""
     timeout_seconds: float | None = None
     max_attempts: int | None = None
     key: str | None = None
@@ -47,7 +53,8 @@ def make_options(
     tenant: str | None = None,
     delay: Seconds | None = None,
     run_at: datetime | None = None,
-    deadline: Seconds | None = None,
+    total_timeout: Seconds | None = None,
+    deadline: Deadline | None = None,
     timeout: Seconds | None = None,
     max_attempts: int | None = None,
     key: str | None = None,
@@ -63,7 +70,10 @@ def make_options(
     if delay is not None and run_at is not None:
         raise OptionError("both delay and run_at are given", fix="give one of them")
     delay_seconds = 0.0 if delay is None else seconds_option("delay", delay)
-    deadline_seconds = None if deadline is None else positive_option("deadline", deadline)
+    deadline_at = instant_option("deadline", deadline) if isinstance(deadline, datetime) else None
+    deadline_seconds = None
+    if deadline is not None and not isinstance(deadline, datetime):
+        deadline_seconds = limit_option("deadline", deadline)
     demand_in_time(delay_seconds, deadline_seconds)
     return Options(
         queue=None if queue is None else name_option("queue", queue),
@@ -71,7 +81,9 @@ def make_options(
         tenant="" if tenant is None else name_option("tenant", tenant),
         delay_seconds=delay_seconds,
         run_at=None if run_at is None else instant_option("run_at", run_at),
+        total_timeout_seconds=None if total_timeout is None else limit_option("total_timeout", total_timeout),
         deadline_seconds=deadline_seconds,
+        deadline_at=deadline_at,
         timeout_seconds=None if timeout is None else positive_option("timeout", timeout),
         max_attempts=None if max_attempts is None else attempts_option(max_attempts),
         key=None if key is None else key_option("key", key),

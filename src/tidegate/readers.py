@@ -21,6 +21,8 @@ F = TypeVar("F")
 
 Seconds = float | int | timedelta | str
 """A duration as users give it: seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`."""
+Deadline = Seconds | datetime
+"""A deadline as users give it: a time from the enqueue, or a moment with a time zone."""
 Size = int | str
 """A number of bytes as users give it: a whole number, or text such as `300MiB`, `2GB`."""
 
@@ -117,6 +119,13 @@ def limit_option(option: str, value: Seconds | None) -> float:
     if value is None:
         raise wrong(option, value, f"write {option}=tidegate.NO_LIMIT if you really want no limit")
     return math.inf if _is_endless(value) else positive_option(option, value)
+
+
+def duration_deadline(option: str, value: Seconds) -> float:
+    """Return the seconds from each enqueue until a deadline; a moment would be past for later enqueues."""
+    if isinstance(value, datetime):
+        raise wrong(option, value, "use a duration here; give a moment to one task: using(deadline=…)")
+    return limit_option(option, value)
 
 
 def kept_option(option: str, value: Seconds) -> float:
@@ -337,19 +346,23 @@ def instant_from_text(option: str, text: str) -> datetime:
 
 
 def demand_in_time(wait_seconds: float, deadline_seconds: float | None) -> None:
-    """Refuse a task that would be due only when its own deadline is over.
+    """Refuse a task whose deadline is over before it is due.
 
     Args:
         wait_seconds: From its enqueue until it is due.
-        deadline_seconds: From its enqueue until its deadline; None: it has none of its own.
+        deadline_seconds: From its enqueue until its deadline; None: it has none.
 
     Raises:
         OptionError: It could never run.
     """
-    if deadline_seconds is not None and 0 < wait_seconds >= deadline_seconds:
+    if deadline_seconds is None:
+        return
+    if deadline_seconds <= 0:
+        raise OptionError(f"the deadline passed {-deadline_seconds:g} s ago", fix="give a moment to come")
+    if 0 < wait_seconds >= deadline_seconds:
         raise OptionError(
-            f"deadline={deadline_seconds:g} s ends before the task is due, in {wait_seconds:g} s",
-            fix="use a deadline longer than the delay: both are counted from the enqueue",
+            f"the deadline, in {deadline_seconds:g} s, comes before the task is due, in {wait_seconds:g} s",
+            fix="give a later deadline, or a shorter delay",
         )
 
 

@@ -18,7 +18,7 @@ from tidegate.domain.spec import Backoff, Priority, Rule, RunsIn, TaskSpec, back
 from tidegate.errors import ConfigError, OptionError
 from tidegate.handle import Handle
 from tidegate.options import make_options
-from tidegate.readers import Seconds, choice_option, whole_option, wrong
+from tidegate.readers import Deadline, Seconds, choice_option, whole_option, wrong
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -123,7 +123,8 @@ class TaskFunction(Generic[P, C, R]):
         tenant: str | None = None,
         delay: Seconds | None = None,
         run_at: datetime | None = None,
-        deadline: Seconds | None = None,
+        total_timeout: Seconds | None = None,
+        deadline: Deadline | None = None,
         timeout: Seconds | None = None,
         max_attempts: int | None = None,
         key: str | None = None,
@@ -141,7 +142,10 @@ class TaskFunction(Generic[P, C, R]):
             delay: Time until it is due: seconds, a timedelta, or text such as `30s`, `5m`, `1h`; so are all
                 durations here.
             run_at: The moment it is due, with a time zone. In the past: at once.
-            deadline: Time for the whole task, counted from now, standing still for nothing.
+            total_timeout: Time for the whole task from its first start, waits for an upstream not counted;
+                overrides that of the function. `NO_LIMIT` is allowed.
+            deadline: A moment with a time zone, or a time from the enqueue, at which the task ends whatever
+                it waits for; overrides that of the function. `NO_LIMIT`: none.
             timeout: Time for one attempt.
             max_attempts: Charged attempts, 1 to 1,000.
             key: Idempotency key, 255 characters at most. The same key names the first task for
@@ -162,6 +166,7 @@ class TaskFunction(Generic[P, C, R]):
             tenant=tenant,
             delay=delay,
             run_at=run_at,
+            total_timeout=total_timeout,
             deadline=deadline,
             timeout=timeout,
             max_attempts=max_attempts,

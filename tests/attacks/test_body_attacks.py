@@ -29,7 +29,7 @@ def by_hand(app: Tidegate, name: str, args: bytes = b'{"a":[],"k":{"x":1}}') -> 
 async def test_a_signature_that_cannot_be_read_ends_the_run_and_frees_its_slot(tmp_path: Path) -> None:
     app = make_app(tmp_path, pools=[Pool(concurrency=1, poll_interval=0.05)])
 
-    @app.task(name="broken", timeout=NO_LIMIT, deadline=NO_LIMIT, max_attempts=1)
+    @app.task(name="broken", timeout=NO_LIMIT, total_timeout=NO_LIMIT, max_attempts=1)
     async def broken(x: NoSuchClass) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     @app.task(name="fine")
@@ -70,7 +70,7 @@ class Sly:
 async def test_what_a_body_gives_or_takes_never_costs_a_slot(tmp_path: Path, how: str) -> None:
     app = make_app(tmp_path, pools=[Pool(concurrency=1, poll_interval=0.05)])
 
-    @app.task(name="body", timeout=NO_LIMIT, deadline=NO_LIMIT, max_attempts=1)
+    @app.task(name="body", timeout=NO_LIMIT, total_timeout=NO_LIMIT, max_attempts=1)
     async def body(x: Sly) -> Any:
         if how == "result":
             return Hostile()

@@ -220,7 +220,8 @@ async def test_a_wait_beyond_the_deadline_ends_the_task_now_and_says_so(app: Tid
     row, runs, _ = await run_one(app, body, using={"deadline": 3600})
 
     assert (row.state, row.reason, len(runs)) == (State.DEAD, "deadline", 1)
-    assert "next run in 24 h, 60 min are left" in runs[0].why
+    assert "deadline: its next run would start in 24 h, 60 min are left" in runs[0].why
+    assert "give a later deadline=" in row.message
     assert "rate_limit" in runs[0].why
 
 

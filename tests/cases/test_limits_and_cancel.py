@@ -93,8 +93,8 @@ async def test_a_cancelled_error_of_the_tasks_own_making_is_an_ordinary_failure(
     assert len(await runs_of(handle)) == 2
 
 
-async def test_the_deadline_of_a_task_ends_it_without_another_run(app: Tidegate) -> None:
-    @app.task(name="t", deadline=0.2, max_attempts=50, backoff=Fixed(0.08))
+async def test_the_total_timeout_of_a_task_ends_it_without_another_run(app: Tidegate) -> None:
+    @app.task(name="t", total_timeout=0.2, max_attempts=50, backoff=Fixed(0.08))
     async def body() -> None:
         raise OSError("again")
 
@@ -118,6 +118,20 @@ async def test_a_task_past_the_deadline_its_caller_named_is_not_run(app: Tidegat
         rows = await all_final(app, [handle.id for handle in handles])
     assert {(row.state, row.reason) for row in rows.values()} == {(State.DEAD, "deadline")}
     assert entered == []
+
+
+async def test_a_total_timeout_named_at_the_enqueue_overrides_that_of_the_function(app: Tidegate) -> None:
+    @app.task(name="t", total_timeout=0.2, max_attempts=2, backoff=Fixed(1.0))
+    async def body() -> None:
+        raise OSError("again")
+
+    async with app.worker():
+        short = await body.enqueue()
+        long = await body.using(total_timeout="1h").enqueue()
+        rows = await all_final(app, [short.id, long.id])
+    assert (rows[short.id].reason, len(await runs_of(short))) == ("deadline", 1)
+    assert "raise total_timeout=" in rows[short.id].message
+    assert (rows[long.id].reason, len(await runs_of(long))) == ("unknown", 2)
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])

@@ -108,6 +108,12 @@ def test_a_moment_with_an_offset_is_the_instant_it_names(enqueue):
     assert enqueue("greet", "Ada", "--run-at", "2199-06-01T12:00+02:00")[0].due_at == 7_239_664_800.0
 
 
+def test_a_deadline_is_a_time_from_now_or_a_moment(enqueue):
+    by_time, _ = enqueue("greet", "Ada", "--deadline", "1h", "--total-timeout", "2h")
+    assert by_time.deadline_at == pytest.approx(by_time.enqueued_at + 3_600)
+    assert enqueue("greet", "Ada", "--deadline", "2199-06-01T12:00+02:00")[0].deadline_at == 7_239_664_800.0
+
+
 def test_a_function_keeps_its_own_queue_and_priority(enqueue):
     row, _ = enqueue("read", '{"title": "x"}')
 

@@ -10,6 +10,7 @@ import pytest
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Exponential, Fixed, Rule
+from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.policy.order import PENALTY_SECONDS
 from tidegate.policy.retry import Terms, decide, expired, on_request
@@ -113,20 +114,29 @@ def test_parks_beyond_the_limit_are_charged_and_only_spent_attempts_end_the_task
     assert (dead.charge, dead.failure.reason) == (Charge.ATTEMPT, Reason.RATE_LIMIT)
 
 
-def test_a_park_stops_the_deadline_unless_the_caller_named_it() -> None:
-    soon = replace(TERMS, remaining_seconds=5.0)
+def test_a_wait_for_an_upstream_may_outlast_the_total_timeout_but_not_the_deadline() -> None:
+    soon = replace(TERMS, time_left=TimeLeft(total_timeout_seconds=5.0))
     what = failure(reason=Reason.RATE_LIMIT, wait_seconds=60.0)
     assert isinstance(judge(what, terms=soon), Retrying)
-    dead = judge(what, terms=replace(soon, deadline_stands_still=False))
+    dead = judge(
+        what, terms=replace(TERMS, time_left=TimeLeft(total_timeout_seconds=1.0, deadline_seconds=5.0))
+    )
     assert isinstance(dead, Dead)
+    assert dead.why.startswith("deadline: its next run would start in")
     assert dead.failure.reason is Reason.DEADLINE
 
 
 def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
-    dead = judge(failure(), terms=replace(TERMS, remaining_seconds=5.0))
-    assert isinstance(dead, Dead)
-    assert dead.failure.reason is Reason.DEADLINE
-    assert "server_error" in dead.why
+    for left, limit, fix in (
+        (TimeLeft(total_timeout_seconds=5.0, deadline_seconds=60.0), "total timeout", "raise total_timeout="),
+        (TimeLeft(total_timeout_seconds=60.0, deadline_seconds=5.0), "deadline", "give a later deadline="),
+    ):
+        dead = judge(failure(), terms=replace(TERMS, time_left=left))
+        assert isinstance(dead, Dead)
+        assert dead.failure.reason is Reason.DEADLINE
+        assert "server_error" in dead.why
+        assert dead.why.startswith(f"{limit}: its next run would start in")
+        assert fix in dead.failure.message
 
 
 def test_an_unknown_failure_follows_on_unknown() -> None:
@@ -172,7 +182,7 @@ def test_a_retry_on_request_is_exact_when_uncharged_and_a_floor_when_charged() -
 
 
 def test_an_expired_task_charges_nothing() -> None:
-    assert expired(FENCE, "too late").charge is Charge.NOTHING
+    assert expired(FENCE, TaskLimit.DEADLINE).charge is Charge.NOTHING
 
 
 def test_a_call_that_our_own_gate_refused_counts_nowhere_and_tells_nothing_of_the_upstream() -> None:

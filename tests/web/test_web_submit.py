@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from web_support import UNKNOWN, make, served
 
 from tidegate import Tidegate
-from tidegate.store.rows import TaskFilter
+from tidegate.store.rows import ClaimAsk, CrashTerms, NewWorker, TaskFilter
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -291,6 +292,23 @@ async def test_durations_come_as_text_too_and_a_deadline_before_the_delay_is_ref
         answer = await client.post("/api/v1/tasks", json=ADD | in_time)
         status = (await client.get(answer.json()["location"])).json()
         assert round(status["deadline_at"] - status["due_at"]) == 1800
+
+
+async def test_a_deadline_comes_as_a_moment_too_and_a_total_timeout_is_stored_with_the_task(
+    app: Tidegate,
+) -> None:
+    async with served(app) as api, api.client() as client:
+        moment = {"deadline_at": "2100-01-01T00:00:00Z", "total_timeout_seconds": "15m"}
+        answer = await client.post("/api/v1/tasks", json=ADD | moment)
+        status = (await client.get(answer.json()["location"])).json()
+        assert status["deadline_at"] == datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+        both = await client.post("/api/v1/tasks", json=ADD | moment | {"deadline_seconds": 60})
+        assert (both.status_code, both.json()["type"]) == (422, "/api/v1/problems/option")
+    await app.store.add_worker(NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0))
+    ((task),) = (
+        await app.store.claim(ClaimAsk("w", 10, ("*",), {name: CrashTerms() for name in app.functions}))
+    ).tasks
+    assert (task.total_timeout_seconds, task.deadline_at) == (900.0, status["deadline_at"])
 
 
 async def test_the_document_names_the_priorities_in_their_order(app: Tidegate) -> None:

@@ -18,6 +18,7 @@ from tidegate.context import Stop
 from tidegate.domain.failure import Reason, Verdict
 from tidegate.domain.outcome import Answer, Charge, Dead, Fence, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Rule, TaskSpec
+from tidegate.domain.task_limits import TimeLeft
 from tidegate.store.protocol import Store
 from tidegate.worker import report
 from tidegate.worker.application import crash_terms
@@ -80,7 +81,7 @@ async def test_a_run_whose_outcome_cannot_be_decided_is_dead_and_names_what_is_b
     assert not scene.executor.running
 
 
-@pytest.mark.parametrize("name", ["timeout", "deadline", "cancel_grace"])
+@pytest.mark.parametrize("name", ["timeout", "total_timeout", "cancel_grace"])
 @pytest.mark.parametrize("value", ["5s", math.nan, -1.0])
 async def test_a_run_whose_time_limit_is_no_time_never_begins(scene: Scene, name: str, value: Any) -> None:
     declare(scene, **{name: value})
@@ -151,12 +152,23 @@ async def test_a_result_whose_encoding_fails_has_a_stand_in_since_the_work_is_do
     assert b"RuntimeError while encoding" in outcome.result
 
 
-async def test_a_task_whose_deadline_passed_before_it_began_says_so_and_one_that_ran_says_for_how_long(
-    scene: Scene,
+@pytest.mark.parametrize(
+    ("left", "limit", "fix"),
+    [
+        (
+            TimeLeft(total_timeout_seconds=-3.18, deadline_seconds=60.0),
+            "total timeout",
+            "raise total_timeout=",
+        ),
+        (TimeLeft(total_timeout_seconds=60.0, deadline_seconds=-3.18), "deadline", "give a later deadline="),
+    ],
+)
+async def test_a_task_out_of_time_names_the_limit_the_setting_and_how_long_it_had_run(
+    scene: Scene, left: TimeLeft, limit: str, fix: str
 ) -> None:
     declare(scene)
     attempt = scene.start("body")
-    attempt.deadline_seconds = -3.18
+    attempt.time_left = left
     attempt.control.stop = Stop.DEADLINE
     judge = Judge(
         clock=lambda: attempt.control.started_at + 2.0, wall_clock=lambda: 0.0, rng=random.Random(1)
@@ -166,8 +178,8 @@ async def test_a_task_whose_deadline_passed_before_it_began_says_so_and_one_that
     stopped = judge.stopped(attempt)
     assert isinstance(unbegun, Dead)
     assert isinstance(stopped, Dead)
-    assert unbegun.failure.message == "its deadline passed before it was started"
-    assert stopped.failure.message == "stopped by its deadline after it had run for 2 s"
+    assert unbegun.failure.message == f"its {limit} passed before it was started: {fix}"
+    assert stopped.failure.message == f"stopped by its {limit} after it had run for 2 s: {fix}"
 
 
 def test_a_lost_process_is_told_as_a_crash_each_time_and_not_as_an_unknown_failure(

@@ -12,7 +12,15 @@ import click
 from tidegate.cli.common import json_option, load_app, run
 from tidegate.cli.failure import FAILED
 from tidegate.cli.output import jsonable, print_json, stored_json, talk
-from tidegate.cli.values import as_labels, as_named_value, as_priority, as_seconds, json_or_text, strict_json
+from tidegate.cli.values import (
+    as_deadline,
+    as_labels,
+    as_named_value,
+    as_priority,
+    as_seconds,
+    json_or_text,
+    strict_json,
+)
 from tidegate.cli.views import joined
 from tidegate.readers import instant_from_text
 
@@ -43,6 +51,18 @@ class _Wait:
 @click.option("--priority", metavar="PRIORITY", type=as_priority, help="interactive, normal or bulk.")
 @click.option("--delay", metavar="SPAN", type=as_seconds, help="Due after this time: 90, 15m, 1h.")
 @click.option("--run-at", metavar="MOMENT", help="Due at this moment: ISO 8601 with an offset or Z.")
+@click.option(
+    "--deadline",
+    metavar="SPAN|MOMENT",
+    type=as_deadline,
+    help="End the task after this time from now, or at this moment, whatever it waits for.",
+)
+@click.option(
+    "--total-timeout",
+    metavar="SPAN",
+    type=as_seconds,
+    help="Time for all its runs from the first start; waits for an upstream are not counted.",
+)
 @click.option("--tenant", metavar="NAME", help="Who the task is for.")
 @click.option("--key", metavar="TEXT", help="Idempotency key: the same key names the same task.")
 @click.option("--unique", metavar="SPAN", help="until_final, or a time such as 1h: no equal task until then.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
@@ -29,6 +30,13 @@ def as_task_id(text: str) -> str:
 def as_seconds(text: str) -> float:
     """Return the seconds of `90`, `15m` or `1h`; the type of options."""
     return _checked(lambda: seconds_option("duration", text), text)
+
+
+def as_deadline(text: str) -> float | datetime:
+    """Return the seconds of `15m`, or the moment of an ISO 8601 text; the type of options."""
+    if text[:4].isdigit() and text[4:5] == "-":
+        return _checked(lambda: instant_from_text("deadline", text), text)
+    return as_seconds(text)
 
 
 def as_priority(text: str) -> Priority:

@@ -225,6 +225,10 @@ TIMEOUT_SECONDS = 300.0
 """For one attempt, unless its function says otherwise."""
 TIMEOUT_WITH_UPSTREAM_SECONDS = 900.0
 """The same for a function with an upstream: longer than one call may take, 600 s."""
+TOTAL_TIMEOUT_SECONDS = 1_800.0
+"""For a whole task, unless its function or its caller says otherwise."""
+TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS = 3_600.0
+"""The same for a function with an upstream: enough for all attempts of the usual length and their waits."""
 
 
 class Usual(Enum):
@@ -253,8 +257,10 @@ class TaskSpec:
     """Runs started in a time, by all workers together; None: as many as there are slots."""
     timeout: float = TIMEOUT_SECONDS
     """Seconds one attempt may run."""
-    deadline: float = 1800.0
-    """Seconds the whole task may take from its first start, parks and suspensions left out."""
+    total_timeout: float = TOTAL_TIMEOUT_SECONDS
+    """Seconds the whole task may take from its first start; waits for an upstream are not counted."""
+    deadline: float = NO_LIMIT
+    """Seconds from each enqueue, which nothing stops."""
     max_attempts: int = 3
     """Charged attempts before it is dead."""
     backoff: Backoff = field(default_factory=Exponential)

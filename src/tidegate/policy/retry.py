@@ -12,6 +12,7 @@ from tidegate.domain.calls import NO_CALLS, CallsMade
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
+from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.domain.text import presentable
 from tidegate.domain.upstream import Signal
 from tidegate.policy.backoff import delay_seconds, with_floor
@@ -31,6 +32,8 @@ INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
 """Holds where the function has no rule of its own for it. A model that is asked once more, with the reason at
 hand, may answer in the form that is wanted; one that does not is not paid for every attempt."""
 
+_NO_TIME_LIMIT = TimeLeft()
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -39,10 +42,8 @@ class Terms:
     max_attempts: int
     backoff: Backoff
     retry_unknown: bool = True
-    remaining_seconds: float | None = None
-    """Until its deadline; None: no limit."""
-    deadline_stands_still: bool = True
-    """Whether a park stops the clock of the deadline (False where the caller named the deadline)."""
+    time_left: TimeLeft = _NO_TIME_LIMIT
+    """Until its total timeout and its deadline."""
     park_seconds: float = PARK_SECONDS
     upstream: str = ""
     """The task's own, whose gate holds it; empty: the task waits alone."""
@@ -53,8 +54,7 @@ class Terms:
         spec: TaskSpec,
         *,
         max_attempts: int | None = None,
-        remaining_seconds: float | None = None,
-        deadline_stands_still: bool = True,
+        time_left: TimeLeft = _NO_TIME_LIMIT,
         upstream: str = "",
     ) -> Terms:
         """Return the terms of a task of this function, with the overrides it was enqueued with."""
@@ -62,8 +62,7 @@ class Terms:
             max_attempts=max_attempts if max_attempts is not None else spec.max_attempts,
             backoff=spec.backoff,
             retry_unknown=spec.retry_unknown,
-            remaining_seconds=remaining_seconds,
-            deadline_stands_still=deadline_stands_still,
+            time_left=time_left,
             upstream=upstream,
         )
 
@@ -168,8 +167,9 @@ def _uncharged(
     """
     parks = counters.parks + 1
     delay = _uncharged_seconds(failure, rule, terms, parks, rng)
-    if not terms.deadline_stands_still and _too_late(delay, terms):
-        return _beyond_deadline(fence, failure, delay, terms, charge)
+    if delay >= terms.time_left.deadline_seconds:  # waits for an upstream do not use up the total timeout
+        deadline = TimeLeft(deadline_seconds=terms.time_left.deadline_seconds)
+        return _out_of_time(fence, failure, delay, deadline, charge)
     asked = "as asked by the server" if failure.wait_seconds else "no wait was named"
     is_gated = _is_gated(failure, terms)
     wait = f"waits for {terms.upstream}" if is_gated else f"waits {duration(delay)}"
@@ -231,8 +231,8 @@ def _retry(
     if last_one_next:
         delay /= 2
     delay = with_floor(delay, failure.wait_seconds, rng)
-    if _too_late(delay, terms):
-        return _beyond_deadline(fence, failure, delay, terms, Charge.ATTEMPT)
+    if delay >= terms.time_left.seconds:
+        return _out_of_time(fence, failure, delay, terms.time_left, Charge.ATTEMPT)
     return Retrying(
         fence,
         failure,
@@ -263,8 +263,8 @@ def on_request(
     if charge:
         return _retry(fence, failure, None, terms, counters, rng)
     delay = delay_seconds(terms.backoff, 1, rng) if after_seconds is None else after_seconds
-    if _too_late(delay, terms):
-        return _beyond_deadline(fence, failure, delay, terms, Charge.NOTHING)
+    if delay >= terms.time_left.seconds:
+        return _out_of_time(fence, failure, delay, terms.time_left, Charge.NOTHING)
     return Retrying(
         fence,
         failure,
@@ -288,23 +288,33 @@ def spent(fence: Fence, terms: Terms, counters: Counters) -> Dead | None:
     return Dead(fence, failure, Charge.NOTHING, why)
 
 
-def expired(fence: Fence, message: str) -> Dead:
-    """Return the end of a task whose deadline passed."""
-    failure = Failure(Verdict.PERMANENT, Reason.DEADLINE, message=message, evidence="deadline")
-    return Dead(fence, failure, Charge.NOTHING, "deadline passed")
+def expired(fence: Fence, limit: TaskLimit, ran_for: str = "") -> Dead:
+    """Return the end of a task whose total timeout or deadline is over.
+
+    Args:
+        fence: The run.
+        limit: Which of the two.
+        ran_for: How long this run had lasted; empty: it was not started.
+    """
+    if ran_for:
+        message = f"stopped by its {limit} after it had run for {ran_for}: {limit.fix}"
+    else:
+        message = f"its {limit} passed before it was started: {limit.fix}"
+    failure = Failure(Verdict.PERMANENT, Reason.DEADLINE, message=message, evidence=limit.value)
+    return Dead(fence, failure, Charge.NOTHING, f"{limit} passed")
 
 
-def _too_late(delay: float, terms: Terms) -> bool:
-    return terms.remaining_seconds is not None and delay >= terms.remaining_seconds
-
-
-def _beyond_deadline(fence: Fence, failure: Failure, delay: float, terms: Terms, charge: Charge) -> Dead:
-    left = max(0.0, terms.remaining_seconds or 0.0)
-    why = f"deadline: next run in {duration(delay)}, {duration(left)} are left ({failure.reason})"
+def _out_of_time(fence: Fence, failure: Failure, delay: float, left: TimeLeft, charge: Charge) -> Dead:
+    limit = left.first
+    seconds = duration(max(0.0, left.seconds))
+    why = (
+        f"{limit}: its next run would start in {duration(delay)}, {seconds} are left ({failure.reason}); "
+        f"{limit.fix}"
+    )
     failure = Failure(
         Verdict.PERMANENT,
         Reason.DEADLINE,
-        message=failure.message,
+        message=presentable(f"no time for another run, {limit.fix}: {failure.message}", MESSAGE_LIMIT),
         error_class=failure.error_class,
         status=failure.status,
         code=failure.code,

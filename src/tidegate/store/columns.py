@@ -55,7 +55,7 @@ def claimed(row: Sequence[Any], now: float, id_text: IdText, admitted: Admitted 
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
         losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
-        timeout_seconds, max_attempts, labels, last_failure,
+        timeout_seconds, total_timeout_seconds, max_attempts, labels, last_failure,
     ) = row  # fmt: skip
     return ClaimedTask(
         fence=Fence(id_text(task_id), run + 1),
@@ -73,6 +73,7 @@ def claimed(row: Sequence[Any], now: float, id_text: IdText, admitted: Admitted 
         spent_seconds=_spent(now, first_started_at, parked_at, paused),
         deadline_at=deadline_at,
         timeout_seconds=timeout_seconds,
+        total_timeout_seconds=total_timeout_seconds,
         max_attempts=max_attempts,
         labels=labels_of(labels) if labels else _NO_LABELS,
         wait_seconds=admitted.wait_seconds,
@@ -163,7 +164,7 @@ def last_failure_of(stored: str) -> LastFailure:
 
 
 def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
-    """Return the seconds since the first start, without those the deadline stood still."""
+    """Return the seconds since the first start, without those it waited for an upstream."""
     if first_started_at is None:
         return 0.0
     until = now if parked_at is None else parked_at

@@ -69,7 +69,7 @@ class Settled:
     the last attempt, now, and the moment before which the server wants none."""
     spent: tuple[Any, ...]
     """First start, then 1 or 0 to add to attempts, parks, crashes, losses and releases, the moment from which
-    its deadline stands still, and reason and message of the failure; None where nothing changes."""
+    its total timeout stands still, and reason and message of the failure; None where nothing changes."""
 
 
 def settle(now: float, run: Run, ending: Ending, *, has_next_key: bool = False) -> Settled:

@@ -33,13 +33,21 @@ def due_at(now: float, task: NewTask) -> float | None:
     """Return when a task becomes ready; None for at once.
 
     Raises:
-        OptionError: The moment or delay is not a number, or the task's deadline is over by then.
+        OptionError: The moment or delay is not a number, or the deadline passes before it is due.
     """
     due = now + task.delay_seconds if task.run_at is None else task.run_at
     if not math.isfinite(due):
         raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
-    demand_in_time(due - now, task.deadline_seconds)
+    deadline = deadline_at(now, task)
+    demand_in_time(due - now, None if deadline is None else deadline - now)
     return due if due > now else None
+
+
+def deadline_at(now: float, task: NewTask) -> float | None:
+    """Return the moment of a task's deadline; None if it has none."""
+    if task.deadline_at is not None:
+        return task.deadline_at
+    return None if task.deadline_seconds is None else now + task.deadline_seconds
 
 
 def channel_of(task: NewTask) -> Where:
@@ -66,9 +74,10 @@ def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
         task.unique,
         task.unique is not None and task.unique_seconds is None,
         task.timeout_seconds,
+        task.total_timeout_seconds,
         task.max_attempts,
         task.deadline_seconds,
-        None if task.deadline_seconds is None else now + task.deadline_seconds,
+        deadline_at(now, task),
         to_json(task.labels),
         now,
     )

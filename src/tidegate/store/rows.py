@@ -48,8 +48,12 @@ class NewTask:
     delay_seconds: float = 0.0
     run_at: float | None = None
     """An instant the caller named; wins over `delay_seconds`. In the past: due at once."""
+    total_timeout_seconds: float | None = None
+    """Overrides the task function's own total timeout; infinite for none."""
     deadline_seconds: float | None = None
-    """Named by the caller: counts from enqueue and never stands still."""
+    """From the enqueue; nothing stops it."""
+    deadline_at: float | None = None
+    """A moment the caller named; wins over `deadline_seconds`."""
     timeout_seconds: float | None = None
     """Overrides the task function's own timeout."""
     max_attempts: int | None = None
@@ -118,7 +122,9 @@ class ClaimedTask(NamedTuple):
     spent_seconds: float
     """Since its first start, parks and suspensions left out; 0 on the first run."""
     deadline_at: float | None = None
-    """Only where the caller named a deadline."""
+    """Only where the caller or the function named a deadline."""
+    total_timeout_seconds: float | None = None
+    """Only where the caller named one; infinite for none."""
     timeout_seconds: float | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] = MappingProxyType({})

@@ -11,7 +11,7 @@ import msgspec
 from tidegate.app import Tidegate
 from tidegate.domain.access import Principal
 from tidegate.domain.text import counted
-from tidegate.errors import TidegateError, UnknownFunctionError
+from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
 from tidegate.readers import instant_from_text, seconds_option, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
@@ -21,8 +21,13 @@ from tidegate.web.offload import Offload
 from tidegate.web.problems import Problem, of_error
 from tidegate.web.wire import Submit
 
-_OPERATORS_OPTIONS = ("queue", "priority", "timeout_seconds", "max_attempts")
-_RENAMED = {"delay_seconds": "delay", "deadline_seconds": "deadline", "timeout_seconds": "timeout"}
+_OPERATORS_OPTIONS = ("queue", "priority", "timeout_seconds", "total_timeout_seconds", "max_attempts")
+_RENAMED = {
+    "delay_seconds": "delay",
+    "deadline_seconds": "deadline",
+    "timeout_seconds": "timeout",
+    "total_timeout_seconds": "total_timeout",
+}
 _OPTIONS = ("key", "unique", "labels", "delay_seconds", "deadline_seconds", *_OPERATORS_OPTIONS)
 
 _TURN_SECONDS = 0.05
@@ -113,6 +118,10 @@ class Submitter:
         options = {_RENAMED.get(name, name): value for name, value in given.items()}
         if asked.run_at is not None:
             options["run_at"] = instant_from_text("run_at", asked.run_at)
+        if asked.deadline_at is not None:
+            if asked.deadline_seconds is not None:
+                raise OptionError("both deadline_seconds and deadline_at are given", fix="give one of them")
+            options["deadline"] = instant_from_text("deadline_at", asked.deadline_at)
         if key is not None:
             if asked.key not in (None, key):
                 raise Problem("idempotency-key", "the header and the body name different keys")

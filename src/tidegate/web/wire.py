@@ -46,11 +46,17 @@ class Submit(msgspec.Struct, forbid_unknown_fields=True):
     run_at: str | None = None
     """ISO 8601 with an offset."""
     deadline_seconds: Duration = None
+    """From now; nothing stops it."""
+    deadline_at: str | None = None
+    """The deadline as a moment: ISO 8601 with an offset. Instead of `deadline_seconds`."""
     labels: dict[str, str] | None = None
     queue: str | None = None
-    """Operators and admins only, as the next three."""
+    """Operators and admins only, as the next four."""
     priority: AskedPriority = None
     timeout_seconds: Duration = None
+    """For one attempt."""
+    total_timeout_seconds: Duration = None
+    """For the whole task from its first start; waits for an upstream are not counted."""
     max_attempts: int | None = None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tidegate.context import Context, RunControl
 from tidegate.domain.calls import CallsMade
 from tidegate.domain.spec import RunsIn
+from tidegate.domain.task_limits import TimeLeft
 from tidegate.policy.retry import Terms
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.application import Runnable
@@ -28,7 +29,6 @@ class Attempt:
         "cancel_grace",
         "claimed",
         "control",
-        "deadline_seconds",
         "function",
         "has_begun",
         "is_entered",
@@ -41,6 +41,7 @@ class Attempt:
         "slot",
         "taken_up_at",
         "thread",
+        "time_left",
         "timeout_seconds",
     )
 
@@ -59,7 +60,7 @@ class Attempt:
         self.thread: asyncio.Future[Any] | None = None
         """The thread's answer, where the body is a plain function."""
         self.taken_up_at = control.started_at
-        """When this process took it up, by the clock of its control: what its deadline counts from."""
+        """When this process took it up, by the clock of its control: what `time_left` counts from."""
         self.is_entered = False
         """Whether its job has taken its first step. A job cancelled before that would never settle it."""
         self.has_begun = False
@@ -71,8 +72,8 @@ class Attempt:
         self.settled = False
         spec = function.spec
         self.timeout_seconds = _seconds("timeout", claimed.timeout_seconds or spec.timeout)
-        self.deadline_seconds = _until_deadline(claimed, function)
-        """From the claim; infinite without a deadline."""
+        self.time_left = _time_left(claimed, function)
+        """Until the limits of the whole task, from `taken_up_at`."""
         self.cancel_grace = None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace)
 
     @property
@@ -111,14 +112,10 @@ class Attempt:
         Args:
             now: By the clock of its control.
         """
-        left: float | None = None
-        if self.deadline_seconds != float("inf"):
-            left = self.deadline_seconds - (now - self.taken_up_at)
         return Terms.of(
             self.function.spec,
             max_attempts=self.claimed.max_attempts,
-            remaining_seconds=left,
-            deadline_stands_still=self.claimed.deadline_at is None,
+            time_left=self.time_left.after(now - self.taken_up_at),
             upstream=self.claimed.upstream,
         )
 
@@ -160,10 +157,10 @@ class Attempt:
         return signature.with_context(args, kwargs, self.context())
 
 
-def _until_deadline(claimed: ClaimedTask, function: Runnable) -> float:
-    if claimed.deadline_at is not None:
-        return claimed.deadline_at - claimed.claimed_at
-    return _seconds("deadline", function.spec.deadline) - claimed.spent_seconds
+def _time_left(claimed: ClaimedTask, function: Runnable) -> TimeLeft:
+    total = _seconds("total_timeout", claimed.total_timeout_seconds or function.spec.total_timeout)
+    deadline = float("inf") if claimed.deadline_at is None else claimed.deadline_at - claimed.claimed_at
+    return TimeLeft(total - claimed.spent_seconds, deadline)
 
 
 def _seconds(name: str, value: float) -> float:

@@ -189,8 +189,8 @@ class Executor:
         attempt.is_entered = True
         if attempt.control.stop is not None:
             return self._judge.stopped(attempt)
-        if attempt.deadline_seconds <= 0:
-            return retry.expired(attempt.claimed.fence, "its deadline passed before it was started")
+        if attempt.time_left.seconds <= 0:
+            return retry.expired(attempt.claimed.fence, attempt.time_left.first)
         if (spent := self._judge.spent(attempt)) is not None:
             return spent
         if attempt.claimed.wait_seconds > 0:
@@ -263,7 +263,7 @@ class Executor:
         control = attempt.control
         control.started_at = self._loop.time()
         control.ends_at = min(
-            control.started_at + attempt.timeout_seconds, attempt.taken_up_at + attempt.deadline_seconds
+            control.started_at + attempt.timeout_seconds, attempt.taken_up_at + attempt.time_left.seconds
         )
         self._limits.watch(attempt)
 
@@ -274,7 +274,7 @@ class Executor:
             self._loop.call_later(self._stop_grace, self._close, attempt)
             return
         by_deadline = (
-            attempt.taken_up_at + attempt.deadline_seconds < attempt.started_at + attempt.timeout_seconds
+            attempt.taken_up_at + attempt.time_left.seconds < attempt.started_at + attempt.timeout_seconds
         )
         self.stop(attempt, Stop.DEADLINE if by_deadline else Stop.TIMEOUT)
 

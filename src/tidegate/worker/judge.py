@@ -125,9 +125,9 @@ class Judge:
             return given_back(fence, why.value, charge, calls=attempt.calls())
         if why is Stop.DEADLINE:
             if not attempt.has_begun:
-                return retry.expired(fence, "its deadline passed before it was started")
+                return retry.expired(fence, attempt.time_left.first)
             lasted = duration(max(0.0, self._clock() - attempt.started_at))
-            expired = retry.expired(fence, f"stopped by its deadline after it had run for {lasted}")
+            expired = retry.expired(fence, attempt.time_left.first, lasted)
             return replace(expired, calls=attempt.calls())
         limit = duration(attempt.timeout_seconds)
         return self.failed(attempt, TimeoutError(f"ran longer than its timeout of {limit}"))

@@ -84,7 +84,7 @@ def unwritable(outcome: Outcome, fault: Exception) -> Dead:
 def unusable_options(spec: TaskSpec) -> Iterator[str]:
     """Yield a phrase for each option of a function that no outcome can be decided with."""
     yield from _unusable_plan("backoff", spec.backoff)
-    for name in ("timeout", "deadline", "max_attempts", "cancel_grace"):
+    for name in ("timeout", "total_timeout", "max_attempts", "cancel_grace"):
         value = getattr(spec, name)
         if value is not None and not is_duration(value):
             yield f"{name}={_shown(value)}"

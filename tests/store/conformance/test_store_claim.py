@@ -9,7 +9,7 @@ from store_back_ends import Clients, opened
 from store_build import START, Build, SettableClock, dead, ids_of, retrying, succeeded, terms
 
 from tidegate.domain.outcome import Charge, Counters, Fence, Released
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.rows import CrashTerms
@@ -28,6 +28,7 @@ async def test_a_claimed_task_runs_with_everything_it_was_enqueued_with(
         args=b"payload",
         labels={"a": "b"},
         timeout_seconds=7.0,
+        total_timeout_seconds=70.0,
         max_attempts=4,
         deadline_seconds=100.0,
     )
@@ -39,7 +40,8 @@ async def test_a_claimed_task_runs_with_everything_it_was_enqueued_with(
     assert (task.upstream, task.tenant, task.args, task.codec_tag) == ("openai", "acme", b"payload", "json/1")
     assert (task.enqueued_at, task.ready_at, task.claimed_at) == (START, START, START + 2)
     assert (task.spent_seconds, task.deadline_at) == (0.0, START + 100)
-    assert (task.timeout_seconds, task.max_attempts, task.labels) == (7.0, 4, {"a": "b"})
+    assert (task.timeout_seconds, task.total_timeout_seconds) == (7.0, 70.0)
+    assert (task.max_attempts, task.labels) == (4, {"a": "b"})
     assert task.counters == Counters()
     row = await build.row(task_id)
     assert (row.state, row.run, row.worker_id, row.started_at) == (State.RUNNING, 1, worker, START + 2)
@@ -306,6 +308,26 @@ async def test_a_named_deadline_never_stands_still(build: Build, clock: Settable
     await build.store.promote()
     [task] = await build.claim(await build.worker(), queues=("q",))
     assert task.deadline_at == START + 60
+
+
+@pytest.mark.parametrize("number", [1, 2, 60])
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_each_way_of_storing_keeps_the_total_timeout_and_a_deadline_that_is_a_moment(
+    build: Build, number: int, keyed: bool
+) -> None:
+    tasks = [
+        build.new(
+            queue="q",
+            total_timeout_seconds=NO_LIMIT if place else 70.0,
+            deadline_at=START + 1_000,
+            key=f"key-{place}" if keyed else None,
+        )
+        for place in range(number)
+    ]
+    await build.store.enqueue(tasks)
+    claimed = await build.claim(await build.worker(), queues=("q",))
+    assert sorted(task.total_timeout_seconds or 0 for task in claimed) == [70.0, *[NO_LIMIT] * (number - 1)]
+    assert {task.deadline_at for task in claimed} == {START + 1_000}
 
 
 # --- claims whose answer was lost ---

@@ -163,6 +163,17 @@ async def test_an_expired_deadline_is_renewed_with_its_first_length(
     assert [row.deadline_at for row in rows.values()] == [START + 160, START + 1_000, None]
 
 
+async def test_a_redriven_task_whose_deadline_was_a_moment_that_is_past_has_none_any_more(
+    build: Build, clock: SettableClock
+) -> None:
+    past = await build.in_state(State.DEAD, deadline_at=START + 60)
+    to_come = await build.in_state(State.DEAD, deadline_at=START + 1_000)
+    clock.advance(100)
+    await build.store.redrive([past, to_come])
+    rows = await build.store.read([past, to_come])
+    assert [row.deadline_at for row in rows.values()] == [None, START + 1_000]
+
+
 async def test_a_redriven_task_takes_its_unique_name_back(build: Build) -> None:
     buried = await build.in_state(State.DEAD, unique="u")
     assert await build.store.redrive([buried]) == {buried: DONE}

@@ -16,7 +16,7 @@ from store_build import Build, dead, ids_of, retrying, succeeded
 
 from pgserver import Server
 from tidegate.domain.calls import CallsMade
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
 from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.domain.usage import UsageTotals
@@ -63,6 +63,7 @@ async def furnish(build: Build, seed: int, count: int = 24) -> list[str]:
             "unique_seconds": chance.choice((None, 5_000.0)),
             "deadline_seconds": chance.choice((None, 90_000.0)),
             "timeout_seconds": chance.choice((None, 30.0)),
+            "total_timeout_seconds": chance.choice((None, 60.0, NO_LIMIT)),
             "args": chance.randbytes(chance.randrange(40)),
         }
         build.clock.advance(chance.random())

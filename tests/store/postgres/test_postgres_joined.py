@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from sqlalchemy.orm import Session
 
 from pgserver import Server
 from postgres_support import SCHEMA, migrated
-from tidegate import Pool, PreparedTask, Tidegate
+from tidegate import NO_LIMIT, Pool, PreparedTask, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
 from tidegate.store.postgres import joined
 from tidegate.store.postgres.roles import role
-from tidegate.store.rows import TaskFilter
+from tidegate.store.rows import ClaimAsk, CrashTerms, NewWorker, TaskFilter
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "apps"))
 from joining import make_app
@@ -321,7 +322,8 @@ async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) 
 async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: str, shop: Any) -> None:
     app, work = shop
     first = work.using(key="k", tenant="t", labels={"kind": "größer"}, timeout=7, deadline=50, max_attempts=2)
-    once = work.using(unique="until_final")
+    moment = datetime(2100, 1, 1, tzinfo=UTC)
+    once = work.using(unique="until_final", total_timeout=NO_LIMIT, deadline=moment)
     tasks = [first.prepare(1), first.prepare(1), work.using(delay=60, priority="bulk").prepare(2),
              once.prepare(3), once.prepare(3), work.prepare(4)]  # fmt: skip
     connection = await asyncpg.connect(user_url)
@@ -334,6 +336,12 @@ async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: 
     assert (row.tenant, row.labels, row.max_attempts) == ("t", {"kind": "größer"}, 2)
     assert row.deadline_at == pytest.approx(row.enqueued_at + 50)
     assert row.key == "k"
+    assert rows[ids[3]].deadline_at == moment.timestamp()
+    worker = NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0)
+    await app.store.add_worker(worker)
+    claim = await app.store.claim(ClaimAsk("w", 10, ("*",), {work.spec.name: CrashTerms()}))
+    totals = {task.fence.task_id: task.total_timeout_seconds for task in claim.tasks}
+    assert totals == {ids[0]: None, ids[3]: NO_LIMIT, ids[5]: None}
     assert rows[ids[2]].state is State.SCHEDULED
     assert len(rows) == 4
     again = await app.enqueue_many([first.prepare(1), once.prepare(3)])

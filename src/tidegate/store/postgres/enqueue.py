@@ -91,7 +91,7 @@ def demand(tasks: Sequence[NewTask]) -> None:
 
 
 def values_of(task: NewTask) -> tuple[Any, ...]:
-    """Return what `enqueue_1` takes of a task, after the identity and the moment."""
+    """Return what `enqueue_2` takes of a task, after the identity and the moment."""
     return (
         task.id,
         task.function,
@@ -112,6 +112,8 @@ def values_of(task: NewTask) -> tuple[Any, ...]:
         task.timeout_seconds,
         task.max_attempts,
         to_json(task.labels),
+        task.total_timeout_seconds,
+        task.deadline_at,
     )
 
 
@@ -177,6 +179,8 @@ async def _plain(db: PostgresSession, task: NewTask) -> Enqueued:
         task.timeout_seconds,
         task.max_attempts,
         to_json(task.labels),
+        task.total_timeout_seconds,
+        task.deadline_at,
     )
     return Enqueued(task.id, created=True)
 

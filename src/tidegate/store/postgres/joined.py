@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -171,7 +172,14 @@ def _described(task: NewTask) -> dict[str, Any]:
         "timeout_seconds": task.timeout_seconds,
         "max_attempts": task.max_attempts,
         "labels": dict(task.labels) or None,
+        "total_timeout_seconds": _number(task.total_timeout_seconds),
+        "deadline_at": task.deadline_at,
     }
+
+
+def _number(value: float | None) -> float | str | None:
+    """Return a number as JSON can hold it; PostgreSQL reads the word."""
+    return "Infinity" if value == inf else value
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:

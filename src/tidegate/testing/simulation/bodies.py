@@ -47,16 +47,16 @@ def _declared() -> Tidegate:
     """Return the application that declares the functions. Made once a process: they hold no state."""
     app = Tidegate("sqlite:///never-opened.db", pools=[Pool("simulated")])
     backoff = Exponential(base=1.0, cap=6.0)
-    app.task(name="sim:steady", timeout=60, deadline=900, backoff=backoff)(_body)
-    app.task(name="sim:once", timeout=60, deadline=900, backoff=backoff, max_attempts=2, on_crash="fail")(
-        _body
-    )
+    app.task(name="sim:steady", timeout=60, total_timeout=900, backoff=backoff)(_body)
+    app.task(
+        name="sim:once", timeout=60, total_timeout=900, backoff=backoff, max_attempts=2, on_crash="fail"
+    )(_body)
     app.task(
         name="sim:ruled",
         queue="batch",
         priority="bulk",
         timeout=60,
-        deadline=900,
+        total_timeout=900,
         backoff=backoff,
         max_attempts=4,
         retry=[on(ConnectionError, wait=1.0, attempts=2), discard(KeyError)],
@@ -64,10 +64,19 @@ def _declared() -> Tidegate:
         cancel_grace=1.0,
     )(_body)
     app.task(
-        name="sim:urgent", queue="realtime", priority="interactive", timeout=60, deadline=900, backoff=backoff
+        name="sim:urgent",
+        queue="realtime",
+        priority="interactive",
+        timeout=60,
+        total_timeout=900,
+        backoff=backoff,
     )(_body)
     app.task(
-        name="sim:broken", timeout=60, deadline=900, max_attempts=4, retry=[on(ConnectionError, attempts=2)]
+        name="sim:broken",
+        timeout=60,
+        total_timeout=900,
+        max_attempts=4,
+        retry=[on(ConnectionError, attempts=2)],
     )(_body)
     break_function(app.function("sim:broken"))
     app.classifier(broken_classifier)

@@ -138,7 +138,7 @@ FROM moved
 -- 1 ids: carray of 16-byte ids
 SELECT
     id, function, queue, priority, upstream, tenant, concurrency_key, map_id, idempotency_key, unique_name,
-    unique_until_final, timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts,
+    unique_until_final, timeout_seconds, total_timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts,
     parks, crashes, losses, releases, rule_attempts, redrives, redriven_at, first_started_at, parked_at,
     paused_seconds, last_reason, last_message
 FROM task

@@ -200,7 +200,7 @@ chosen AS MATERIALIZED (
     SELECT
         h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
         t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
-        t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
+        t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
         t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap,
         CASE
             WHEN h.run > 0 THEN (
@@ -216,7 +216,7 @@ chosen AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT
             x.attempts, x.parks, x.crashes, x.losses, x.releases, x.rule_attempts, x.enqueued_at,
-            x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.max_attempts,
+            x.first_started_at, x.parked_at, x.paused_seconds, x.deadline_at, x.timeout_seconds, x.total_timeout_seconds, x.max_attempts,
             x.labels, CASE WHEN x.unique_until_final THEN x.unique_name END AS unique_name
         FROM /*schema*/task AS x
         WHERE x.id = h.task_id
@@ -242,7 +242,7 @@ started AS (
     CROSS JOIN holder
 ),
 resumed AS (
-    -- The deadline of a parked task moves again.
+    -- The total timeout of a parked task runs again.
     UPDATE /*schema*/task AS t
     SET
         paused_seconds = t.paused_seconds + greatest(0, holder.now - t.parked_at),
@@ -254,7 +254,7 @@ resumed AS (
 SELECT
     c.task_id, c.run, c.function, c.queue, c.priority, c.upstream, c.tenant, c.args, c.codec_tag, c.attempts,
     c.parks, c.crashes, c.losses, c.releases, c.rule_attempts, c.enqueued_at, c.ready_at, c.first_started_at,
-    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.max_attempts, c.labels,
+    c.parked_at, c.paused_seconds, c.deadline_at, c.timeout_seconds, c.total_timeout_seconds, c.max_attempts, c.labels,
     c.last_failure, holder.now
 FROM chosen AS c
 CROSS JOIN holder

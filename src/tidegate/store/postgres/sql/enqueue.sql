@@ -1,5 +1,5 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them. One task, or some with
--- names, by the function `enqueue_1`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
+-- names, by the function `enqueue_2`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one
@@ -7,25 +7,26 @@
 -- 8 tenant, 9 codec tag, 10 arguments as bytes, 11 fingerprint, 12 key or NULL, 13 seconds it is kept, 14 unique
 -- name or NULL, 15 seconds it is kept or NULL for until the final state, 16 seconds of delay, 17 moment it is due
 -- or NULL, 18 deadline seconds or NULL, 19 timeout seconds or NULL, 20 max attempts or NULL, 21 labels as JSON
--- or NULL
+-- or NULL, 22 total timeout seconds or NULL, 23 deadline moment or NULL, which wins over 18
 SELECT holder, answer
-FROM /*schema*/enqueue_1(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
+FROM /*schema*/enqueue_2(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23
 )
 
 -- name: plain
 -- One that wants no names and is ready at once: the bare rows. Its id is new, or the statement fails.
 -- 1 at, 2 id, 3 function, 4 queue, 5 priority, 6 upstream, 7 tenant, 8 codec tag, 9 arguments as bytes,
--- 10 deadline seconds or NULL, 11 timeout seconds or NULL, 12 max attempts or NULL, 13 labels as JSON or NULL
+-- 10 deadline seconds or NULL, 11 timeout seconds or NULL, 12 max attempts or NULL, 13 labels as JSON or NULL,
+-- 14 total timeout seconds or NULL, 15 deadline moment or NULL
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
 ),
 stored AS (
     INSERT INTO /*schema*/task (
         id, function, queue, priority, upstream, tenant, deadline_seconds, deadline_at, timeout_seconds,
-        max_attempts, labels, enqueued_at
+        max_attempts, labels, enqueued_at, total_timeout_seconds
     )
-    SELECT $2, $3, $4, $5, $6, $7, $10, clock.now + $10, $11, $12, $13, clock.now
+    SELECT $2, $3, $4, $5, $6, $7, $10, coalesce($15, clock.now + $10), $11, $12, $13, clock.now, $14
     FROM clock
 ),
 carried AS (
@@ -46,7 +47,8 @@ FROM clock
 -- is not who is claimed first.
 -- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
 -- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,
--- 17 due moments, 18 deadlines, 19 timeouts, 20 max attempts, 21 labels
+-- 17 due moments, 18 deadlines, 19 timeouts, 20 max attempts, 21 labels, 22 total timeouts,
+-- 23 deadline moments
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($2) AS now
 )
@@ -56,16 +58,16 @@ CROSS JOIN unnest(
     $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[], $9::text[], $10::bytea[],
     $11::bytea[], $12::text[], $13::double precision[], $14::text[], $15::double precision[],
     $16::double precision[], $17::double precision[], $18::double precision[], $19::double precision[],
-    $20::integer[], $21::jsonb[]
+    $20::integer[], $21::jsonb[], $22::double precision[], $23::double precision[]
 ) WITH ORDINALITY AS g (
     id, function, queue, priority, upstream, tenant, codec_tag, args, fingerprint, key_name, key_seconds,
     unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
-    place
+    total_timeout_seconds, deadline_at, place
 )
-CROSS JOIN LATERAL /*schema*/enqueue_1(
+CROSS JOIN LATERAL /*schema*/enqueue_2(
     $1, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
     g.key_name, g.key_seconds, g.unique_name, g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds,
-    g.timeout_seconds, g.max_attempts, g.labels
+    g.timeout_seconds, g.max_attempts, g.labels, g.total_timeout_seconds, g.deadline_at
 ) AS a
 ORDER BY g.place
 

@@ -12,29 +12,31 @@
 -- name: one_numbered
 -- asyncpg.
 SELECT holder::text, answer
-FROM /*schema*/enqueue_1(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21::text::jsonb
+FROM /*schema*/enqueue_2(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21::text::jsonb,
+    $22, $23
 )
 
 -- name: one_format
 -- The Python DB-API: psycopg, Django.
 SELECT holder::text, answer
-FROM /*schema*/enqueue_1(
+FROM /*schema*/enqueue_2(
     %s::uuid, %s::double precision, %s::uuid, %s::text, %s::text, %s::smallint, %s::text, %s::text, %s::text,
     %s::bytea, %s::bytea, %s::text, %s::double precision, %s::text, %s::double precision,
     %s::double precision, %s::double precision, %s::double precision, %s::double precision, %s::integer,
-    %s::jsonb
+    %s::jsonb, %s::double precision, %s::double precision
 )
 
 -- name: one_named
 -- SQLAlchemy, whatever driver is below it.
 SELECT CAST(holder AS text), answer
-FROM /*schema*/enqueue_1(
+FROM /*schema*/enqueue_2(
     CAST(:p1 AS uuid), CAST(:p2 AS double precision), CAST(:p3 AS uuid), CAST(:p4 AS text), CAST(:p5 AS text),
     CAST(:p6 AS smallint), CAST(:p7 AS text), CAST(:p8 AS text), CAST(:p9 AS text), CAST(:p10 AS bytea),
     CAST(:p11 AS bytea), CAST(:p12 AS text), CAST(:p13 AS double precision), CAST(:p14 AS text),
     CAST(:p15 AS double precision), CAST(:p16 AS double precision), CAST(:p17 AS double precision),
-    CAST(:p18 AS double precision), CAST(:p19 AS double precision), CAST(:p20 AS integer), CAST(:p21 AS jsonb)
+    CAST(:p18 AS double precision), CAST(:p19 AS double precision), CAST(:p20 AS integer), CAST(:p21 AS jsonb),
+    CAST(:p22 AS double precision), CAST(:p23 AS double precision)
 )
 
 -- name: given_numbered
@@ -58,17 +60,19 @@ CROSS JOIN LATERAL ROWS FROM (
         id uuid, function text, queue text, priority smallint, upstream text, tenant text, codec_tag text,
         args text, fingerprint text, key_name text, key_seconds double precision, unique_name text,
         unique_seconds double precision, delay_seconds double precision, run_at double precision,
-        deadline_seconds double precision, timeout_seconds double precision, max_attempts integer, labels jsonb
+        deadline_seconds double precision, timeout_seconds double precision, max_attempts integer, labels jsonb,
+        total_timeout_seconds double precision, deadline_at double precision
     )
 ) WITH ORDINALITY AS g (
     id, function, queue, priority, upstream, tenant, codec_tag, args, fingerprint, key_name, key_seconds,
     unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
-    place
+    total_timeout_seconds, deadline_at, place
 )
-CROSS JOIN LATERAL /*schema*/enqueue_1(
+CROSS JOIN LATERAL /*schema*/enqueue_2(
     given.home, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
     decode(g.args, 'base64'), decode(g.fingerprint, 'base64'), g.key_name, g.key_seconds, g.unique_name,
-    g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds, g.timeout_seconds, g.max_attempts, g.labels
+    g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds, g.timeout_seconds, g.max_attempts, g.labels,
+    g.total_timeout_seconds, g.deadline_at
 ) AS a
 ORDER BY g.place
 

@@ -65,7 +65,7 @@ FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, due_at, hel
 WHERE w.task_id = given.task_id
 
 -- name: stand_still
--- The deadline of tasks that only their upstream's gate keeps back stands still until they are claimed. Rows that
+-- The total timeout of tasks that only their upstream's gate keeps back does not run down until they are claimed. Rows that
 -- another transaction holds are left for the next round: those that wait are locked by now, and others lock them after
 -- the task.
 -- 1 task ids, 2 now

@@ -78,7 +78,7 @@ LIMIT ?7
 SELECT
     r.task_id, r.run, r.function, r.queue, r.priority, r.upstream, r.tenant, p.args, p.codec_tag,
     t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, r.ready_at,
-    t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.max_attempts,
+    t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
     t.labels,
     CASE
         WHEN r.run > 0 THEN (
@@ -121,7 +121,7 @@ DELETE FROM ready
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: resume
--- Let the deadline of parked tasks move again.
+-- Let the total timeout of parked tasks run again.
 -- 1 ids: carray of 16-byte ids, 2 now
 UPDATE task
 SET

@@ -76,7 +76,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: spend
 -- What the task has spent.
 -- 1 task id, 2 started moment, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases (each 0 or 1),
--- 8 now if the deadline stands still from here, else NULL, 9 reason or NULL to keep the last,
+-- 8 now if the total timeout stops here, else NULL, 9 reason or NULL to keep the last,
 -- 10 message or NULL to keep the last
 UPDATE task
 SET

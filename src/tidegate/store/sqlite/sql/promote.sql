@@ -62,7 +62,7 @@ SET due_at = ?2, held_by = ?3
 WHERE task_id = ?1
 
 -- name: stand_still
--- The deadline of a task that only its upstream's gate keeps back stands still until it is claimed.
+-- The total timeout of a task that only its upstream's gate keeps back does not run down until it is claimed.
 -- 1 task id, 2 now
 UPDATE task
 SET parked_at = ?2
