@@ -87,7 +87,8 @@ def test_a_file_opens_with_what_it_does(file: Path) -> None:
 def test_columns_are_named_and_every_statement_is_used(file: Path) -> None:
     text = file.read_text()
     assert not re.search(r"SELECT \*|\bt\.\*|count\(\*\).*,.*\*", re.sub(r"count\(\*\)", "", text))
-    python = "".join(source.read_text() for source in FOLDER.parent.glob("*.py"))
+    folders = (FOLDER.parent, FOLDER.parent.parent / "common")
+    python = "".join(source.read_text() for folder in folders for source in folder.glob("*.py"))
     for name in load(file.stem):
         assert f'"{name}"' in python or file.stem in ("check", "list_tasks", "purge", "reprioritise"), name
 
