@@ -446,20 +446,32 @@ class Tidegate(Hooks, ById):
 
     # --- running -----------------------------------------------------------------------------------------
 
-    def worker(self, pool: Pool | None = None, *, timings: Timings | None = None) -> EmbeddedWorker:
-        """Return a worker for this process, to be entered with `async with`.
+    def worker(
+        self, *, pools: Sequence[Pool] | None = None, timings: Timings | None = None
+    ) -> EmbeddedWorker:
+        """Return a worker that runs inside this process, to be entered with `async with`.
 
-        For web processes, tests and notebooks. It beats from a thread of its own, so a blocked loop does
-        not lose the lease, but it cannot kill a body that will not stop: `tidegate worker` can. Where the
-        lease is lost all the same, it stops its bodies, writes nothing of them, and begins anew.
+        For web processes, tests and notebooks. All its pools run in the loop that enters it; their leases are
+        renewed from a thread, so that a blocked loop does not lose them. If a lease is lost all the same, the
+        worker stops its tasks, writes nothing of them, and starts again under new ids.
+
+        What it cannot do, and `tidegate worker` can:
+
+        - It starts no processes. A `def` function runs in a thread of this process, `async def` with
+          `runs_in="process"` in its loop. Nothing can kill them: one that does not stop keeps its slot.
+        - Memory and GPU limits (`memory_limit`, `memory_soft_limit`, `vram_limit`, `gpus`), `processes` and
+          `child_runs` of a pool have no effect, and `on_child_start` hooks are not run.
+        - A crash, or a loop that is blocked for longer than `stall_limit`, takes all its tasks with it.
+        - It does not replace itself: `ctx.replace_process` has no effect.
 
         Args:
-            pool: What it serves; None: the first pool of this application.
+            pools: The pools it serves; None: all pools of this application.
             timings: None: this application's.
         """
         from tidegate.worker.embedded import EmbeddedWorker
 
-        return EmbeddedWorker(self, pool or self.pools[0], timings or self.timings, begins_anew=True)
+        served = self.pools if pools is None else pools_option(pools)
+        return EmbeddedWorker(self, served, timings or self.timings, begins_anew=True)
 
     def manifest(self) -> dict[str, Any]:
         """Return what this application declares, for those who cannot import it."""

@@ -8,6 +8,7 @@ import gc
 import threading
 import time
 import weakref
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from attack_support import OddStore
 
 from support import FAST, all_final, make_app, until
-from tidegate import Pool, State, StoreUnavailableError, Tidegate
+from tidegate import OptionError, Pool, State, StoreUnavailableError, Tidegate
 
 pytestmark = pytest.mark.anyio
 
@@ -89,10 +90,66 @@ async def test_two_workers_of_one_process_share_the_work_and_run_nothing_twice(a
         ran.append(number)
         await asyncio.sleep(0)
 
-    async with app.worker(Pool("a", concurrency=5)), app.worker(Pool("b", concurrency=5)):
+    async with app.worker(pools=[Pool("a", concurrency=5)]), app.worker(pools=[Pool("b", concurrency=5)]):
         ids = await app.enqueue_many(body.prepare(number) for number in range(300))
         await all_final(app, ids)
     assert sorted(ran) == list(range(300))
+
+
+async def test_an_embedded_worker_serves_every_pool_of_its_application_and_runs_the_hooks_once(
+    tmp_path: Path,
+) -> None:
+    pools = [
+        Pool(name, queues=[name], concurrency=2, poll_interval=0.05) for name in ("chat", "mail", "files")
+    ]
+    app = make_app(tmp_path, pools=pools)
+    calls: list[str] = []
+    started = asyncio.Event()
+    is_open = ContextVar("is_open", default=False)
+
+    @app.on_start
+    async def start() -> None:
+        calls.append("start")
+        is_open.set(True)
+
+    @app.on_stop
+    async def stop() -> None:
+        calls.append("stop")
+
+    @app.task(name="t")
+    async def body() -> bool:
+        started.set()
+        await asyncio.sleep(0.2)
+        calls.append("end")
+        return is_open.get()
+
+    async with app.worker() as worker:
+        handles = [await body.using(queue=pool.name).enqueue() for pool in pools]
+        assert len(await app.store.workers()) == len(worker.ids) == 3
+        assert [await handle.result(10) for handle in handles] == [True] * 3
+        started.clear()
+        await body.using(queue="files").enqueue()
+        await started.wait()
+    assert calls == ["start", "end", "end", "end", "end", "stop"]
+    await app.aclose()
+
+
+async def test_an_embedded_worker_leaves_pools_alone_that_it_was_not_given(tmp_path: Path) -> None:
+    pools = [Pool(name, queues=[name], poll_interval=0.05) for name in ("chat", "mail")]
+    app = make_app(tmp_path, pools=pools)
+
+    @app.task(name="t")
+    async def body() -> str:
+        return "done"
+
+    async with app.worker(pools=pools[1:]):
+        left = await body.using(queue="chat").enqueue()
+        assert await (await body.using(queue="mail").enqueue()).result(10) == "done"
+        rows = await app.store.read([left.id])
+    assert rows[left.id].state is State.READY
+    with pytest.raises(OptionError, match="pools"):
+        app.worker(pools=[])
+    await app.aclose()
 
 
 def test_one_application_serves_many_loops_one_after_the_other_and_keeps_none_of_them(tmp_path: Path) -> None:

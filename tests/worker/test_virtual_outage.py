@@ -67,7 +67,7 @@ class World:
                 (await client.post(f"http://provider/{number}", json={})).raise_for_status()
 
             worker = EmbeddedWorker(
-                self.app, self.app.pools[0], self.app.timings, rng=random.Random(3), threaded=False
+                self.app, self.app.pools, self.app.timings, rng=random.Random(3), threaded=False
             )
             async with worker:
                 ids = [(await body.enqueue(number)).id for number in range(self._tasks)]

@@ -37,7 +37,7 @@ def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], fl
 
     async def work() -> list[Any]:
         workers = [
-            EmbeddedWorker(app, app.pools[0], app.timings, rng=random.Random(seed + n), threaded=False)
+            EmbeddedWorker(app, app.pools, app.timings, rng=random.Random(seed + n), threaded=False)
             for n in range(2)
         ]
         async with workers[0], workers[1]:

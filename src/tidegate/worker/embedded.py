@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -38,7 +38,7 @@ class EmbeddedWorker:
 
     Args:
         app: Whose tasks.
-        pool: What is served; `processes` does not count here.
+        pools: What is served, all in this process; their `processes` do not count here.
         timings: Clocks and grace times.
         rng: For jitter.
         threaded: False: beat and keep house in the same loop, as simulated time needs it.
@@ -48,7 +48,7 @@ class EmbeddedWorker:
     def __init__(
         self,
         app: Application,
-        pool: Pool,
+        pools: Sequence[Pool],
         timings: Timings,
         *,
         rng: random.Random | None = None,
@@ -57,7 +57,7 @@ class EmbeddedWorker:
     ) -> None:
         self._rng = rng or random.Random()
         self._make_life: Callable[[], _Life] = functools.partial(
-            _Life, app, pool, timings, self._rng, threaded=threaded
+            _Life, app, tuple(pools), timings, self._rng, threaded=threaded
         )
         self._begins_anew = begins_anew
         self._life = self._make_life()
@@ -66,8 +66,13 @@ class EmbeddedWorker:
 
     @property
     def id(self) -> str:
-        """The worker's id; another one after its lease was lost."""
-        return self._life.id
+        """The id of the first pool's worker; another one after its lease was lost."""
+        return self._life.ids[0]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids under which the store knows it: one for each pool, in their order."""
+        return self._life.ids
 
     async def __aenter__(self) -> Self:
         """Register, begin to beat, begin to claim. May be entered again after its end."""
@@ -122,97 +127,130 @@ class EmbeddedWorker:
 
 
 class _Life:
-    """One incarnation of an embedded worker: a row, an engine, a keeper. Begun once, ended once."""
+    """One incarnation of an embedded worker: a row and an engine for each pool. Begun once, ended once."""
 
     def __init__(
-        self, app: Application, pool: Pool, timings: Timings, rng: random.Random, *, threaded: bool
+        self,
+        app: Application,
+        pools: Sequence[Pool],
+        timings: Timings,
+        rng: random.Random,
+        *,
+        threaded: bool,
     ) -> None:
         self._app = app
-        self._pool = pool
+        self._pools = {str(uuid.UUID(int=rng.getrandbits(128), version=4)): pool for pool in pools}
         self._timings = timings
         self._rng = rng
         self._threaded = threaded
-        self.id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-        self._engine: Engine | None = None
+        self.ids = tuple(self._pools)
+        self._engines: list[Engine] = []
         self._keeper: _Keeper | None = None
 
     async def begin(self) -> None:
         """Register, begin to beat, begin to claim. Where that fails, nothing is left of it."""
         await self._app.store.open()
+        try:
+            for worker_id, pool in self._pools.items():
+                await self._register(worker_id, pool)
+        except BaseException:
+            await self._retire()
+            raise
+        engines = {worker_id: self._engine(worker_id, pool) for worker_id, pool in self._pools.items()}
+        self._engines = list(engines.values())
+        self._keeper = _Keeper(self._app, engines, self._timings, self._rng)
+        try:
+            await self._keeper.start(threaded=self._threaded)
+            first, *others = self._engines
+            await first.start()
+            for engine in others:
+                engine.executor.base = first.executor.base
+                await engine.start()
+            label_records()
+        except BaseException:
+            keeper, self._engines, self._keeper = self._keeper, [], None
+            await self._let_go(keeper)
+            raise
+
+    async def _register(self, worker_id: str, pool: Pool) -> None:
         await self._app.store.add_worker(
             NewWorker(
-                id=self.id,
+                id=worker_id,
                 name=EMBEDDED,
-                pool=self._pool.name,
+                pool=pool.name,
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                queues=self._pool.queues,
-                slots=self._pool.concurrency,
+                queues=pool.queues,
+                slots=pool.concurrency,
                 lease_seconds=self._timings.lease,
                 version=__version__,
             )
         )
-        self._engine = Engine(
+
+    def _engine(self, worker_id: str, pool: Pool) -> Engine:
+        return Engine(
             app=self._app,
-            pool=self._pool,
-            worker_id=self.id,
+            pool=pool,
+            worker_id=worker_id,
             timings=self._timings,
-            scratch_root=scratch.scratch_root(self.id),
+            scratch_root=scratch.scratch_root(worker_id),
             rng=self._rng,
+            runs_hooks=worker_id == self.ids[0],
         )
-        self._keeper = _Keeper(self._app, self.id, self._timings, self._engine, self._rng)
-        try:
-            await self._keeper.start(threaded=self._threaded)
-            await self._engine.start()
-            label_records()
-        except BaseException:
-            keeper, self._engine, self._keeper = self._keeper, None, None
-            await self._let_go(keeper)
-            raise
 
     async def lost(self) -> None:
-        """Return once the lease is lost, or where there is none."""
-        if self._engine is not None:
-            await self._engine.retired.wait()
+        """Return once the lease of a pool is lost; never where there is none."""
+        losses = [asyncio.create_task(engine.retired.wait()) for engine in self._engines]
+        try:
+            await asyncio.wait(losses, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for loss in losses:
+                loss.cancel()
 
     async def end(self, grace: float | None) -> None:
-        """Drain, then retire."""
-        engine, keeper = self._engine, self._keeper
+        """Drain all pools, then run the stop hooks and retire."""
+        engines, keeper = self._engines, self._keeper
         self._keeper = None
-        if engine is None or keeper is None:
+        if not engines or keeper is None:
             return
         try:
-            await engine.stop(grace)
+            await asyncio.gather(*(engine.drain(grace) for engine in engines))
+            for engine in reversed(engines):  # the first one runs the stop hooks
+                await engine.end()
         finally:
-            self._engine = None
+            self._engines = []
             await self._let_go(keeper)
 
     def shorten(self) -> None:
         """Give running tasks back now, if an end is under way."""
-        if self._engine is not None:
-            self._engine.shorten()
+        for engine in self._engines:
+            engine.shorten()
 
     async def _let_go(self, keeper: _Keeper) -> None:
-        """Beat no more, and retire; while the store is away, the lease runs out instead."""
         await keeper.stop()
+        await self._retire()
+
+    async def _retire(self) -> None:
+        """Retire all rows; while the store is away, the leases run out instead."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
-                await self._app.store.retire_worker(
-                    self.id, why="stopped", loss=False, only_if_expired=False, culprit=NOBODY
-                )
-        scratch.remove(self.id)
+                for worker_id in self.ids:
+                    await self._app.store.retire_worker(
+                        worker_id, why="stopped", loss=False, only_if_expired=False, culprit=NOBODY
+                    )
+        for worker_id in self.ids:
+            scratch.remove(worker_id)
 
 
 class _Keeper:
-    """Beats for one engine and keeps house, in a thread of its own or in the engine's loop."""
+    """Beats for the engines of one loop and keeps house, in a thread of its own or in their loop."""
 
     def __init__(
-        self, app: Application, worker_id: str, timings: Timings, engine: Engine, rng: random.Random
+        self, app: Application, engines: Mapping[str, Engine], timings: Timings, rng: random.Random
     ) -> None:
         self._app = app
-        self._worker_id = worker_id
         self._timings = timings
-        self._engine = engine
+        self._engines = engines
         self._rng = rng
         self._engine_loop = asyncio.get_running_loop()
         self._loop = self._engine_loop
@@ -250,8 +288,8 @@ class _Keeper:
             store=self._app.store,
             timings=self._timings,
             alive=self._living,
-            renewed=lambda _, good_until: self._tell(self._engine.good_until, good_until),
-            retired=lambda _: self._tell(self._engine.lose),
+            renewed=lambda worker_id, until: self._tell(self._engines[worker_id].good_until, until),
+            retired=lambda worker_id: self._tell(self._engines[worker_id].lose),
             rng=self._rng,
         )
         self._steward = Steward(self._app.store, self._timings, rng=self._rng, clock=clock)
@@ -266,15 +304,15 @@ class _Keeper:
             await asyncio.gather(self._beating, return_exceptions=True)
 
     def _living(self) -> list[str]:
-        """Return our id, unless the engine's loop has been blocked for longer than a stall may last."""
+        """Return our ids, unless the engines' loop has been blocked for longer than a stall may last."""
         if self._thread is None:
-            return [self._worker_id]
+            return list(self._engines)
         now = time.monotonic()
         stalled = 0.0 if self._asked_at is None else now - self._asked_at
         if self._asked_at is None:
             self._asked_at = now
             self._tell(self._answer)
-        return [self._worker_id] if stalled <= self._timings.stall_limit else []
+        return list(self._engines) if stalled <= self._timings.stall_limit else []
 
     def _answer(self) -> None:
         self._asked_at = None

@@ -59,6 +59,8 @@ class Engine:
         slots_of: `module:attribute` that child slots import; None: no child processes.
         surroundings: What child processes start with; None: what this process has by then.
         spot: Tells the supervisor whose task has the loop.
+        runs_hooks: Whether it declares limits and runs the start and stop hooks. Of several engines in one
+            process, one does.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Engine:
         slots_of: str | None = None,
         surroundings: Surroundings | None = None,
         spot: Spot | None = None,
+        runs_hooks: bool = True,
     ) -> None:
         rng = rng or random.Random()
         self._app = app
@@ -99,6 +102,7 @@ class Engine:
             self._slots = SlotPool(
                 slots_of, _slot_rules(pool), on_room=self._room_for_bodies, surroundings=surroundings
             )
+        self._runs_hooks = runs_hooks
         self._surroundings: Surroundings | None = None
         """Put back whenever no task runs, in a process that is ours alone."""
         self.executor = Executor(
@@ -132,13 +136,8 @@ class Engine:
 
     async def start(self) -> None:
         """Tell the store of declared limits, run the start hooks, then begin to claim."""
-        await self._declare()
-        before = contextvars.copy_context()
-        for hook in self._app.start_hooks:
-            done = hook()
-            if inspect.isawaitable(done):
-                await done
-        self.executor.base = self._base_of_runs(before)
+        if self._runs_hooks:
+            await self._prepare()
         if self._slots is not None:
             self._surroundings = Surroundings()
         for name, timeout, seconds in short_timeouts(self._app):
@@ -148,7 +147,21 @@ class Engine:
         self._spawn(self._watch_cancels(), "cancel watch")
         self._claiming = self._spawn(self._claim(), "claimer")
 
+    async def _prepare(self) -> None:
+        await self._declare()
+        before = contextvars.copy_context()
+        for hook in self._app.start_hooks:
+            done = hook()
+            if inspect.isawaitable(done):
+                await done
+        self.executor.base = self._base_of_runs(before)
+
     async def stop(self, grace: float | None = None) -> None:
+        """Drain, then end; see `drain`."""
+        await self.drain(grace)
+        await self.end()
+
+    async def drain(self, grace: float | None = None) -> None:
         """Claim no more, let running tasks end within `grace` seconds, give the rest back, write everything.
 
         Args:
@@ -168,7 +181,6 @@ class Engine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 await self.finisher.flushed()
-        await self.end()
 
     def shorten(self) -> None:
         """End the grace of a stop, under way or to come: give everything back now."""
@@ -183,7 +195,7 @@ class Engine:
         self.executor.close()
         if self._slots is not None:
             await self._slots.close()
-        for hook in reversed(self._app.stop_hooks):
+        for hook in reversed(self._app.stop_hooks if self._runs_hooks else ()):
             try:
                 done = hook()
                 if inspect.isawaitable(done):

@@ -295,7 +295,7 @@ async def test_what_is_committed_without_a_word_is_run_within_the_poll_interval(
 ) -> None:
     app, work = shop
     connection = await asyncpg.connect(user_url)
-    async with app.worker(Pool(poll_interval=0.3)):
+    async with app.worker(pools=[Pool(poll_interval=0.3)]):
         async with connection.transaction():
             ids = await app.enqueue_many([work.prepare(number) for number in range(20)], conn=connection)
         async with asyncio.timeout(SOON / 2):

@@ -68,7 +68,7 @@ class WorkerProcess:
         while True:
             worker = EmbeddedWorker(
                 app,
-                self._scene.pool,
+                [self._scene.pool],
                 self._scene.timings,
                 rng=random.Random(self._rng.getrandbits(64)),
                 threaded=False,
