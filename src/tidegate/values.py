@@ -47,7 +47,11 @@ class TaskStatus:
     """How often it was sent back from the dead letters."""
     enqueued_at: datetime
     due_at: datetime | None
-    """When it is or was due to become ready; while it waits, its next time."""
+    """When it is or was due to become ready, as planned when it began to wait."""
+    held_until_at: datetime | None
+    """Until when it is kept back after that; None: nothing keeps it."""
+    held_by: str | None
+    """What keeps it back: its upstream's `gate`, or the retry budget of its `upstream` or of the `system`."""
     started_at: datetime | None
     """Start of the present or last run."""
     finished_at: datetime | None
@@ -148,6 +152,8 @@ def task_status(row: TaskRow) -> TaskStatus:
         redrives=row.redrives,
         enqueued_at=to_datetime(row.enqueued_at),
         due_at=to_datetime_or_none(row.due_at),
+        held_until_at=to_datetime_or_none(row.held_until_at),
+        held_by=row.held_by or None,
         started_at=to_datetime_or_none(row.started_at),
         finished_at=to_datetime_or_none(row.finished_at),
         deadline_at=to_datetime_or_none(row.deadline_at),

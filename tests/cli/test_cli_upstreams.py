@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
+from dataclasses import replace
+
 import pytest
-from cli_support import Place
+from cli_support import Place, retrying
 
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Retrying
@@ -148,6 +152,27 @@ def test_why_names_the_gate(place: Place, openai: str) -> None:
         "upstream openai: gate: parked by a person until it is opened"
     )
     assert "gate: parked" in place.run("tasks", "why", task_id).stdout
+
+
+def test_a_retry_that_is_kept_back_shows_when_it_was_planned_and_until_when_it_is_held(
+    place: Place, openai: str
+) -> None:
+    (task_id,) = place.add(upstream=openai)
+    place.work(lambda task: replace(retrying(task), delay_seconds=0.0))
+    planned = place.json("tasks", "show", task_id)["due_at"]
+    place.run("upstreams", "park", openai)
+    place.ask(lambda store: store.promote())
+    shown = place.json("tasks", "show", task_id)
+    assert (shown["state"], shown["due_at"], shown["held_by"]) == ("retrying", planned, "gate")
+    assert shown["held_until_at"] > time.time()
+    reason = place.json("tasks", "why", task_id)["why"][0]
+    assert re.fullmatch(
+        r"retry: planned for \S+ s ago, held back by the gate of its upstream for \S+ s more \(.*\)", reason
+    )
+    facts = place.run("tasks", "show", task_id).stdout
+    assert re.search(r"^due +20", facts, re.MULTILINE)
+    assert re.search(r"^held until +20\S+ \S+ by the gate of its upstream$", facts, re.MULTILINE)
+    assert "held, due in" in place.run("tasks", "ls").stdout
 
 
 def test_why_names_the_schedule_the_retry_and_that_nothing_serves_the_queue(place: Place) -> None:

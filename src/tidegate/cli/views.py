@@ -16,6 +16,7 @@ from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
 from tidegate.domain.usage import UsageTotals
 from tidegate.errors import TaskNotFoundError
+from tidegate.policy.why import HOLDERS
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetter, HistoryRow, TaskRow
 
@@ -98,7 +99,8 @@ def _note(row: TaskRow, now: float) -> str:
     if row.cancel_requested and row.state is State.RUNNING:
         return "asked to stop"
     if row.state in {State.SCHEDULED, State.RETRYING}:
-        return joined(f"due {ago(row.due_at, now)}", row.message)
+        due = f"held, due {ago(row.held_until_at, now)}" if row.held_by else f"due {ago(row.due_at, now)}"
+        return joined(due, row.message)
     if row.state is State.RUNNING:
         return _progress(row) or f"for {duration(max(0.0, now - (row.started_at or now)))}"
     return joined(row.reason, row.message) if row.state is State.DEAD else ""
@@ -197,6 +199,9 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
         "redrives": row.redrives or None,
         "enqueued": moment(row.enqueued_at),
         "due": moment(row.due_at),
+        "held until": f"{moment(row.held_until_at)} by {HOLDERS.get(row.held_by, row.held_by)}"
+        if row.held_by
+        else None,
         "started": moment(row.started_at),
         "finished": moment(row.finished_at),
         "deadline": moment(row.deadline_at),

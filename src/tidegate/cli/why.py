@@ -45,6 +45,8 @@ async def _gathered(store: Store, where: Where, row: TaskRow) -> Waiting:
         function=row.function,
         upstream=row.upstream,
         due_at=row.due_at,
+        held_until_at=row.held_until_at,
+        held_by=row.held_by,
         message=row.message,
         gates=await store.gates(),
         in_flight=0 if upstream is None else upstream.in_flight,

@@ -12,6 +12,13 @@ from tidegate.policy.budget import Budget, per_minute, used
 from tidegate.policy.serving import Serving
 from tidegate.policy.words import duration
 
+HOLDERS = {
+    "gate": "the gate of its upstream",
+    "upstream": "the retry budget of its upstream",
+    "system": "the retry budget of the system",
+}
+"""What keeps a retry back after its planned moment, by the name a store keeps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -31,6 +38,10 @@ class Waiting:
     """The live workers."""
     is_declared: bool
     """Whether some application that ran here declares its function."""
+    held_until_at: float | None = None
+    """Until when it is kept back after `due_at`."""
+    held_by: str = ""
+    """What keeps it back: one of `HOLDERS`; empty for nothing."""
 
     def gate(self, kind: GateKind, name: str) -> GateRow | None:
         """Return one of the gates."""
@@ -51,11 +62,20 @@ def _of_its_state(task: Waiting, now: float) -> list[str]:
     if task.state is State.SCHEDULED:
         return [f"schedule: due in {_left(task.due_at, now)}"]
     if task.state is State.RETRYING:
-        words = f"retry: due in {_left(task.due_at, now)}"
+        words = _retry(task, now)
         return [f"{words} ({task.message})" if task.message else words, *_of_its_budgets(task, now)]
     if task.state is State.READY:
         return []
     return [f"it is {task.state}"]
+
+
+def _retry(task: Waiting, now: float) -> str:
+    if not task.held_by or task.due_at is None:
+        return f"retry: due in {_left(task.due_at, now)}"
+    planned = duration(max(0.0, now - task.due_at))
+    holder = HOLDERS.get(task.held_by, task.held_by)
+    left = _left(task.held_until_at, now)
+    return f"retry: planned for {planned} ago, held back by {holder} for {left} more"
 
 
 def _of_its_limits(task: Waiting, now: float) -> list[str]:

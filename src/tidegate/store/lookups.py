@@ -43,9 +43,9 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
     """Return a task as the columns of `read` tell it."""
     (
         task_id, function, queue, priority, upstream, tenant, state, run, attempts, parks, crashes, losses,
-        releases, rules, redrives, enqueued_at, due_at, started_at, finished_at, worker_id, cancel_requested,
-        reason, message, why, done, total, note, key, max_attempts, deadline_at, redriven_at, labels,
-        calls, *tokens,
+        releases, rules, redrives, enqueued_at, due_at, held_until_at, held_by, started_at, finished_at,
+        worker_id, cancel_requested, reason, message, why, done, total, note, key, max_attempts, deadline_at,
+        redriven_at, labels, calls, *tokens,
     ) = row  # fmt: skip
     holds, says = _what_holds(State(state), reason or "", message or why or "")
     return TaskRow(
@@ -61,6 +61,8 @@ def task_row(row: Row, id_text: IdText) -> TaskRow:
         redrives=redrives,
         enqueued_at=enqueued_at,
         due_at=due_at,
+        held_until_at=held_until_at if held_by else None,
+        held_by=held_by or "",
         started_at=started_at,
         finished_at=finished_at,
         worker_id=worker_id,

@@ -1,7 +1,11 @@
 """Numbered migrations: which there are, and whether this version can work with a database's.
 
-Files are named `001_tasks.sql`, never edited after release, and applied in order, each with its row in
+Files are named `001_foundation.sql`, never edited after release, and applied in order, each with its row in
 the `migration` table in one transaction. What runs them belongs to each back end.
+
+The name of the first migration is the name of the schema's generation. A database of another generation has
+other tables under the same numbers, so it is recognised by that name and refused: no migration leads from one
+generation to the next.
 
 During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` says which
 migration a process must know: `since`. A migration that breaks older code raises it; others leave it alone.
@@ -10,13 +14,19 @@ migration a process must know: `since`. A migration that breaks older code raise
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors import SchemaError
 
 log = logging.getLogger("tidegate.store")
+
+Applied = Mapping[int, str]
+"""The names of a database's migrations, by number."""
+
+_OLD_GENERATIONS = {"001_tasks": "Tidegate 0.1.0, or a development version soon after it"}
+"""What made the databases whose first migration has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +36,7 @@ class Migration:
     number: int
     """From 1, without gaps."""
     name: str
-    """The file's name without its ending: `001_tasks`."""
+    """The file's name without its ending: `001_foundation`."""
     sql: str
 
 
@@ -36,7 +46,37 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
     return tuple(Migration(int(file.stem[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 
 
-def missing(known: Sequence[Migration], applied: Collection[int]) -> list[Migration]:
+def demand_generation(known: Sequence[Migration], applied: Applied, place: str) -> None:
+    """Return if a database is of this version's generation, or holds no migration at all.
+
+    Args:
+        known: This version's migrations.
+        applied: The database's.
+        place: Where it is, as a person would find it.
+
+    Raises:
+        SchemaError: It is of another generation.
+    """
+    foreign = [name for each in known if (name := applied.get(each.number, each.name)) != each.name]
+    if not foreign:
+        return
+    maker = _OLD_GENERATIONS.get(applied.get(1, ""))
+    if maker is None:
+        what = f"were made by a version of Tidegate with other migrations ({foreign[0]})"
+        fix = "use the version that made them"
+    else:
+        what = f"were made by {maker}"
+        fix = "finish or drop its tasks with the version that made it"
+    raise SchemaError(
+        f"the tables in {place} {what}; this version cannot read them, and has changed nothing",
+        fix=f"{fix}, or start a new database",
+        place=place,
+        database=foreign[0],
+        code=known[0].name,
+    )
+
+
+def missing(known: Sequence[Migration], applied: Applied) -> list[Migration]:
     """Return the migrations that a database still needs, in order.
 
     Raises:
@@ -47,12 +87,12 @@ def missing(known: Sequence[Migration], applied: Collection[int]) -> list[Migrat
     return [migration for migration in known if migration.number not in applied]
 
 
-def newer(known: Sequence[Migration], applied: Collection[int]) -> list[int]:
+def newer(known: Sequence[Migration], applied: Applied) -> list[int]:
     """Return the migrations of a database that this version does not know, in order."""
     return sorted(set(applied) - {migration.number for migration in known})
 
 
-def demand_fit(known: Sequence[Migration], applied: Collection[int], since: int) -> None:
+def demand_fit(known: Sequence[Migration], applied: Applied, since: int) -> None:
     """Return if this version can work with the schema: it is the same, or newer and compatible.
 
     Args:
@@ -76,7 +116,7 @@ def demand_fit(known: Sequence[Migration], applied: Collection[int], since: int)
         )
 
 
-def demand_same(known: Sequence[Migration], applied: Collection[int]) -> None:
+def demand_same(known: Sequence[Migration], applied: Applied) -> None:
     """Return if the schema is exactly this version's.
 
     Raises:
@@ -97,7 +137,7 @@ def tell_ahead(ahead: int, place: str) -> None:
         )
 
 
-def _too_new(known: Sequence[Migration], applied: Collection[int]) -> SchemaError:
+def _too_new(known: Sequence[Migration], applied: Applied) -> SchemaError:
     return SchemaError(
         f"the database's schema is newer ({max(applied):03d}) than this version of Tidegate knows"
         f" ({known[-1].number:03d})",

@@ -265,7 +265,7 @@ class TaskRow:
     redrives: int
     enqueued_at: float
     due_at: float | None
-    """When it is or was due to become ready; for waiting states its next time."""
+    """When it is or was due to become ready; of one that waits, the moment planned when it began to."""
     started_at: float | None
     """Of the present or last run."""
     finished_at: float | None
@@ -285,6 +285,10 @@ class TaskRow:
     labels: Mapping[str, str] = field(default_factory=dict)
     usage: UsageTotals | None = None
     """What the calls of all its runs consumed; None: no answer of one stated it."""
+    held_until_at: float | None = None
+    """Of one that is kept back after its planned moment: until then; None where nothing keeps it."""
+    held_by: str = ""
+    """What keeps it back: `gate` of its upstream, retry budget of its `upstream` or of the `system`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tidegate.errors import (
     KeyConflictError,
     NotAcceptedError,
     OptionError,
+    SchemaError,
     StoreBusyError,
     StoreError,
     TaskNotFoundError,
@@ -121,6 +122,8 @@ def of_error(error: TidegateError) -> Problem:
         return Problem("store-busy", headers={"Retry-After": "1"}, **facts)
     if isinstance(error, StoreError):
         return Problem("store-unavailable", headers={"Retry-After": "2"}, **facts)
+    if isinstance(error, SchemaError):
+        return Problem("not-ready", **facts)
     return Problem("internal", **facts)
 
 

@@ -43,15 +43,26 @@ async def demand_access(app: Tidegate, host: str, settings: WebSettings, tell: C
 
     Raises:
         ConfigError: The address can be reached by other machines, and no token is good.
+        SchemaError: The schema is not this version's.
+        StoreUnavailableError: The store does not answer.
     """
     if not is_loopback(host):
         await _demand_token(app, host)
         return False
     names = public_names(settings)
     if not names:
+        await _demand_store(app)
         return True
     await _make_first_token(app, names, tell)
     return False
+
+
+async def _demand_store(app: Tidegate) -> None:
+    """Open the database once, so that what is wrong with it is an error of the command."""
+    try:
+        await app.opened_store()
+    finally:
+        await app.aclose()  # a forked or later loop opens it again
 
 
 async def _demand_token(app: Tidegate, host: str) -> None:

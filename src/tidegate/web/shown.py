@@ -46,6 +46,8 @@ def status_of(row: TaskRow) -> TaskOut:
         redrives=row.redrives,
         enqueued_at=row.enqueued_at,
         due_at=row.due_at,
+        held_until_at=row.held_until_at,
+        held_by=row.held_by or None,
         started_at=row.started_at,
         finished_at=row.finished_at,
         deadline_at=row.deadline_at,

@@ -134,6 +134,11 @@ class TaskOut(msgspec.Struct):
     redrives: int
     enqueued_at: float
     due_at: float | None
+    """When it is or was due to become ready, as planned when it began to wait."""
+    held_until_at: float | None
+    """Until when it is kept back after that; null: it is not."""
+    held_by: str | None
+    """What keeps it back: its upstream's `gate`, or the retry budget of its `upstream` or of the `system`."""
     started_at: float | None
     finished_at: float | None
     deadline_at: float | None

@@ -211,8 +211,9 @@ async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
     clock.advance(1800.0)
     await store.promote()
     assert await build.state(task.fence.task_id) is State.RETRYING
-    due_at = (await store.read([task.fence.task_id]))[task.fence.task_id].due_at
-    assert due_at == pytest.approx(START + 3600.0, abs=1.0)
+    row = (await store.read([task.fence.task_id]))[task.fence.task_id]
+    assert row.due_at == pytest.approx(START + 3600.0, abs=1.0)
+    assert (row.held_until_at, row.held_by) == (None, "")
     assert [row.name for row in await store.upstreams()] == ["u"]
 
 
@@ -421,13 +422,16 @@ async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
 ) -> None:
     await store.declare([upstream(limits=Limits(retries_per_minute=12.0))])
     ids = await failed(build, 6, upstream="u")
+    planned = {row.due_at for row in (await store.read(ids)).values()}
     clock.advance(1.0)
     await store.promote()
     rows = await store.read(ids)
     held = [row for row in rows.values() if row.state is State.RETRYING]
     assert len(held) == 5
-    assert all(row.due_at > clock.now for row in held)
-    assert len({row.due_at for row in held}) == 5
+    assert {row.due_at for row in held} <= planned
+    assert {row.held_by for row in held} == {"upstream"}
+    assert all(row.held_until_at is not None and row.held_until_at > clock.now for row in held)
+    assert len({row.held_until_at for row in held}) == 5
     row = await budget(store, "u")
     assert (row.amount, row.used, row.held) == (12.0, 1, 5)
     assert row.next_at > clock.now
@@ -499,6 +503,37 @@ async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budg
     assert set((await build.states(ids)).values()) == {State.RETRYING}, "its gate does not flow"
     moments = await drained(store, clock, ids, build)
     assert max(sum(at <= other < at + 10.0 for other in moments) for at in moments) <= 15
+
+
+async def test_the_planned_moment_stays_as_written_whatever_keeps_the_task_back(
+    store: Store, build: Build, clock: SettableClock
+) -> None:
+    await store.declare([upstream(limits=Limits(retries_per_minute=60.0))])
+    (task,) = await build.running(1, upstream="u")
+    await build.done(parked(task, delay=1.0))
+    planned = (await build.row(task.fence.task_id)).due_at
+    assert planned == pytest.approx(START + 1.0, abs=0.5)
+    clock.advance(2.0)
+    await store.promote()
+    row = await build.row(task.fence.task_id)
+    assert (row.state, row.due_at, row.held_by) == (State.RETRYING, planned, "gate")
+    assert row.held_until_at is not None
+    assert row.held_until_at > clock.now
+    assert await store.promote() == 0, "a held task is not due again before its moment"
+    await store.park("u", seconds=600.0, why="")
+    clock.advance(row.held_until_at - clock.now + 0.1)
+    assert await store.promote() == 1
+    again = await build.row(task.fence.task_id)
+    assert (again.state, again.due_at, again.held_by) == (State.RETRYING, planned, "gate")
+    assert again.held_until_at is not None
+    assert again.held_until_at > row.held_until_at
+    [run] = [entry for entry in await store.history(task.fence.task_id) if entry.run == 1]
+    assert run.next_run_at == planned
+    await store.open_gate("u")
+    await store.promote()
+    ready = await build.row(task.fence.task_id)
+    assert (ready.state, ready.due_at) == (State.READY, clock.now), "its age counts from when it could go"
+    assert (ready.held_by, ready.held_until_at) == ("", None)
 
 
 async def test_after_a_good_probe_long_backoffs_end_early_but_never_before_the_servers_word(

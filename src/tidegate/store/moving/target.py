@@ -28,7 +28,7 @@ _TRIES = 3
 
 _NAME_TAKEN = "another task has its key or unique name at the target"
 
-_IDS = frozenset({"id", "task_id", "map_id"})
+_IDS = frozenset({"id", "task_id", "parent_id", "map_id"})
 """Columns that hold 16 bytes here and a uuid there."""
 _FLAGS = frozenset({"unique_until_final"})
 """Columns that hold 0 or 1 here and a boolean there."""

@@ -91,7 +91,7 @@ def demand(tasks: Sequence[NewTask]) -> None:
 
 
 def values_of(task: NewTask) -> tuple[Any, ...]:
-    """Return what `enqueue_2` takes of a task, after the identity and the moment."""
+    """Return what `enqueue_1` takes of a task, after the identity and the moment."""
     return (
         task.id,
         task.function,

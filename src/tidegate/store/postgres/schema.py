@@ -11,7 +11,16 @@ from functools import cache
 from pathlib import Path
 
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError
-from tidegate.store.migrate import Migration, demand_fit, demand_same, missing, newer, read_migrations
+from tidegate.store.migrate import (
+    Applied,
+    Migration,
+    demand_fit,
+    demand_generation,
+    demand_same,
+    missing,
+    newer,
+    read_migrations,
+)
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
@@ -33,7 +42,7 @@ async def check(db: PostgresSession) -> int:
     """Return how many migrations newer the database's schema is than this version, which can work with it.
 
     Raises:
-        SchemaError: It is older, too new, or not there.
+        SchemaError: It is older, too new, of another generation, or not there.
         ConfigError: The database cannot hold every text.
     """
     applied = await _demand_there(db)
@@ -46,13 +55,13 @@ async def check_same(db: PostgresSession) -> None:
     """Return if the database's schema is exactly this version's.
 
     Raises:
-        SchemaError: It is older, newer, or not there.
+        SchemaError: It is older, newer, of another generation, or not there.
         ConfigError: The database cannot hold every text.
     """
     demand_same(known(), await _demand_there(db))
 
 
-async def _demand_there(db: PostgresSession) -> set[int]:
+async def _demand_there(db: PostgresSession) -> Applied:
     """Return the migrations of a schema that must be there."""
     await _demand_utf8(db)
     applied = await _applied(db)
@@ -69,7 +78,7 @@ async def upgrade(database: Database) -> list[str]:
     """Apply what is missing; return the names.
 
     Raises:
-        SchemaError: The schema is newer.
+        SchemaError: The schema is newer, or of another generation.
         ConfigError: The database cannot hold every text.
         StoreBusyError: Others are at work on a table for too long; those migrations are missing still.
     """
@@ -87,7 +96,7 @@ async def script(db: PostgresSession) -> str:
     """Return the statements that `upgrade` would run, for a person to run; empty if there are none.
 
     Raises:
-        SchemaError: The schema is newer.
+        SchemaError: The schema is newer, or of another generation.
         ConfigError: The database cannot hold every text.
     """
     await _demand_utf8(db)
@@ -132,10 +141,17 @@ async def _make_schema(db: PostgresSession) -> list[str]:
     return [] if await db.value(_SQL["has_schema"], db.schema) else [f'CREATE SCHEMA "{db.schema}";']
 
 
-async def _applied(db: PostgresSession) -> set[int]:
+async def _applied(db: PostgresSession) -> Applied:
+    """Return the database's migrations by number: none where nothing was ever made.
+
+    Raises:
+        SchemaError: They are of another generation.
+    """
     if await db.value(_SQL["is_there"], db.schema) is None:
-        return set()
-    return set(await db.column(_SQL["applied"]))
+        return {}
+    applied = dict(await db.rows(_SQL["applied"]))
+    demand_generation(known(), applied, f'the schema "{db.schema}"')
+    return applied
 
 
 def _transaction(migration: Migration, schema: str) -> str:

@@ -75,9 +75,7 @@ class PostgresStore(CommonStore):
         self._latest = 0.0
         self._lanes = KnownLanes()
         self._watch = Watch(self._database)
-        self._joined = Joined(
-            self.address.schema, lambda: self._database.once(identity), self._tell_from_anywhere
-        )
+        self._joined = Joined(self.address.schema, self._checked_identity, self._tell_from_anywhere)
 
     async def _read(self, work: Work[T], *, snapshot: bool = False, steady: bool = False) -> T:
         """Do work that only reads; a single statement is its own snapshot."""
@@ -140,6 +138,11 @@ class PostgresStore(CommonStore):
         """Close all connections; a later call makes new ones."""
         await self._watch.close()
         await self._database.close()
+
+    async def _checked_identity(self) -> str:
+        """Return which database this is, once its schema fits; a caller's connection comes without `open`."""
+        await self.ahead()
+        return await self._database.once(identity)
 
     async def migrate(self) -> list[str]:
         return await schema.upgrade(self._database)

@@ -52,12 +52,12 @@ _PRAGMAS = (
 def connect(
     path: Path, *, busy_seconds: float, check: Callable[[apsw.Connection], None] | None = None
 ) -> apsw.Connection:
-    """Open an existing database file and set it up; the schema is not looked at.
+    """Open an existing database file and set it up.
 
     Args:
         path: The file.
         busy_seconds: How long a statement waits for another program's lock.
-        check: Called before the first statement; what it raises ends the connection.
+        check: Called before the first statement that writes; what it raises ends the connection.
 
     Raises:
         apsw.Error: As SQLite says.

@@ -67,7 +67,7 @@ class DatabaseFile:
 
         Raises:
             ConfigError: The file may not lie there.
-            SchemaError: The schema is not this version's.
+            SchemaError: The schema is not this version's, or the file another program's.
             StoreUnavailableError: The file has vanished or was replaced.
             apsw.Error, OSError: As the systems say.
         """
@@ -144,11 +144,12 @@ class DatabaseFile:
         inode = identity.demand_openable()
         if self._place.opened_by and inode != self._place.inode:
             raise replaced(str(self.path), "this process has the file before it open")
-        db = connection.connect(
-            self.path,
-            busy_seconds=self._busy_seconds,
-            check=lambda fresh: identity.demand_content(fresh, inode),
-        )
+
+        def check(fresh: apsw.Connection) -> None:
+            identity.demand_content(fresh, inode)
+            schema.demand_ours(fresh)  # the file of another generation or program is left as it is
+
+        db = connection.connect(self.path, busy_seconds=self._busy_seconds, check=check)
         self._place.inode = inode
         self._place.opened_by.add(self)
         try:

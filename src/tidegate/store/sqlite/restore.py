@@ -98,7 +98,7 @@ def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
             raise ConfigError(f"the backup {backup} is damaged: {'; '.join(said)}", fix="use another backup")
         if schema.is_empty(target):
             raise ConfigError(f"the backup {backup} is empty", fix="use another backup")
-        is_old = schema.check_usable(target)
+        is_old = schema.check_usable(target, str(backup))
         tasks: int = query.value(target, "SELECT count(*) FROM task")
         target.execute("PRAGMA journal_mode = DELETE")
     except apsw.Error as error:

@@ -9,7 +9,16 @@ from pathlib import Path
 import apsw
 
 from tidegate.errors import SchemaError
-from tidegate.store.migrate import Migration, demand_fit, demand_same, missing, newer, read_migrations
+from tidegate.store.migrate import (
+    Applied,
+    Migration,
+    demand_fit,
+    demand_generation,
+    demand_same,
+    missing,
+    newer,
+    read_migrations,
+)
 from tidegate.store.sqlite import query
 
 FOLDER = Path(__file__).parent / "migrations"
@@ -36,11 +45,21 @@ def is_empty(db: apsw.Connection) -> bool:
     return not query.value(db, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)")
 
 
+def demand_ours(db: apsw.Connection) -> None:
+    """Return if the file is empty, or holds a schema of this version's generation, of whatever version.
+
+    Raises:
+        SchemaError: It is of another generation, or another program's.
+    """
+    if not is_empty(db):
+        _applied(db)
+
+
 def check(db: apsw.Connection) -> int:
     """Return how many migrations newer the file's schema is than this version, which can work with it.
 
     Raises:
-        SchemaError: It is older, too new, or another program's.
+        SchemaError: It is older, too new, of another generation, or another program's.
     """
     applied = _applied(db)
     ahead = len(newer(known(), applied))
@@ -48,13 +67,17 @@ def check(db: apsw.Connection) -> int:
     return ahead
 
 
-def check_usable(db: apsw.Connection) -> bool:
+def check_usable(db: apsw.Connection, place: str) -> bool:
     """Return whether the file's schema is older than this version's; a newer one must be compatible.
 
+    Args:
+        db: The file.
+        place: What it is a copy of, as a person would find it.
+
     Raises:
-        SchemaError: It is too new, or another program's.
+        SchemaError: It is too new, of another generation, or another program's.
     """
-    applied = _applied(db)
+    applied = _applied(db, place)
     if newer(known(), applied):
         demand_fit(known(), applied, query.value(db, "SELECT since FROM compatible"))
         return False
@@ -78,7 +101,7 @@ def upgrade(db: apsw.Connection) -> list[str]:
     Raises:
         SchemaError: The schema is newer, or another program's.
     """
-    applied = set() if is_empty(db) else _applied(db)
+    applied = {} if is_empty(db) else _applied(db)
     todo = missing(known(), applied)
     if not applied:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -92,12 +115,15 @@ def upgrade(db: apsw.Connection) -> list[str]:
     return [migration.name for migration in todo]
 
 
-def _applied(db: apsw.Connection) -> set[int]:
+def _applied(db: apsw.Connection, place: str = "") -> Applied:
+    place = place or db.filename
     ours = query.value(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")
     if not ours:
         raise SchemaError(
-            f"{db.filename} is a database of another program",
+            f"{place} is a database of another program",
             fix="give Tidegate a file of its own",
-            path=db.filename,
+            path=place,
         )
-    return {number for (number,) in query.rows(db, "SELECT number FROM migration")}
+    applied = dict(query.rows(db, "SELECT number, name FROM migration"))
+    demand_generation(known(), applied, place)
+    return applied

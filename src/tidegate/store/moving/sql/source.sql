@@ -137,10 +137,10 @@ FROM moved
 -- name: task
 -- 1 ids: carray of 16-byte ids
 SELECT
-    id, function, queue, priority, upstream, tenant, concurrency_key, map_id, idempotency_key, unique_name,
-    unique_until_final, timeout_seconds, total_timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts,
-    parks, crashes, losses, releases, rule_attempts, redrives, redriven_at, first_started_at, parked_at,
-    paused_seconds, last_reason, last_message
+    id, function, queue, priority, upstream, tenant, user_key, concurrency_key, route, parent_id, map_id,
+    map_position, idempotency_key, unique_name, unique_until_final, timeout_seconds, total_timeout_seconds,
+    max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts, parks, crashes, losses, releases,
+    rule_attempts, redrives, redriven_at, first_started_at, parked_at, paused_seconds, last_reason, last_message
 FROM task
 WHERE id IN (SELECT value FROM carray(?1))
 
@@ -152,21 +152,22 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: ready
 -- 1 ids
-SELECT task_id, queue, priority, upstream, function, tenant, rank, ready_at, run
+SELECT
+    task_id, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, ready_at, run
 FROM ready
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: waiting
 -- 1 ids
 SELECT
-    task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent, since_at,
-    floor_at, held_by
+    task_id, state, due_at, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, run,
+    why, spends, urgent, since_at, floor_at, held_until_at, held_by
 FROM waiting
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: archive
 -- 1 ids
-SELECT task_id, state, run, worker_id, ready_at, started_at, finished_at
+SELECT task_id, state, run, worker_id, ready_at, started_at, finished_at, upstream
 FROM archive
 WHERE task_id IN (SELECT value FROM carray(?1))
 
@@ -178,7 +179,8 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: dead
 -- 1 ids
-SELECT task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at
+SELECT
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
 FROM dead
 WHERE task_id IN (SELECT value FROM carray(?1))
 
@@ -186,7 +188,7 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 -- 1 ids
 SELECT
     task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message, traceback,
-    status, code, request_id, evidence, next_run_at, why
+    status, code, request_id, evidence, next_run_at, why, upstream
 FROM attempt
 WHERE task_id IN (SELECT value FROM carray(?1))
 
@@ -204,7 +206,9 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: usage
 -- 1 ids
-SELECT task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
+SELECT
+    task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+    cost_microdollars
 FROM usage
 WHERE task_id IN (SELECT value FROM carray(?1))
 

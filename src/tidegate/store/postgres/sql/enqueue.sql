@@ -1,5 +1,5 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them. One task, or some with
--- names, by the function `enqueue_2`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
+-- names, by the function `enqueue_1`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one
@@ -9,7 +9,7 @@
 -- or NULL, 18 deadline seconds or NULL, 19 timeout seconds or NULL, 20 max attempts or NULL, 21 labels as JSON
 -- or NULL, 22 total timeout seconds or NULL, 23 deadline moment or NULL, which wins over 18
 SELECT holder, answer
-FROM /*schema*/enqueue_2(
+FROM /*schema*/enqueue_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23
 )
 
@@ -64,7 +64,7 @@ CROSS JOIN unnest(
     unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
     total_timeout_seconds, deadline_at, place
 )
-CROSS JOIN LATERAL /*schema*/enqueue_2(
+CROSS JOIN LATERAL /*schema*/enqueue_1(
     $1, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
     g.key_name, g.key_seconds, g.unique_name, g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds,
     g.timeout_seconds, g.max_attempts, g.labels, g.total_timeout_seconds, g.deadline_at

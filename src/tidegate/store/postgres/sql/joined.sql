@@ -12,7 +12,7 @@
 -- name: one_numbered
 -- asyncpg.
 SELECT holder::text, answer
-FROM /*schema*/enqueue_2(
+FROM /*schema*/enqueue_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21::text::jsonb,
     $22, $23
 )
@@ -20,7 +20,7 @@ FROM /*schema*/enqueue_2(
 -- name: one_format
 -- The Python DB-API: psycopg, Django.
 SELECT holder::text, answer
-FROM /*schema*/enqueue_2(
+FROM /*schema*/enqueue_1(
     %s::uuid, %s::double precision, %s::uuid, %s::text, %s::text, %s::smallint, %s::text, %s::text, %s::text,
     %s::bytea, %s::bytea, %s::text, %s::double precision, %s::text, %s::double precision,
     %s::double precision, %s::double precision, %s::double precision, %s::double precision, %s::integer,
@@ -30,7 +30,7 @@ FROM /*schema*/enqueue_2(
 -- name: one_named
 -- SQLAlchemy, whatever driver is below it.
 SELECT CAST(holder AS text), answer
-FROM /*schema*/enqueue_2(
+FROM /*schema*/enqueue_1(
     CAST(:p1 AS uuid), CAST(:p2 AS double precision), CAST(:p3 AS uuid), CAST(:p4 AS text), CAST(:p5 AS text),
     CAST(:p6 AS smallint), CAST(:p7 AS text), CAST(:p8 AS text), CAST(:p9 AS text), CAST(:p10 AS bytea),
     CAST(:p11 AS bytea), CAST(:p12 AS text), CAST(:p13 AS double precision), CAST(:p14 AS text),
@@ -68,7 +68,7 @@ CROSS JOIN LATERAL ROWS FROM (
     unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
     total_timeout_seconds, deadline_at, place
 )
-CROSS JOIN LATERAL /*schema*/enqueue_2(
+CROSS JOIN LATERAL /*schema*/enqueue_1(
     given.home, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
     decode(g.args, 'base64'), decode(g.fingerprint, 'base64'), g.key_name, g.key_seconds, g.unique_name,
     g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds, g.timeout_seconds, g.max_attempts, g.labels,

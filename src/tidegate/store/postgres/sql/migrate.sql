@@ -18,7 +18,7 @@ SELECT to_regclass(format('%I.migration', $1::text))
 SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)
 
 -- name: applied
-SELECT number
+SELECT number, name
 FROM /*schema*/migration
 ORDER BY number
 

@@ -1,6 +1,6 @@
 -- promote: move what is due into the main queue, the longest due first, in short batches; two stewards take
 -- different ones. Its rank is the one it was given when it began to wait. Re-runs that gates or budgets keep back
--- are given a later moment.
+-- are held until a later moment. The planned one, `due_at`, stays as it was written.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: is_due
@@ -8,7 +8,8 @@
 SELECT EXISTS (
     SELECT 1
     FROM /*schema*/waiting
-    WHERE due_at <= (SELECT /*schema*/moment($1))
+    WHERE coalesce(held_until_at, due_at) <= (SELECT /*schema*/moment($1))
+        AND due_at IS NOT NULL
         AND state IN ('scheduled', 'retrying')
 )
 
@@ -17,9 +18,10 @@ SELECT EXISTS (
 -- 1 at, 2 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM /*schema*/waiting
-WHERE due_at <= (SELECT /*schema*/moment($1))
+WHERE coalesce(held_until_at, due_at) <= (SELECT /*schema*/moment($1))
+    AND due_at IS NOT NULL
     AND state IN ('scheduled', 'retrying')
-ORDER BY due_at
+ORDER BY coalesce(held_until_at, due_at)
 LIMIT $2
 FOR UPDATE SKIP LOCKED
 
@@ -32,7 +34,7 @@ SELECT EXISTS (
     WHERE upstream = $1
         AND upstream <> ''
         AND since_at < $2
-        AND due_at > $3
+        AND coalesce(held_until_at, due_at) > $3
         AND state = 'retrying'
         AND coalesce(floor_at, 0) <= $3
 )
@@ -45,7 +47,7 @@ FROM /*schema*/waiting
 WHERE upstream = $1
     AND upstream <> ''
     AND since_at < $2
-    AND due_at > $3
+    AND coalesce(held_until_at, due_at) > $3
     AND state = 'retrying'
     AND coalesce(floor_at, 0) <= $3
 ORDER BY since_at
@@ -58,10 +60,10 @@ FOR UPDATE SKIP LOCKED
 SELECT EXISTS (SELECT 1 FROM /*schema*/ready WHERE upstream = $1 AND upstream <> '')
 
 -- name: put_off
--- 1 task ids, 2 their next moments, 3 what holds each: gate, upstream or system
+-- 1 task ids, 2 the moments until which they are held, 3 what holds each: gate, upstream or system
 UPDATE /*schema*/waiting AS w
-SET due_at = given.due_at, held_by = given.held_by
-FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, due_at, held_by)
+SET held_until_at = given.held_until_at, held_by = given.held_by
+FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, held_until_at, held_by)
 WHERE w.task_id = given.task_id
 
 -- name: stand_still
@@ -83,18 +85,18 @@ WHERE id = ANY (ARRAY (
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
 UPDATE /*schema*/waiting
-SET due_at = $3 + (due_at - $3) * $4::float8
+SET held_until_at = $3 + (held_until_at - $3) * $4::float8
 WHERE held_by = $1
     AND held_by <> ''
     AND (upstream = $2 OR $1 = 'system')
-    AND due_at > $3
+    AND held_until_at > $3
 
 -- name: lift_floors
 -- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
 -- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
 -- 1 upstream, 2 now
 UPDATE /*schema*/waiting
-SET floor_at = NULL, due_at = $2
+SET floor_at = NULL, held_until_at = $2, held_by = ''
 WHERE upstream = $1
     AND upstream <> ''
     AND state = 'retrying'
@@ -103,7 +105,8 @@ WHERE upstream = $1
 -- name: ready
 -- 1 task ids, 2 now
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
-SELECT task_id, queue, priority, upstream, function, tenant, rank, least(due_at, $2), run
+SELECT
+    task_id, queue, priority, upstream, function, tenant, rank, least(coalesce(held_until_at, due_at), $2), run
 FROM /*schema*/waiting
 WHERE task_id = ANY ($1::uuid[])
 

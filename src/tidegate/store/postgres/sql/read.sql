@@ -18,6 +18,7 @@ SELECT
     coalesce(r.run, n.run, w.run, a.run, d.run, 0) AS run,
     t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.redrives, t.enqueued_at,
     coalesce(r.ready_at, n.ready_at, w.due_at, a.ready_at, s.due_at, c.committed_at) AS due_at,
+    w.held_until_at, w.held_by,
     coalesce(
         n.started_at, a.started_at, d.started_at,
         (SELECT p.started_at FROM /*schema*/attempt AS p WHERE p.task_id = t.id ORDER BY p.run DESC LIMIT 1)

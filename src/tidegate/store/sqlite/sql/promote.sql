@@ -1,5 +1,6 @@
 -- promote: move what is due into the main queue, the longest due first, in short batches. Its rank is the
--- one it was given when it began to wait. Re-runs that gates or budgets keep back are given a later moment.
+-- one it was given when it began to wait. Re-runs that gates or budgets keep back are held until a later moment;
+-- the planned one, `due_at`, stays as it was written.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: is_due
@@ -7,7 +8,8 @@
 SELECT EXISTS (
     SELECT 1
     FROM waiting
-    WHERE due_at <= ?1
+    WHERE coalesce(held_until_at, due_at) <= ?1
+        AND due_at IS NOT NULL
         AND +state IN ('scheduled', 'retrying')
 )
 
@@ -17,9 +19,10 @@ SELECT EXISTS (
 -- 1 at, 2 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM waiting
-WHERE due_at <= ?1
+WHERE coalesce(held_until_at, due_at) <= ?1
+    AND due_at IS NOT NULL
     AND +state IN ('scheduled', 'retrying')
-ORDER BY due_at
+ORDER BY coalesce(held_until_at, due_at)
 LIMIT ?2
 
 -- name: early
@@ -30,7 +33,7 @@ FROM waiting
 WHERE upstream = ?1
     AND upstream <> ''
     AND since_at < ?2
-    AND due_at > ?3
+    AND coalesce(held_until_at, due_at) > ?3
     AND state = 'retrying'
     AND coalesce(floor_at, 0) <= ?3
 ORDER BY since_at
@@ -45,7 +48,7 @@ SELECT EXISTS (
     WHERE upstream = ?1
         AND upstream <> ''
         AND since_at < ?2
-        AND due_at > ?3
+        AND coalesce(held_until_at, due_at) > ?3
         AND state = 'retrying'
         AND coalesce(floor_at, 0) <= ?3
 )
@@ -56,9 +59,9 @@ SELECT EXISTS (
 SELECT EXISTS (SELECT 1 FROM ready WHERE upstream = ?1 AND upstream <> '')
 
 -- name: put_off
--- 1 task id, 2 its next moment, 3 what holds it: gate, upstream or system
+-- 1 task id, 2 the moment until which it is held, 3 what holds it: gate, upstream or system
 UPDATE waiting
-SET due_at = ?2, held_by = ?3
+SET held_until_at = ?2, held_by = ?3
 WHERE task_id = ?1
 
 -- name: stand_still
@@ -73,18 +76,18 @@ WHERE id = ?1
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
 UPDATE waiting
-SET due_at = ?3 + (due_at - ?3) * ?4
+SET held_until_at = ?3 + (held_until_at - ?3) * ?4
 WHERE held_by = ?1
     AND held_by <> ''
     AND (upstream = ?2 OR ?1 = 'system')
-    AND due_at > ?3
+    AND held_until_at > ?3
 
 -- name: lift_floors
 -- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
 -- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
 -- 1 upstream, 2 now
 UPDATE waiting
-SET floor_at = NULL, due_at = ?2
+SET floor_at = NULL, held_until_at = ?2, held_by = ''
 WHERE upstream = ?1
     AND upstream <> ''
     AND state = 'retrying'
@@ -93,7 +96,9 @@ WHERE upstream = ?1
 -- name: ready
 -- 1 ids: carray of 16-byte ids, 2 now
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
-SELECT w.task_id, w.queue, w.priority, w.upstream, w.function, w.tenant, w.rank, min(w.due_at, ?2), w.run
+SELECT
+    w.task_id, w.queue, w.priority, w.upstream, w.function, w.tenant, w.rank,
+    min(coalesce(w.held_until_at, w.due_at), ?2), w.run
 FROM carray(?1) AS given
 CROSS JOIN waiting AS w ON w.task_id = given.value
 

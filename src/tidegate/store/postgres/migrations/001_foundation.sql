@@ -1,4 +1,5 @@
--- 001: the first schema, in the words of the SQLite one.
+-- 001: foundation: every table and column of the first release, named as in SQLite. The name of this file is the
+-- name of the schema's generation: a database whose first migration has another name is refused.
 -- Locks: none to speak of, the tables are new.
 --
 -- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
@@ -13,6 +14,19 @@
 -- The tables that a task passes through hold few live rows and many dead ones. Autovacuum comes by for every
 -- 1,000 dead rows, however large the table, does not pause, cleans the indexes each time, and never cuts off
 -- empty pages at the end, which would lock claims out.
+--
+-- Some columns are here before anything writes them: on a table that has grown, a later migration would have to
+-- fill them in row by row. A table that a later capability needs is made by its own migration; an empty one costs
+-- nothing.
+--   user_key, concurrency_key   whom or what a task is for inside its tenant: a cap on how many run at once. They are
+--                               on `ready`, `running` and `waiting` too, where caps are counted and tasks are held
+--   route                       its upstream is chosen at the claim, among the members of this route;
+--                               `running.upstream` is the chosen one, and so is `upstream` of `archive`, `dead` and
+--                               `attempt`
+--   parent_id                   the task whose run enqueued it and waits for it
+--   map_id, map_position        the map it is part of, and which of its items
+--   reserved_…                  tokens and money that a run or a call has reserved of its upstream's limits
+--   cost_microdollars           money, in millionths of a dollar: whole numbers add up exactly
 
 CREATE TABLE /*schema*/task (
     id               uuid PRIMARY KEY,
@@ -21,12 +35,17 @@ CREATE TABLE /*schema*/task (
     priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
     upstream         text COLLATE "C" NOT NULL DEFAULT '',
     tenant           text COLLATE "C" NOT NULL DEFAULT '',
-    concurrency_key  text COLLATE "C",
+    user_key         text COLLATE "C" NOT NULL DEFAULT '',
+    concurrency_key  text COLLATE "C" NOT NULL DEFAULT '',
+    route            text COLLATE "C" NOT NULL DEFAULT '',
+    parent_id        uuid,
     map_id           uuid,
+    map_position     integer,
     idempotency_key  text COLLATE "C",
     unique_name      text COLLATE "C",
     unique_until_final boolean NOT NULL DEFAULT false,
     timeout_seconds  double precision,
+    total_timeout_seconds double precision,  -- from the first start; NULL: that of its function
     max_attempts     integer,
     deadline_seconds double precision,  -- as the caller named it, from enqueue
     deadline_at      double precision,
@@ -62,6 +81,9 @@ CREATE TABLE /*schema*/ready (
     upstream text COLLATE "C" NOT NULL,
     function text COLLATE "C" NOT NULL,
     tenant   text COLLATE "C" NOT NULL,
+    user_key text COLLATE "C" NOT NULL DEFAULT '',
+    concurrency_key text COLLATE "C" NOT NULL DEFAULT '',
+    route    text COLLATE "C" NOT NULL DEFAULT '',
     rank     double precision NOT NULL,
     ready_at double precision NOT NULL,
     run      integer NOT NULL           -- of the last claim; 0 before the first
@@ -70,6 +92,7 @@ CREATE TABLE /*schema*/ready (
     autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
 );
 CREATE INDEX ready_lane ON /*schema*/ready (queue, priority, upstream, function, rank, task_id);
+CREATE INDEX ready_upstream ON /*schema*/ready (upstream, queue) WHERE upstream <> '';
 
 CREATE TABLE /*schema*/running (
     task_id             uuid PRIMARY KEY,
@@ -77,9 +100,12 @@ CREATE TABLE /*schema*/running (
     worker_id           text COLLATE "C" NOT NULL,
     queue               text COLLATE "C" NOT NULL,
     priority            smallint NOT NULL,
-    upstream            text COLLATE "C" NOT NULL,
+    upstream            text COLLATE "C" NOT NULL,  -- that this run uses: of a route, the chosen member
     function            text COLLATE "C" NOT NULL,
     tenant              text COLLATE "C" NOT NULL,
+    user_key            text COLLATE "C" NOT NULL DEFAULT '',
+    concurrency_key     text COLLATE "C" NOT NULL DEFAULT '',
+    route               text COLLATE "C" NOT NULL DEFAULT '',
     ready_at            double precision NOT NULL,
     started_at          double precision NOT NULL,
     -- what the steward needs without the user's code
@@ -88,34 +114,56 @@ CREATE TABLE /*schema*/running (
     crash_cap_seconds   double precision NOT NULL,
     unique_name         text COLLATE "C",  -- only where it is free again at the final state
     cancel_requested_at double precision,
-    cancel_forced       boolean NOT NULL DEFAULT false
+    cancel_forced       boolean NOT NULL DEFAULT false,
+    probe               boolean NOT NULL DEFAULT false,  -- tries whether a held upstream works
+    -- so that its end finds the parent and the map without a look at `task`
+    parent_id           uuid,
+    map_id              uuid,
+    -- what the claim reserved of limits on tokens and money, given back or settled at the end; NULL for nothing
+    reserved_input_tokens  bigint,
+    reserved_output_tokens bigint,
+    reserved_microdollars  bigint
 ) WITH (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
 );
 CREATE INDEX running_worker ON /*schema*/running (worker_id);
 CREATE INDEX running_cancel ON /*schema*/running (worker_id) WHERE cancel_requested_at IS NOT NULL;
+CREATE INDEX running_upstream ON /*schema*/running (upstream) WHERE upstream <> '';
 
 -- Scheduled, retrying, held, suspended.
 CREATE TABLE /*schema*/waiting (
     task_id  uuid PRIMARY KEY,
     state    text COLLATE "C" NOT NULL CHECK (state IN ('scheduled', 'retrying', 'held', 'suspended')),
-    due_at   double precision,          -- NULL: waits for something else than time
+    due_at   double precision,          -- as planned, never written again; NULL: waits for something else than time
     queue    text COLLATE "C" NOT NULL,
     priority smallint NOT NULL,
     upstream text COLLATE "C" NOT NULL,
     function text COLLATE "C" NOT NULL,
     tenant   text COLLATE "C" NOT NULL,
+    user_key text COLLATE "C" NOT NULL DEFAULT '',
+    concurrency_key text COLLATE "C" NOT NULL DEFAULT '',
+    route    text COLLATE "C" NOT NULL DEFAULT '',
     rank     double precision NOT NULL, -- it will have when ready
     run      integer NOT NULL,
-    why      text COLLATE "C" NOT NULL DEFAULT ''
+    why      text COLLATE "C" NOT NULL DEFAULT '',
+    spends   smallint NOT NULL DEFAULT 0,  -- 1: its next run spends the retry budget
+    urgent   smallint NOT NULL DEFAULT 0,  -- 1: may use the reserved part of it; 2: the last attempt
+    since_at double precision,          -- when it began to wait for a retry
+    floor_at double precision,          -- not before this, as its server asked
+    -- What was decided about the planned moment since. Set, `held_until_at` counts instead of `due_at`: it is later
+    -- where `held_by` keeps the task back, and earlier where a person ended the wait for its server.
+    held_until_at double precision,
+    held_by  text COLLATE "C" NOT NULL DEFAULT ''  -- 'gate', 'upstream', 'system'; empty for none
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     vacuum_truncate = off
 );
-CREATE INDEX waiting_due ON /*schema*/waiting (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX waiting_due ON /*schema*/waiting (coalesce(held_until_at, due_at)) WHERE due_at IS NOT NULL;
 CREATE INDEX waiting_queue ON /*schema*/waiting (queue, state);
 CREATE INDEX waiting_state ON /*schema*/waiting (state, task_id);
+CREATE INDEX waiting_held ON /*schema*/waiting (held_by, upstream) WHERE held_by <> '';
+CREATE INDEX waiting_upstream ON /*schema*/waiting (upstream, since_at) WHERE upstream <> '';
 
 -- Succeeded and cancelled. The history of a first-run success is this row alone.
 CREATE TABLE /*schema*/archive (
@@ -125,7 +173,8 @@ CREATE TABLE /*schema*/archive (
     worker_id   text COLLATE "C",
     ready_at    double precision,
     started_at  double precision,       -- NULL: cancelled before any run of this life
-    finished_at double precision NOT NULL
+    finished_at double precision NOT NULL,
+    upstream    text COLLATE "C"  -- of a route, the member that ran; NULL: the task's own
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX archive_finished ON /*schema*/archive (finished_at);
 CREATE INDEX archive_cancelled ON /*schema*/archive (task_id) WHERE state = 'cancelled';
@@ -148,7 +197,8 @@ CREATE TABLE /*schema*/dead (
     run         integer NOT NULL,
     worker_id   text COLLATE "C",
     started_at  double precision,
-    failed_at   double precision NOT NULL
+    failed_at   double precision NOT NULL,
+    upstream    text COLLATE "C"  -- of a route, the member that ran last; NULL: the task's own
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX dead_failed ON /*schema*/dead (failed_at);
 CREATE INDEX dead_queue ON /*schema*/dead (queue, failed_at);
@@ -173,6 +223,7 @@ CREATE TABLE /*schema*/attempt (
     evidence    text COLLATE "C" NOT NULL,
     next_run_at double precision,
     why         text COLLATE "C" NOT NULL,
+    upstream    text COLLATE "C",  -- of a route, the member that ran; NULL: the task's own
     PRIMARY KEY (task_id, run)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -224,7 +275,8 @@ CREATE TABLE /*schema*/worker (
     retired_why   text COLLATE "C" NOT NULL DEFAULT '',
     lost          boolean NOT NULL DEFAULT false,
     culprit_id    uuid,                          -- the run that caused its end, where that is known
-    culprit_run   integer
+    culprit_run   integer,
+    application   text COLLATE "C" NOT NULL DEFAULT ''  -- which it runs, so that its functions are known
 ) WITH (
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
     vacuum_truncate = off
@@ -245,7 +297,12 @@ CREATE TABLE /*schema*/rollup (
     released     bigint NOT NULL DEFAULT 0,
     run_seconds  double precision NOT NULL DEFAULT 0,
     wait_seconds double precision NOT NULL DEFAULT 0,
-    first_final_at double precision,    -- of the first task that became final in this minute
+    first_final_at double precision,  -- of the first task that became final in this minute
+    -- calls whose answers stated what they used, and what that was, in tokens and in millionths of a dollar
+    calls        bigint NOT NULL DEFAULT 0,
+    input_tokens bigint NOT NULL DEFAULT 0,
+    output_tokens bigint NOT NULL DEFAULT 0,
+    cost_microdollars bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (minute, queue, function, upstream, tenant)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX rollup_queue ON /*schema*/rollup (queue, minute);
@@ -267,7 +324,12 @@ CREATE TABLE /*schema*/tally (
     released     bigint NOT NULL DEFAULT 0,
     run_seconds  double precision NOT NULL DEFAULT 0,
     wait_seconds double precision NOT NULL DEFAULT 0,
-    first_final_at double precision
+    first_final_at double precision,
+    -- as in `rollup`; NULL, which takes no room, for none
+    calls        bigint,
+    input_tokens bigint,
+    output_tokens bigint,
+    cost_microdollars bigint
 ) WITH (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = -1, vacuum_truncate = off
@@ -303,6 +365,101 @@ CREATE TABLE /*schema*/manifest (
     body     text COLLATE "C" NOT NULL,  -- JSON object
     saved_at double precision NOT NULL
 );
+
+-- One row for each task that ever emitted anything: where its present run's chunks begin and end.
+CREATE TABLE /*schema*/stream (
+    task_id uuid PRIMARY KEY,
+    run     integer NOT NULL,           -- the last run that emitted
+    base    bigint NOT NULL,            -- last sequence of the runs before it
+    last    bigint NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+CREATE TABLE /*schema*/chunk (
+    task_id  uuid NOT NULL,
+    sequence bigint NOT NULL,           -- from 1, rising over all runs
+    run      integer NOT NULL,
+    at       double precision NOT NULL,
+    data     bytea NOT NULL,
+    PRIMARY KEY (task_id, sequence)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+CREATE TABLE /*schema*/token (
+    id         text COLLATE "C" PRIMARY KEY,
+    digest     bytea NOT NULL UNIQUE,   -- SHA-256; the token itself is nowhere
+    name       text COLLATE "C" NOT NULL,
+    role       text COLLATE "C" NOT NULL,
+    tenant     text COLLATE "C",        -- NULL: all tenants
+    created_at double precision NOT NULL,
+    expires_at double precision,
+    revoked_at double precision
+);
+
+CREATE TABLE /*schema*/audit (
+    id     uuid PRIMARY KEY,            -- UUIDv7
+    at     double precision NOT NULL,
+    actor  text COLLATE "C" NOT NULL,
+    role   text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    action text COLLATE "C" NOT NULL,
+    target text COLLATE "C" NOT NULL,
+    answer text COLLATE "C" NOT NULL,
+    why    text COLLATE "C" NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX audit_at ON /*schema*/audit (at);
+
+-- What stands before tasks: one row an upstream, a function with a rate limit, and the whole system. Written
+-- often and never larger: room in each page keeps the update there (HOT).
+CREATE TABLE /*schema*/gate (
+    kind       text COLLATE "C" NOT NULL CHECK (kind IN ('upstream', 'function', 'system')),
+    name       text COLLATE "C" NOT NULL,  -- empty for the system
+    limits     text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Limits
+    state      text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Gate
+    meters     text COLLATE "C" NOT NULL,  -- JSON object {window: domain.upstream.Meter}
+    changed_at double precision NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITH (
+    fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+    autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
+);
+
+-- A call of an upstream with max_in_flight that no run stands for: outside a task, or while another call of its run
+-- is under way. Given back when the call ends; counted no more once it has expired.
+CREATE TABLE /*schema*/permit (
+    id         text COLLATE "C" PRIMARY KEY,  -- made by the caller
+    upstream   text COLLATE "C" NOT NULL,     -- name of the gate, which may be that of a key
+    expires_at double precision NOT NULL,
+    -- whose call it is, and what it reserved of limits on tokens and money; NULL for nothing
+    task_id    uuid,
+    run        integer,
+    reserved_input_tokens  bigint,
+    reserved_output_tokens bigint,
+    reserved_microdollars  bigint
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
+CREATE INDEX permit_upstream ON /*schema*/permit (upstream, expires_at);
+
+-- Read by processes that find migrations they do not know. A later migration that breaks older code says so here:
+-- UPDATE /*schema*/compatible SET since = its number. One that only adds what older code need not know leaves it
+-- alone.
+CREATE TABLE /*schema*/compatible (
+    one   boolean PRIMARY KEY DEFAULT true CHECK (one),
+    since integer NOT NULL               -- the lowest migration a process must know to work here
+);
+INSERT INTO /*schema*/compatible (since) VALUES (1);
+
+-- One row for each task with a call whose answer stated what it used, added up over all its runs.
+CREATE TABLE /*schema*/usage (
+    task_id            uuid PRIMARY KEY,
+    calls              bigint NOT NULL, -- those whose answers stated it
+    input_tokens       bigint NOT NULL, -- all that was read
+    cached_tokens      bigint NOT NULL, -- of the input, from a cache
+    cache_write_tokens bigint NOT NULL, -- of the input, written to a cache
+    output_tokens      bigint NOT NULL, -- all that was written
+    reasoning_tokens   bigint NOT NULL, -- of the output, thought rather than said
+    cost_microdollars  bigint            -- millionths of a dollar; NULL: no price is known
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02);
 
 -- The present moment: `at` where a test sets the clock, else this server's clock as it runs on, also inside a
 -- transaction.
@@ -407,6 +564,8 @@ CREATE FUNCTION /*schema*/enqueue_1(
     delay_seconds double precision,
     run_at double precision,            -- wins over the delay
     deadline_seconds double precision, timeout_seconds double precision, max_attempts integer, labels jsonb,
+    total_timeout_seconds double precision,
+    deadline_at double precision,       -- wins over the seconds
     OUT holder uuid, OUT answer text
 )
 LANGUAGE plpgsql
@@ -442,12 +601,14 @@ BEGIN
         WITH new AS (
             INSERT INTO /*schema*/task (
                 id, function, queue, priority, upstream, tenant, idempotency_key, unique_name, unique_until_final,
-                timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at
+                timeout_seconds, max_attempts, deadline_seconds, deadline_at, labels, enqueued_at,
+                total_timeout_seconds
             )
             VALUES (
                 id, function, queue, priority, upstream, tenant, key_name, unique_name,
                 unique_name IS NOT NULL AND unique_seconds IS NULL,
-                timeout_seconds, max_attempts, deadline_seconds, now + deadline_seconds, labels, now
+                timeout_seconds, max_attempts, deadline_seconds, coalesce(deadline_at, now + deadline_seconds), labels,
+                now, total_timeout_seconds
             )
             ON CONFLICT ON CONSTRAINT task_pkey DO NOTHING
             RETURNING 1
