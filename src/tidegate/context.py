@@ -96,8 +96,8 @@ class RunControl:
     scratch_used: bool = False
     calls: CallLog = field(default_factory=CallLog)
     """Written by the transports that the body uses."""
-    condemned: str = ""
-    """Why this process must run nothing more, if the body said so."""
+    replacement_reason: str = ""
+    """Why this process is to be replaced after the run, if the task asked for it."""
     is_stop_raised: bool = False
     """Whether a call that blocks was cut off by the stop: those that the body makes afterwards go on."""
     _stop: Stop | None = field(default=None, init=False)
@@ -298,12 +298,17 @@ class Context:
             self._control.retry = RetryRequest(seconds, _line(reason), bool(charge))
         raise RetryRequested(reason)
 
-    def condemn_process(self, why: str) -> None:
-        """Have this child process replaced after this run: its GPU context is broken, say.
+    def replace_process(self, why: str) -> None:
+        """Have the process that runs this task replaced once the task has ended, however it ends.
 
-        Outside a child process nothing comes of it.
+        A child process runs no other task. A pool process (async functions, and threads) claims no more,
+        gives its other tasks `drain_grace` to end, gives the rest back, and is started again. An embedded
+        worker cannot replace its process: it logs a warning.
+
+        Args:
+            why: What is wrong with the process, for the log, such as "the GPU context is broken".
         """
-        self._control.condemned = _line(f"the task said: {why}")
+        self._control.replacement_reason = _line(f"asked by the task: {why}")
 
     def scratch(self) -> Path:
         """Return a directory of this run's own. It is removed when the run ends, also after a kill."""

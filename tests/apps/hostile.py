@@ -169,8 +169,16 @@ def maybe_broken(number: int) -> int:
 
 
 @app.task(max_attempts=1)
-def condemn(ctx: Context) -> int:
-    ctx.condemn_process("I do not feel well")
+def replace_me(ctx: Context) -> int:
+    ctx.replace_process("I do not feel well")
+    return os.getpid()
+
+
+@app.task(max_attempts=1)
+async def replace_my_pool_process(ctx: Context, how: str) -> int:
+    ctx.replace_process("I do not feel well")
+    if how == "fails":
+        raise RuntimeError("as said")
     return os.getpid()
 
 

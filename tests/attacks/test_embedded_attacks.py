@@ -16,7 +16,7 @@ import pytest
 from attack_support import OddStore
 
 from support import FAST, all_final, make_app, until
-from tidegate import OptionError, Pool, State, StoreUnavailableError, Tidegate
+from tidegate import Context, OptionError, Pool, State, StoreUnavailableError, Tidegate
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +150,20 @@ async def test_an_embedded_worker_leaves_pools_alone_that_it_was_not_given(tmp_p
     with pytest.raises(OptionError, match="pools"):
         app.worker(pools=[])
     await app.aclose()
+
+
+async def test_an_embedded_worker_logs_that_it_cannot_replace_its_process(
+    app: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(name="t")
+    async def body(ctx: Context) -> str:
+        ctx.replace_process("a leak")
+        return "done"
+
+    async with app.worker():
+        assert await (await body.enqueue()).result(10) == "done"
+        assert await (await body.enqueue()).result(10) == "done"
+    assert "which an embedded worker cannot do: asked by the task: a leak" in caplog.text
 
 
 def test_one_application_serves_many_loops_one_after_the_other_and_keeps_none_of_them(tmp_path: Path) -> None:

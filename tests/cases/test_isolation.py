@@ -153,8 +153,37 @@ async def test_a_process_with_a_broken_gpu_is_replaced_before_the_next_task(
         pids = {await handle.result(15) for handle in others}
         assert len(pids) == 1
         assert (await all_final(client.app, [first.id]))[first.id].state is State.DEAD
-        condemned = await (await client.condemn.enqueue()).result(10)
-        assert await (await client.maybe_broken.enqueue(1)).result(10) != condemned
+    await client.app.aclose()
+
+
+async def test_a_child_process_runs_no_other_task_once_one_asked_for_its_replacement(
+    client: Any, tmp_path: Path
+) -> None:
+    with worker_process("hostile:app", tmp_path, OUT=str(tmp_path), CONCURRENCY="1"):
+        before = await (await client.maybe_broken.enqueue(1)).result(10)
+        assert await (await client.replace_me.enqueue()).result(10) == before
+        assert await (await client.maybe_broken.enqueue(1)).result(10) != before
+    await client.app.aclose()
+
+
+@pytest.mark.parametrize("how", ["ends", "fails"])
+async def test_a_pool_process_whose_task_asks_for_it_lets_its_others_end_and_is_replaced(
+    client: Any, worker: Any, tmp_path: Path, how: str
+) -> None:
+    neighbour = await client.pause.enqueue(1.0)
+
+    async def is_running() -> bool:
+        return (await neighbour.status()).state is State.RUNNING
+
+    await until(is_running)
+    (before,) = worker.children()
+    await all_final(client.app, [(await client.replace_my_pool_process.enqueue(how)).id])
+    assert await neighbour.result(10) == "rested"
+    assert (await neighbour.status()).run == 1
+    after = await (await client.replace_my_pool_process.enqueue("ends")).result(20)
+    assert after != before
+    assert f"process {before} has ended: asked by the task: I do not feel well" in worker.log()
+    assert "the next starts in" not in worker.log(), "it counts as no crash"
     await client.app.aclose()
 
 

@@ -3,6 +3,7 @@
 To the process: `{"beat": moment}` (the lease is good until then, by the monotonic clock) and
 `{"ping": true}`, both answered by `pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
 To the supervisor: `{"ready": pid}`, `{"pong": true}` (with `{"busy": tasks}` after a ping),
+`{"leaving": why}` once a task asked that the process is replaced,
 `{"done": true, "killed": children that had to be}`.
 The end of the stream means that the other side is dead.
 """

@@ -95,7 +95,9 @@ class Engine:
         self.retired = asyncio.Event()
         """Set when the store says that this worker is believed dead."""
         self.spoiled = asyncio.Event()
-        """Set when a coroutine would not stop: this process should be replaced, if it can be."""
+        """Set when a coroutine would not stop, or a task asked for it: this process should be replaced."""
+        self.replacement_reason = ""
+        """Why a task asked that this process is replaced; empty if none did."""
         judge = Judge(clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers)
         self._slots: SlotPool | None = None
         if slots_of is not None:
@@ -245,10 +247,21 @@ class Engine:
             upstream = self._app.upstreams.get(attempt.claimed.upstream)
             if upstream is None or upstream.keys is None:  # else the call's end told which key it was
                 self._report_park(attempt.claimed.upstream, outcome)
+        if attempt.control.replacement_reason:
+            self._replace_process(attempt)
         if not self.executor.running:
             self._idle.set()
             self._put_back(attempt.claimed.function)
         self._claimer.slot_freed()
+
+    def _replace_process(self, attempt: Attempt) -> None:
+        """Ask that this process is replaced, as a task of it wants; an embedded worker cannot be."""
+        reason = attempt.control.replacement_reason
+        can_be_replaced = self._slots is not None
+        report.replacement_wanted(attempt.claimed, reason, can_be_replaced=can_be_replaced)
+        if can_be_replaced:
+            self.replacement_reason = reason
+            self.spoiled.set()
 
     def _report_park(self, upstream: str, outcome: Outcome) -> None:
         signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None

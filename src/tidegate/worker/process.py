@@ -160,7 +160,7 @@ async def _serve(
     engine.good_until(state.good_until)  # nothing starts before the first renewed lease
     if await _started(engine, state):
         line.send(ready=os.getpid())
-        await _until_end(state)
+        await _until_end(state, line)
     with contextlib.suppress(TimeoutError):  # a store that hangs must not hold the process
         async with asyncio.timeout(orders.timings.stop_grace):
             await app.store.close()
@@ -185,7 +185,7 @@ async def _started(engine: Engine, state: _State) -> bool:
     return False
 
 
-async def _until_end(state: _State) -> None:
+async def _until_end(state: _State, line: Line) -> None:
     """Wait for a reason to end, then drain; a later word of the supervisor can only make it shorter."""
     engine = state.engine
     assert engine is not None
@@ -196,6 +196,9 @@ async def _until_end(state: _State) -> None:
     if engine.retired.is_set():
         state.exit_code = EXIT_REPLACE
         await engine.stop(0.0)
+    elif engine.replacement_reason and not state.ending.is_set():
+        line.send(leaving=engine.replacement_reason)
+        await engine.stop()
     elif engine.spoiled.is_set() and not state.ending.is_set():
         log.warning("this process cannot be trusted any more: it ends and is replaced")
         state.exit_code = EXIT_REPLACE

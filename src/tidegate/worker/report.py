@@ -149,6 +149,19 @@ def child_is_killed(task: ClaimedTask, pid: int, stop: Stop | None) -> None:
     )
 
 
+def replacement_wanted(task: ClaimedTask, reason: str, *, can_be_replaced: bool) -> None:
+    """Log that a task asked for another process after it."""
+    if can_be_replaced:
+        log.info("%s %s, run %d, has its process replaced: %s", task.function, *task.fence, reason)
+    else:
+        log.warning(
+            "%s %s, run %d, wants its process replaced, which an embedded worker cannot do: %s",
+            task.function,
+            *task.fence,
+            reason,
+        )
+
+
 def process_was_changed(function: str, restored: Sequence[str], lost: Sequence[str]) -> None:
     """Tell, once a function and thing, that a task changed what belongs to its whole process."""
     new = [what for what in restored if (function, what) not in _seen_changes]

@@ -98,7 +98,7 @@ class Slot:
                 answer = base.copy().run(self._perform, run, control, runner)
                 control.is_over = True
                 calls = control.calls.made(run.upstream)
-                why = control.condemned or _left_behind(run.function, surroundings)
+                why = control.replacement_reason or _left_behind(run.function, surroundings)
                 self._send(msgspec.structs.replace(answer, condemned=why, calls=calls))
                 set_title("slot: idle")
 

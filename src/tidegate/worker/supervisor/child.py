@@ -194,6 +194,7 @@ class Child:
         self.busy = message.get("busy", self.busy)
         self.trouble = message.get("trouble", self.trouble)
         self.children_killed = message.get("killed", self.children_killed)
+        self.leaving_for = self.leaving_for or message.get("leaving", "")
         if "ready" in message:
             self._ready_at = self._answered_at
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the worker
