@@ -60,7 +60,7 @@ test: setup
 	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 $(ARGS)
 
 simulate: setup
-	@.venv/bin/python -m tidegate.testing.simulation --seeds 1000 $(ARGS)
+	@PYTHONPATH=tests .venv/bin/python -m simulation --seeds 1000 $(ARGS)
 
 test-slow: setup
 	@$(PYTEST) -m slow --timeout 1800 $(ARGS)

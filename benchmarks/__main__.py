@@ -8,8 +8,8 @@ import sys
 import time
 
 from benchmarks import report
-from benchmarks.harness import Line, Settings, say
-from benchmarks.usage import Noise
+from benchmarks.harness import ResultLine, Settings, log_progress
+from benchmarks.usage import BackgroundLoad
 
 FIGURES = (
     "bulk_enqueue",
@@ -26,19 +26,19 @@ FIGURES = (
 
 def main(argv: list[str]) -> int:
     """Run the named figures, all of them unless named; return the exit code."""
-    chosen = _arguments(argv)
-    settings = Settings(n=chosen.n, rounds=chosen.rounds)
+    select_contestants = _arguments(argv)
+    settings = Settings(n=select_contestants.n, rounds=select_contestants.rounds)
     began_at = time.time()
-    lines: list[Line] = []
-    for name in chosen.figures or FIGURES:
-        say(f"{name}: {_about(name)}")
-        noise = Noise()
+    lines: list[ResultLine] = []
+    for name in select_contestants.figures or FIGURES:
+        log_progress(f"{name}: {_about(name)}")
+        noise = BackgroundLoad()
         measured = importlib.import_module(f"benchmarks.figures.{name}").measure(settings)
         for line in measured:
             line.noise_cores = noise.cores()
         lines += measured
-    if chosen.json:
-        report.write_json(chosen.json, lines, settings, began_at)
+    if select_contestants.json:
+        report.write_json(select_contestants.json, lines, settings, began_at)
     print(report.table(lines, settings))
     return 0
 
@@ -51,13 +51,13 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write machine, versions and every round there")
     parser.add_argument("--n", type=int, default=20_000, help="tasks drained in a round (default: 20,000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each contestant (default: 5)")
-    chosen = parser.parse_args(argv)
-    unknown = sorted(set(chosen.figures) - set(FIGURES))
+    select_contestants = parser.parse_args(argv)
+    unknown = sorted(set(select_contestants.figures) - set(FIGURES))
     if unknown:
         parser.error(f"there is no figure {unknown[0]!r}; choose from {', '.join(FIGURES)}")
-    if chosen.n < 100 or chosen.rounds < 1:
+    if select_contestants.n < 100 or select_contestants.rounds < 1:
         parser.error("use --n 100 or more and --rounds 1 or more")
-    return chosen
+    return select_contestants
 
 
 def _about(name: str) -> str:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from benchmarks import noop
+from benchmarks import noop_app
 from benchmarks.limit import percentiles
 from tidegate import Pool
 
@@ -21,49 +21,49 @@ BATCH = 5_000
 
 async def bulk(*, n: int) -> dict[str, float]:
     """Store `n` tasks, 5,000 a transaction."""
-    await noop.app.opened_store()
+    await noop_app.app.opened_store()
     began_at = time.perf_counter()
     for first in range(0, n, BATCH):
         numbers = range(first, min(first + BATCH, n))
-        await noop.app.enqueue_many(noop.noop.prepare(number) for number in numbers)
+        await noop_app.app.enqueue_many(noop_app.noop_app.prepare(number) for number in numbers)
     rate = n / (time.perf_counter() - began_at)
-    await noop.app.aclose()
+    await noop_app.app.aclose()
     return {"rate": rate}
 
 
 async def single_async(*, n: int) -> dict[str, float]:
     """Store `n` tasks, each awaited before the next."""
-    await noop.app.opened_store()
+    await noop_app.app.opened_store()
     began_at = time.perf_counter()
     for number in range(n):
-        await noop.noop.enqueue(number)
+        await noop_app.noop_app.enqueue(number)
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
 def single_sync(*, n: int) -> dict[str, float]:
     """Store `n` tasks from sync code, one after the other."""
-    noop.noop.enqueue_sync(0)
+    noop_app.noop_app.enqueue_sync(0)
     began_at = time.perf_counter()
     for number in range(n):
-        noop.noop.enqueue_sync(number)
+        noop_app.noop_app.enqueue_sync(number)
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
 async def pickup_alone(*, n: int, pause: float) -> dict[str, float]:
     """Enqueue to a worker in this very process."""
-    async with noop.app.worker(Pool(concurrency=10)):
+    async with noop_app.app.worker(Pool(concurrency=10)):
         asked = await _ask(n, pause)
-        await _until(lambda: len(noop.moments) == n)
-    await noop.app.aclose()
-    return _taken(asked, noop.moments)
+        await _wait_until(lambda: len(noop_app.moments) == n)
+    await noop_app.app.aclose()
+    return _taken(asked, noop_app.moments)
 
 
 async def pickup_across(*, n: int, pause: float, report: str) -> dict[str, float]:
     """Enqueue to a worker in another process, which writes its moments to `report`."""
-    first = await noop.noop.enqueue(0)
+    first = await noop_app.noop_app.enqueue(0)
     await first.result(timeout=60)  # it has started
     asked = await _ask(n, pause)
-    await _until(lambda: bool(_read(report)))
+    await _wait_until(lambda: bool(_read(report)))
     return _taken(asked, _read(report))
 
 
@@ -73,14 +73,14 @@ async def _ask(n: int, pause: float) -> dict[int, float]:
     for number in range(n):
         await asyncio.sleep(pause)
         asked[number] = time.monotonic()
-        await noop.mark.enqueue(number)
+        await noop_app.mark.enqueue(number)
     return asked
 
 
-async def _until(truth: Callable[[], bool]) -> None:
+async def _wait_until(condition: Callable[[], bool]) -> None:
     """Ask now and then: what is waited for happens in another process, or must not be told by the body."""
     async with asyncio.timeout(60):
-        while not truth():
+        while not condition():
             await asyncio.sleep(0.05)
 
 

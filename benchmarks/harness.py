@@ -34,7 +34,7 @@ class Goal:
 
 
 @dataclass(slots=True)
-class Line:
+class ResultLine:
     """One line of the table: a measured quantity, by contestant and round."""
 
     label: str
@@ -67,7 +67,7 @@ class Line:
         pairs = zip(self.rounds[self.subject], others, strict=True)
         return statistics.median(mine / other for mine, other in pairs)
 
-    def demand(self, text: str, is_met: bool) -> None:
+    def add_goal(self, text: str, is_met: bool) -> None:
         """Add a goal and whether it was met."""
         self.goals.append(Goal(text, is_met))
 
@@ -80,20 +80,23 @@ Rounds = dict[str, dict[str, list[float]]]
 """{value: {contestant: one number a round}}"""
 
 
-def take_turns(
-    rounds: int, contestants: Mapping[str, Contestant], *, tell: Callable[[Rounds], object] = lambda _: None
+def run_in_turns(
+    rounds: int,
+    contestants: Mapping[str, Contestant],
+    *,
+    on_round: Callable[[Rounds], object] = lambda _: None,
 ) -> Rounds:
     """Run every contestant once a round, one after the other; tell what there is after each round."""
     table: Rounds = {}
     for number in range(1, rounds + 1):
         for who, run in contestants.items():
-            say(f"  round {number} of {rounds}: {who}")
+            log_progress(f"  round {number} of {rounds}: {who}")
             for name, value in run().items():
                 table.setdefault(name, {}).setdefault(who, []).append(value)
-        tell(table)
+        on_round(table)
     return table
 
 
-def say(text: str) -> None:
+def log_progress(text: str) -> None:
     """Tell a person how far it is; standard output is for the table alone."""
     print(text, file=sys.stderr, flush=True)

@@ -24,10 +24,10 @@ import msgspec
 
 from benchmarks.usage import peak_mib
 from tidegate.codec import CODEC
-from tidegate.store.migrate import read_migrations
+from tidegate.store.common.migrate import read_migrations
 from tidegate.store.sqlite.schema import FOLDER
 
-LANE = ("default", 1, "", "benchmarks.noop:noop")
+CHANNEL = ("default", 1, "", "benchmarks.noop_app:noop")
 WORKER = "00000000-0000-4000-8000-000000000000"
 
 _INSERT_TASK = """
@@ -57,7 +57,7 @@ CROSS JOIN payload AS p ON p.task_id = chosen.value"""
 _START = """
 INSERT INTO running (
     task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    crash_limit, crash_base_seconds, crash_cap_seconds
+    crash_limit, crash_base_seconds, crash_max_seconds
 )
 SELECT
     r.task_id, r.run + 1, ?2, r.queue, r.priority, r.upstream, r.function, r.tenant, r.ready_at, ?3,
@@ -79,7 +79,7 @@ ON CONFLICT (minute, queue, function, upstream, tenant) DO UPDATE
 SET succeeded = succeeded + excluded.succeeded"""
 
 
-class Loop:
+class BareQueue:
     """The bare queue on one connection."""
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +100,7 @@ class Loop:
     def enqueue(self, first: int, count: int) -> None:
         """Store `count` tasks in one transaction."""
         now = time.time()
-        queue, priority, upstream, function = LANE
+        queue, priority, upstream, function = CHANNEL
         new = [
             (_id(now, number), CODEC, msgspec.json.encode({"a": [], "k": {"number": number}}))
             for number in range(first, first + count)
@@ -108,17 +108,17 @@ class Loop:
         self.db.execute("BEGIN IMMEDIATE")
         self.db.executemany(_INSERT_TASK, [(i, function, queue, priority, upstream, now) for i, *_ in new])
         self.db.executemany(_INSERT_PAYLOAD, new)
-        self.db.executemany(_INSERT_READY, [(i, *LANE, now, now) for i, *_ in new])
+        self.db.executemany(_INSERT_READY, [(i, *CHANNEL, now, now) for i, *_ in new])
         self.db.execute(_COUNT_ENQUEUED, (int(now // 60), queue, function, upstream, count))
         self.db.execute("COMMIT")
 
     def claim(self, k: int) -> list[tuple[Any, ...]]:
         """Move up to `k` tasks to the running ones and return id and arguments first."""
         self.db.execute("BEGIN IMMEDIATE")
-        chosen = tuple([row[0] for row in self.db.execute(_CHOOSE, (*LANE, k))])
+        select_contestants = tuple([row[0] for row in self.db.execute(_CHOOSE, (*CHANNEL, k))])
         rows: list[tuple[Any, ...]] = []
-        if chosen:
-            array = apsw.carray(chosen)
+        if select_contestants:
+            array = apsw.carray(select_contestants)
             rows = self.db.execute(_LOAD, (array,)).fetchall()
             self.db.execute(_START, (array, WORKER, time.time()))
             self.db.execute(_REMOVE, (array,))
@@ -128,7 +128,7 @@ class Loop:
     def finish(self, ids: Sequence[bytes]) -> None:
         """Archive these tasks."""
         now = time.time()
-        queue, _, upstream, function = LANE
+        queue, _, upstream, function = CHANNEL
         array = apsw.carray(tuple(ids))
         self.db.execute("BEGIN IMMEDIATE")
         self.db.execute(_SUCCEED, (array, now))
@@ -142,7 +142,7 @@ class Loop:
         self.bodies += 1
 
 
-async def drain(loop: Loop, *, k: int) -> dict[str, float]:
+async def drain(loop: BareQueue, *, k: int) -> dict[str, float]:
     """Run all ready tasks, `k` at a time."""
     began_at, cpu = time.perf_counter(), time.process_time()
     while rows := loop.claim(k):
@@ -156,7 +156,7 @@ async def drain(loop: Loop, *, k: int) -> dict[str, float]:
     }
 
 
-async def enqueue(loop: Loop, *, n: int, batch: int) -> dict[str, float]:
+async def enqueue(loop: BareQueue, *, n: int, batch: int) -> dict[str, float]:
     """Store `n` tasks, `batch` a transaction."""
     began_at = time.perf_counter()
     for first in range(0, n, batch):
@@ -164,7 +164,7 @@ async def enqueue(loop: Loop, *, n: int, batch: int) -> dict[str, float]:
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
-async def pickup(loop: Loop, *, n: int, pause: float) -> dict[str, float]:
+async def pickup(loop: BareQueue, *, n: int, pause: float) -> dict[str, float]:
     """Store a task and claim it at once, `n` times: two commits, and nobody to be woken."""
     taken: list[float] = []
     for number in range(n):
@@ -198,7 +198,7 @@ _WORK: dict[str, Callable[..., Coroutine[Any, Any, dict[str, float]]]] = {
 
 def main(what: str, options: dict[str, Any]) -> None:
     """Do one of the three and print its values as JSON."""
-    print(json.dumps(asyncio.run(_WORK[what](Loop(Path("queue.db")), **options))))
+    print(json.dumps(asyncio.run(_WORK[what](BareQueue(Path("queue.db")), **options))))
 
 
 if __name__ == "__main__":

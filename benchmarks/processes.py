@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import say
+from benchmarks.harness import log_progress
 from benchmarks.usage import tree
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,7 +78,7 @@ def answer(command: Sequence[str], directory: Path, env: Mapping[str, str]) -> A
 
 @contextmanager
 def worker_command(
-    directory: Path, *, application: str = "benchmarks.noop:app", **env: object
+    directory: Path, *, application: str = "benchmarks.noop_app:app", **env: object
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `tidegate worker` for the block; end it and all it started afterwards."""
     command = [sys.executable, "-m", "tidegate.cli", "worker", application]
@@ -108,7 +108,7 @@ def running(
         try:
             yield process
         except BaseException:
-            say(log.read_text(errors="replace")[-4000:])
+            log_progress(log.read_text(errors="replace")[-4000:])
             raise
         finally:
             _end(process)
@@ -128,7 +128,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until(
-    truth: Callable[[], bool], *, what: str, within: float = CHILD_SECONDS, every: float = 0.02
+    condition: Callable[[], bool], *, what: str, within: float = CHILD_SECONDS, every: float = 0.02
 ) -> None:
     """Ask again and again until it is true.
 
@@ -136,7 +136,7 @@ def wait_until(
         RuntimeError: It was not in time.
     """
     ends_at = time.monotonic() + within
-    while not truth():
+    while not condition():
         if time.monotonic() > ends_at:
             raise RuntimeError(f"not within {within:g} s: {what}")
         time.sleep(every)

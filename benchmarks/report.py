@@ -12,27 +12,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Line, Settings
+from benchmarks.harness import ResultLine, Settings
 from benchmarks.processes import ROOT
 
 PACKAGES = ("tidegate", "apsw", "msgspec", "click")
 NOISY_CORES = 0.3
 
 
-def table(lines: Sequence[Line], settings: Settings) -> str:
+def table(lines: Sequence[ResultLine], settings: Settings) -> str:
     """Return the table and what it was measured on."""
     rows: list[tuple[str, ...]] = [("figure", "median", "limit", "ratio", "others", "goal", "noise")]
     rows += [_row(line) for line in lines]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    drawn = [
+    format_table = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    drawn.insert(1, "  ".join("-" * width for width in widths))
+    format_table.insert(1, "  ".join("-" * width for width in widths))
     notes = [f"{line.label}: {line.note}" for line in lines if line.note]
-    return "\n".join([*_head(settings), "", *drawn, "", *notes, *_legend(lines)])
+    return "\n".join([*_head(settings), "", *format_table, "", *notes, *_legend(lines)])
 
 
-def write_json(path: str, lines: Sequence[Line], settings: Settings, began_at: float) -> None:
+def write_json(path: str, lines: Sequence[ResultLine], settings: Settings, began_at: float) -> None:
     """Write machine, versions, settings and every round of every line."""
     whole = {
         "began_at": began_at,
@@ -88,7 +88,7 @@ def commit() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: ResultLine) -> tuple[str, ...]:
     ratio = line.ratio()
     others = [who for who in line.rounds if who not in (line.subject, line.base)]
     return (
@@ -116,7 +116,7 @@ def _head(settings: Settings) -> list[str]:
     ]
 
 
-def _legend(lines: Sequence[Line]) -> list[str]:
+def _legend(lines: Sequence[ResultLine]) -> list[str]:
     legend = [
         "limit: a hand-written loop doing the same row work in the same run (start-up: python -c pass).",
         "ratio: median over the rounds of ours ÷ limit; for rates more is better, for all else less.",
@@ -127,7 +127,7 @@ def _legend(lines: Sequence[Line]) -> list[str]:
     return legend
 
 
-def _plain(line: Line) -> dict[str, Any]:
+def _plain(line: ResultLine) -> dict[str, Any]:
     return {
         "label": line.label,
         "unit": line.unit,

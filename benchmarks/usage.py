@@ -73,7 +73,7 @@ def _status_mib(pid: int | str, what: str) -> float:
     raise RuntimeError(f"/proc/{pid}/status names no {what}")
 
 
-class Noise:
+class BackgroundLoad:
     """Mean number of cores that processes not started by this one kept busy since this was made.
 
     Above 0.3 or so, rates are lower bounds; CPU seconds and ratios hold longer.

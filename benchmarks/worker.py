@@ -54,7 +54,7 @@ def pool_process(worker: Popen[bytes]) -> int:
 
 def _pool_processes(worker: Popen[bytes]) -> list[int]:
     """Return the children that run tasks; another reads the manifest first and is gone soon."""
-    return [pid for pid in children(worker.pid) if b"tidegate.worker.process" in command_line(pid)]
+    return [pid for pid in children(worker.pid) if b"tidegate.worker.engine.pool_main" in command_line(pid)]
 
 
 def _until_report(report: Path, worker: Popen[bytes]) -> None:

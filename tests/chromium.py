@@ -101,11 +101,11 @@ def chromium() -> Iterator[str]:
         shutil.rmtree(profile, ignore_errors=True)
 
 
-def _address(process: subprocess.Popen[bytes], told: Path) -> str:
+def _address(process: subprocess.Popen[bytes], received: Path) -> str:
     ends_at = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < ends_at:
         with contextlib.suppress(FileNotFoundError, ValueError):
-            port, path = told.read_text().split("\n")
+            port, path = received.read_text().split("\n")
             return f"ws://127.0.0.1:{port}{path}"
         time.sleep(0.02)
     raise NoChromiumError("chromium does not start here")
@@ -122,54 +122,56 @@ class Page:
         self._socket = socket
         self._session = ""
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._commands: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.complaints: list[str] = []
         """Uncaught errors, and what the browser itself logged as an error."""
 
     async def open(self, url: str) -> None:
         """Go there and wait until it is loaded."""
-        await self.ask("Page.navigate", url=url)
+        await self.send_command("Page.navigate", url=url)
         await self._loaded()
 
     async def reload(self) -> None:
         """Load it again, as F5 does, and wait until that is done."""
         await self.run("window.isBeforeReload = true")
-        await self.ask("Page.reload")
+        await self.send_command("Page.reload")
         await self.until("!window.isBeforeReload")
         await self._loaded()
 
     async def run(self, script: str) -> Any:
         """Run an expression in the page and return its value; a promise's is awaited."""
-        told = await self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in told:
-            thrown = told["exceptionDetails"]
+        received = await self.send_command(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        if "exceptionDetails" in received:
+            thrown = received["exceptionDetails"]
             raise AssertionError(thrown.get("exception", {}).get("description", thrown["text"]))
-        return told["result"].get("value")
+        return received["result"].get("value")
 
-    async def until(self, truth: str, within: float = 30.0) -> None:
+    async def until(self, condition: str, within: float = 30.0) -> None:
         """Return once an expression is true in the page."""
         ends_at = time.monotonic() + within
         while True:
             with contextlib.suppress(AssertionError):  # the page is being replaced
-                if await self.run(f"Boolean({truth})"):
+                if await self.run(f"Boolean({condition})"):
                     return
-            assert time.monotonic() < ends_at, f"not within {within} s: {truth}; {self.complaints}"
+            assert time.monotonic() < ends_at, f"not within {within} s: {condition}; {self.complaints}"
             await asyncio.sleep(0.02)
 
     async def type(self, text: str) -> None:
         """Type into what has the focus; a line's end is the Enter key."""
         *lines, last = text.split("\n")
         for line in lines:
-            await self.ask("Input.insertText", text=line)
+            await self.send_command("Input.insertText", text=line)
             for kind in ("keyDown", "keyUp"):
                 enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
-                await self.ask("Input.dispatchKeyEvent", type=kind, **enter)
+                await self.send_command("Input.dispatchKeyEvent", type=kind, **enter)
         if last:
-            await self.ask("Input.insertText", text=last)
+            await self.send_command("Input.insertText", text=last)
 
-    async def look(self, width: int, height: int, *, dark: bool = False) -> None:
+    async def set_size(self, width: int, height: int, *, dark: bool = False) -> None:
         """Give the page a size in pixels, and light or dark as the user's wish."""
-        await self.ask(
+        await self.send_command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
@@ -177,43 +179,45 @@ class Page:
             mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        await self.send_command("Emulation.setEmulatedMedia", features=[scheme])
 
     async def screenshot(self, path: Path) -> None:
         """Write what it looks like, as a PNG."""
-        told = await self.ask("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(told["data"]))
+        received = await self.send_command("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(received["data"]))
 
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+    async def send_command(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one command of the protocol and return its answer."""
         number = next(self._numbers)
-        self._asked[number] = asyncio.get_running_loop().create_future()
+        self._commands[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": method, "params": params}
         await self._socket.send(json.dumps(message | ({"sessionId": self._session} if self._session else {})))
         async with asyncio.timeout(60):
-            told = await self._asked[number]
-        assert "error" not in told, (method, told["error"])
-        return told["result"]
+            received = await self._commands[number]
+        assert "error" not in received, (method, received["error"])
+        return received["result"]
 
     async def begin(self) -> None:
         """Make the page."""
-        context = await self.ask("Target.createBrowserContext", disposeOnDetach=True)
-        target = await self.ask("Target.createTarget", url="about:blank", **context)
-        self._session = (await self.ask("Target.attachToTarget", flatten=True, **target))["sessionId"]
+        context = await self.send_command("Target.createBrowserContext", disposeOnDetach=True)
+        target = await self.send_command("Target.createTarget", url="about:blank", **context)
+        self._session = (await self.send_command("Target.attachToTarget", flatten=True, **target))[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log"):
-            await self.ask(f"{domain}.enable")
+            await self.send_command(f"{domain}.enable")
 
     async def listen(self) -> None:
         """Take in what the browser says, until it goes."""
         async for text in self._socket:
-            told = json.loads(text)
-            if "id" in told:
-                self._asked.pop(told["id"]).set_result(told)
-            elif told["method"] == "Runtime.exceptionThrown":
-                thrown = told["params"]["exceptionDetails"]
+            received = json.loads(text)
+            if "id" in received:
+                self._commands.pop(received["id"]).set_result(received)
+            elif received["method"] == "Runtime.exceptionThrown":
+                thrown = received["params"]["exceptionDetails"]
                 self.complaints.append(thrown.get("exception", {}).get("description", thrown["text"]))
-            elif told["method"] == "Log.entryAdded" and told["params"]["entry"]["level"] == "error":
-                self.complaints.append(told["params"]["entry"]["text"])
+            elif received["method"] == "Log.entryAdded" and received["params"]["entry"]["level"] == "error":
+                self.complaints.append(received["params"]["entry"]["text"])
 
     async def _loaded(self) -> None:
         await self.until("document.readyState === 'complete' && location.href !== 'about:blank'")

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tidegate.cli.described import described
+from tidegate.cli.failure_description import describe_failure
 
 CASES = [
     json.loads(line)
@@ -24,7 +24,7 @@ def header_list(case):
 
 def exception_of(case):
     """Build what a task would raise in this case."""
-    return described(case).error
+    return describe_failure(case).error
 
 
 def complaint(case, failure, *, bound=float("inf")):

@@ -19,7 +19,7 @@ import pytest
 
 from tidegate import Pool, Tidegate, Timings
 from tidegate.domain.states import FINAL
-from tidegate.store.migrate import Migration
+from tidegate.store.common.migrate import Migration
 from tidegate.store.postgres import schema as postgres_schema
 from tidegate.store.protocol import Store
 from tidegate.store.sqlite import schema as sqlite_schema
@@ -47,12 +47,12 @@ def make_app(directory: Path, **options: Any) -> Tidegate:
 
 
 async def until(
-    truth: Callable[[], Awaitable[Any]], *, within: float = 15.0, what: str = "it came true"
+    condition: Callable[[], Awaitable[Any]], *, within: float = 15.0, what: str = "it came true"
 ) -> Any:
     """Return the first true answer, asking again briefly."""
     ends_at = time.monotonic() + within
     while True:
-        answer = await truth()
+        answer = await condition()
         if answer:
             return answer
         assert time.monotonic() < ends_at, f"not within {within} s: {what}"
@@ -64,7 +64,7 @@ async def all_final(app: Tidegate, ids: list[str], *, within: float = 30.0) -> d
     store = await app.opened_store()
 
     async def look() -> dict[str, Any] | None:
-        rows = await store.read(ids)
+        rows = await store.read_tasks(ids)
         return rows if len(rows) == len(ids) and all(row.state in FINAL for row in rows.values()) else None
 
     rows: dict[str, Any] = await until(look, within=within, what=f"{len(ids)} tasks are final")
@@ -166,7 +166,7 @@ async def upgraded_by_later_release(
 
     A table is written `/*schema*/task` in them, which serves both back ends.
     """
-    known = sqlite_schema.known()
+    known = sqlite_schema.known_migrations()
     later = [
         Migration(number, f"{number:03d}_later", sql) for number, sql in enumerate(migrations, len(known) + 1)
     ]

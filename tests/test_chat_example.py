@@ -37,7 +37,7 @@ class Chat:
     async def pids(self) -> list[int]:
         """Return the pids of the worker: its pool processes, and the supervisor that started them."""
         store = await self.queue.opened_store()
-        pools = [row.pid for row in await store.workers() if row.retired_at is None]
+        pools = [row.pid for row in await store.list_workers() if row.retired_at is None]
         return [*pools, *map(_parent, pools)]
 
 
@@ -76,7 +76,7 @@ async def test_an_answer_streams_in_and_survives_a_reload_and_the_loss_of_the_wo
     page: Page, tmp_path: Path
 ) -> None:
     async with a_chat(tmp_path, tokens_per_second=8) as chat:
-        await page.look(1000, 760)
+        await page.set_size(1000, 760)
         await page.open(chat.url)
         await page.screenshot(tmp_path / "welcome.png")
         await page.run("question.focus()")
@@ -95,7 +95,7 @@ async def test_an_answer_streams_in_and_survives_a_reload_and_the_loss_of_the_wo
         await page.until(IS_OVER, within=60)
         assert (await page.run(ANSWER)).startswith(AMBER)
 
-        await page.look(1000, 760, dark=True)
+        await page.set_size(1000, 760, dark=True)
         await page.type("How clever is an octopus?\n")
         await page.until(f"{ANSWER}.includes('octopus')")
         await page.screenshot(tmp_path / "dark.png")
@@ -103,7 +103,7 @@ async def test_an_answer_streams_in_and_survives_a_reload_and_the_loss_of_the_wo
         await page.until("document.body.innerText.includes('Stopped.')")
         await page.reload()
         assert await page.run("document.querySelectorAll('article').length") == 4
-        await page.look(390, 760)
+        await page.set_size(390, 760)
         await page.screenshot(tmp_path / "narrow.png")
 
         second, first = await (await chat.queue.opened_store()).list_tasks(TaskFilter(), limit=10)

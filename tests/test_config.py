@@ -138,7 +138,7 @@ def test_tidegate_toml_is_read_instead_of_pyproject_toml(load, tmp_path):
 @pytest.mark.parametrize(
     "text", ["[tool.black]\nline-length = 1", "this is no TOML", '[project]\nname = "tidegate-x"']
 )
-def test_a_pyproject_of_others_is_none_of_our_business(load, text):
+def test_a_pyproject_without_our_section_is_ignored(load, text):
     assert load(pyproject=text).path is None
 
 
@@ -174,12 +174,12 @@ def test_an_environment_without_a_section_uses_the_top_of_the_file(load):
     assert load(text, TIDEGATE_ENV="production").pools == (Pool("one", ("one",)),)
 
 
-def test_a_slip_in_the_name_of_the_environment_is_refused(load):
+def test_a_misspelt_environment_name_is_refused(load):
     with pytest.raises(ConfigError, match=r"TIDEGATE_ENV=developement.*did you mean development\?"):
         load('[env.development.pools.all]\nqueues = ["*"]', TIDEGATE_ENV="developement")
 
 
-def test_a_short_lease_brings_its_own_beat(load):
+def test_a_short_lease_shortens_the_heartbeat(load):
     assert load("[worker]\nlease = 0.6").timings.beat == pytest.approx(0.2)
     assert load("[worker]\nlease = 300").timings.beat == 10
 
@@ -198,7 +198,7 @@ def test_an_empty_variable_counts_as_unset(load):
     assert load('app = "file:app"', TIDEGATE_APP="").app == "file:app"
 
 
-def test_a_slip_in_the_name_of_a_variable_is_refused(load):
+def test_a_misspelt_variable_is_refused(load):
     with pytest.raises(ConfigError, match=r"TIDEGATE_DATABSE_URL.*did you mean TIDEGATE_DATABASE_URL"):
         load(TIDEGATE_DATABSE_URL="sqlite:///x.db")
 
@@ -263,7 +263,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_the_fix(load, text):
+def test_a_mistake_is_reported_with_its_location_and_the_fix(load, text):
     with pytest.raises(ConfigError, match=MISTAKES[text]):
         load(text, TIDEGATE_ENV="dev")
 
@@ -273,7 +273,7 @@ def test_a_mistake_in_pyproject_toml_names_its_section_there(load):
         load(pyproject="[tool.tidegate.pools.a]\nstrict = 1")
 
 
-def test_a_mistake_in_the_section_of_another_environment_is_told_too(load):
+def test_a_mistake_in_the_section_of_another_environment_is_reported_too(load):
     with pytest.raises(ConfigError, match=r"\[env.production\]: leases = 3"):
         load("[env.production]\nleases = 3", TIDEGATE_ENV="development")
 
@@ -418,7 +418,7 @@ def test_a_script_started_from_elsewhere_uses_the_project_it_lies_in(tmp_path):
     assert done.stdout.strip() == f"sqlite:///{project}/.tidegate/tidegate.db"
 
 
-def test_a_new_store_far_from_the_script_that_made_it_is_told_and_kept_out_of_git(tmp_path):
+def test_a_new_store_away_from_its_script_is_logged_and_kept_out_of_git(tmp_path):
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     project.mkdir()
     elsewhere.mkdir()

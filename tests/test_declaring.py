@@ -172,7 +172,7 @@ def test_two_functions_of_one_name_are_refused_with_both_places(app):
         @app.task(name="f")
         def second() -> None: ...
 
-    lines = [first.body.__code__.co_firstlineno, first.body.__code__.co_firstlineno + 5]
+    lines = [first.function.__code__.co_firstlineno, first.function.__code__.co_firstlineno + 5]
     assert [f"{__file__}:{line}" in caught.value.message for line in lines] == [True, True]
 
 
@@ -243,7 +243,7 @@ async def test_a_deadline_that_is_past_or_has_no_time_zone_is_refused(app):
     await app.aclose()
 
 
-async def test_a_deadline_before_the_moment_it_is_due_is_refused_at_every_entrance(app):
+async def test_a_deadline_before_the_due_time_is_refused_everywhere(app):
     @app.task(name="f")
     def f() -> None: ...
 

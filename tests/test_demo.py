@@ -25,14 +25,21 @@ from tidegate.domain.states import State
 from tidegate.errors import ConfigError, OptionError
 from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.testing import demo
-from tidegate.testing.checker import Limits, Note, Record, Submitted, Told, digest_of
-from tidegate.testing.demo.example import Job, make_jobs
-from tidegate.testing.demo.figures import Figures
-from tidegate.testing.demo.plan import Plan
-from tidegate.testing.demo.report import judge, table_rows
-from tidegate.testing.demo.story import Outcome
-from tidegate.testing.demo.view import LineView, LiveView, shares
-from tidegate.testing.provider import Call
+from tidegate.testing.checker import (
+    ClientObservations,
+    FunctionNote,
+    RunLimits,
+    StoreSnapshot,
+    SubmittedTask,
+    digest_of,
+)
+from tidegate.testing.demo.counts import DemoCounts
+from tidegate.testing.demo.demo_run import DemoOutcome
+from tidegate.testing.demo.example import SummaryJob, make_jobs
+from tidegate.testing.demo.plan import DemoPlan
+from tidegate.testing.demo.report import make_report, table_rows
+from tidegate.testing.demo.view import LineView, LiveView, split_width
+from tidegate.testing.provider import ProviderCall
 
 KEYS = [
     "succeeded",
@@ -117,7 +124,7 @@ def test_the_full_demo_loses_nothing_and_takes_about_a_minute(tmp_path: Path) ->
     assert report["duration_s"] < 120
 
 
-def test_the_demo_serves_the_api_and_its_token_can_look_but_not_touch(tmp_path: Path) -> None:
+def test_the_demo_serves_the_api_with_a_read_only_token(tmp_path: Path) -> None:
     started = Demo(tmp_path / "demo", tasks=20, seconds=30)
     try:
         assert started.process.stderr is not None
@@ -170,16 +177,16 @@ def test_numbers_that_cannot_work_and_a_used_directory_are_refused(tmp_path: Pat
 
 def test_every_job_asks_for_something_else_and_a_tenth_is_refused() -> None:
     jobs = make_jobs(700)
-    assert len({(job.path, job.audience, job.words) for job in jobs}) == 700
+    assert len({(job.path, job.audience, job.parts) for job in jobs}) == 700
     assert sum(job.refused for job in make_jobs(300)) == 30
     assert make_jobs(50) == make_jobs(50)
 
 
 def test_the_plan_is_scaled_and_kills_between_the_other_faults() -> None:
-    plan = Plan.make(300, 60)
+    plan = DemoPlan.make(300, 60)
     assert plan.throttle_at + plan.throttle_seconds < plan.kill_at < plan.outage_at
     assert plan.tasks * plan.latency / plan.slots == pytest.approx(45)
-    assert Plan.make(20, 6).kill_at == pytest.approx(plan.kill_at / 10)
+    assert DemoPlan.make(20, 6).kill_at == pytest.approx(plan.kill_at / 10)
 
 
 # --- the judgement ----------------------------------------------------------------------------------------
@@ -213,26 +220,28 @@ def row(task_id: str, state: State, run: int, **facts: Any) -> TaskRow:
     return TaskRow(**(plain | facts))
 
 
-def call(task_id: str, *, billed: bool = True, outcome: str = "answered") -> Call:
-    return Call("req", 0.0, "POST", "/v1/chat/completions", "m", "hash", task_id, 200, billed, 1, 1, outcome)
+def call(task_id: str, *, billed: bool = True, outcome: str = "answered") -> ProviderCall:
+    return ProviderCall(
+        "req", 0.0, "POST", "/v1/chat/completions", "m", "hash", task_id, 200, billed, 1, 1, outcome
+    )
 
 
-def outcome() -> Outcome:
+def outcome() -> DemoOutcome:
     """One task that was lost under the kill and paid twice, one that violates the policy."""
     lost = {"reason": "crash", "charge": "loss", "why": "lease ran out"}
     refusal = {"reason": "content_policy", "charge": "attempt", "why": "permanent"}
     args, result = digest_of(b"args"), digest_of(b"result")
-    return Outcome(
-        jobs={"a": Job("a.txt", "all", 30, False), "b": Job("b.txt", "all", 30, True)},
-        told=Told((Submitted("a", args), Submitted("b", args))),
+    return DemoOutcome(
+        jobs={"a": SummaryJob("a.txt", "all", 30, False), "b": SummaryJob("b.txt", "all", 30, True)},
+        observations=ClientObservations((SubmittedTask("a", args), SubmittedTask("b", args))),
         notes=(
-            Note("start", "a", 1, 1, 10.0),
-            Note("start", "a", 2, 2, 20.0),
-            Note("end", "a", 2, 2, 24.0, digest=result),
-            Note("start", "b", 1, 1, 10.0),
-            Note("end", "b", 1, 1, 11.0, error="HTTPStatusError"),
+            FunctionNote("start", "a", 1, 1, 10.0),
+            FunctionNote("start", "a", 2, 2, 20.0),
+            FunctionNote("end", "a", 2, 2, 24.0, digest=result),
+            FunctionNote("start", "b", 1, 1, 10.0),
+            FunctionNote("end", "b", 1, 1, 11.0, error="HTTPStatusError"),
         ),
-        record=Record(
+        snapshot=StoreSnapshot(
             rows={
                 "a": row("a", State.SUCCEEDED, 2, counters=Counters(losses=1)),
                 "b": row("b", State.DEAD, 1, counters=Counters(attempts=1), reason="content_policy"),
@@ -244,7 +253,7 @@ def outcome() -> Outcome:
             payloads={"a": args, "b": args},
             results={"a": result},
         ),
-        limits={"summarise": Limits()},
+        limits={"summarise": RunLimits()},
         calls=(
             call("a"),
             call("a", billed=False, outcome="throttled requests"),
@@ -258,8 +267,8 @@ def outcome() -> Outcome:
     )
 
 
-def test_a_good_outcome_has_no_faults_and_its_numbers_add_up() -> None:
-    report = judge(outcome())
+def test_a_successful_demo_has_no_faults_and_its_numbers_add_up() -> None:
+    report = make_report(outcome())
     assert report.faults == []
     plain = report.to_plain()
     assert {key: plain[key] for key in KEYS} == {
@@ -280,36 +289,38 @@ def test_a_good_outcome_has_no_faults_and_its_numbers_add_up() -> None:
     assert "none broken" in shown["invariants"]
 
 
-def _with_rows(**changes: Any) -> Outcome:
+def _with_rows(**changes: Any) -> DemoOutcome:
     good = outcome()
-    return dataclasses.replace(good, record=dataclasses.replace(good.record, **changes))
+    return dataclasses.replace(good, snapshot=dataclasses.replace(good.snapshot, **changes))
 
 
-def lost_a_row() -> Outcome:
-    rows = dict(outcome().record.rows)
+def lost_a_row() -> DemoOutcome:
+    rows = dict(outcome().snapshot.rows)
     del rows["a"]
     return _with_rows(rows=rows)
 
 
-def never_finished() -> Outcome:
-    rows = outcome().record.rows
+def never_finished() -> DemoOutcome:
+    rows = outcome().snapshot.rows
     return _with_rows(rows={**rows, "a": dataclasses.replace(rows["a"], state=State.RETRYING)})
 
 
-def dead_for_another_reason() -> Outcome:
-    rows = outcome().record.rows
+def dead_for_another_reason() -> DemoOutcome:
+    rows = outcome().snapshot.rows
     return _with_rows(rows={**rows, "b": dataclasses.replace(rows["b"], reason="rate_limit")})
 
 
-def dead_though_it_was_harmless() -> Outcome:
-    return dataclasses.replace(outcome(), jobs={task: Job(task, "all", 30, False) for task in ("a", "b")})
+def dead_though_it_was_harmless() -> DemoOutcome:
+    return dataclasses.replace(
+        outcome(), jobs={task: SummaryJob(task, "all", 30, False) for task in ("a", "b")}
+    )
 
 
-def paid_three_times() -> Outcome:
+def paid_three_times() -> DemoOutcome:
     return dataclasses.replace(outcome(), calls=(*outcome().calls, call("a")))
 
 
-def not_killed() -> Outcome:
+def not_killed() -> DemoOutcome:
     return dataclasses.replace(outcome(), was_killed=False)
 
 
@@ -325,8 +336,8 @@ def not_killed() -> Outcome:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_went_wrong_is_a_fault(broken: Callable[[], Outcome], fault: str) -> None:
-    report = judge(broken())
+def test_what_went_wrong_is_a_fault(broken: Callable[[], DemoOutcome], fault: str) -> None:
+    report = make_report(broken())
     assert any(fault in found for found in report.faults), report.faults
     assert report.to_plain()["ok"] is False
 
@@ -338,8 +349,8 @@ def test_plain_lines_are_rare_and_events_are_not() -> None:
     stream = io.StringIO()
     view = LineView(stream)
     for tenth in range(40):
-        view.show(Figures(tenth / 10, 9, ready=4, running=2, dead=1, calls=5, throttled=1))
-    view.tell(4.0, "kill -9")
+        view.show(DemoCounts(tenth / 10, 9, ready=4, running=2, dead=1, calls=5, throttled=1))
+    view.show_event(4.0, "kill -9")
     view.close()
     lines = stream.getvalue().splitlines()
     assert len(lines) == 3
@@ -347,12 +358,12 @@ def test_plain_lines_are_rare_and_events_are_not() -> None:
     assert lines[-1] == "  4.0 s  kill -9"
 
 
-def test_the_moving_picture_shows_figures_and_the_last_events() -> None:
+def test_the_live_view_shows_counts_and_the_last_events() -> None:
     stream = io.StringIO()
     view = LiveView(stream)
     for number in range(30):
-        view.tell(float(number), f"event {number}")
-    view.show(Figures(31.0, 10, ready=2, running=3, waiting=1, dead=1))
+        view.show_event(float(number), f"event {number}")
+    view.show(DemoCounts(31.0, 10, ready=2, running=3, waiting=1, dead=1))
     view.close()
     shown = stream.getvalue()
     assert "succeeded 3" in shown
@@ -363,6 +374,6 @@ def test_the_moving_picture_shows_figures_and_the_last_events() -> None:
 
 @pytest.mark.parametrize("counts", [[3, 1, 2, 0, 4], [1, 0, 0, 0, 0], [299, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
 def test_the_bar_is_as_wide_as_it_should_be(counts: list[int]) -> None:
-    cells = shares(counts, 60)
+    cells = split_width(counts, 60)
     assert sum(cells) == (60 if any(counts) else 0)
     assert all(cell >= 0 for cell in cells)

@@ -60,7 +60,7 @@ async def test_quickstart_greets(example: ModuleType) -> None:
 
 
 @named("retries")
-async def test_the_shop_is_busy_at_first_and_its_rules_say_what_then(example: ModuleType) -> None:
+async def test_the_shop_is_busy_at_first_and_its_retry_rules_apply(example: ModuleType) -> None:
     with pytest.raises(example.ShopBusyError):
         await example.fetch_order(7)
     with pytest.raises(example.NoSuchOrderError):
@@ -90,7 +90,7 @@ async def test_the_report_is_published_whole(example: ModuleType, tmp_path: Path
 
 
 @named("summarise")
-async def test_a_text_is_summarised_and_a_refused_one_says_so(
+async def test_a_text_is_summarised_and_a_refused_one_is_reported(
     example: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedProvider() as provider:
@@ -157,7 +157,7 @@ async def test_the_fastapi_site_welcomes_and_its_page_follows(example: ModuleTyp
 
 
 @named("flask_site")
-async def test_the_flask_site_takes_a_picture_and_says_where_it_is(example: ModuleType) -> None:
+async def test_the_flask_site_accepts_a_picture_and_returns_its_location(example: ModuleType) -> None:
     def visit() -> None:
         client = example.site.test_client()
         made = client.post("/thumbnails", data={"picture": "ada.png"}, headers={"Idempotency-Key": "k"})

@@ -25,7 +25,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (datetime(2026, 3, 29, 2, 30, tzinfo=BERLIN), "2026-03-29T01:30:00+00:00"),
     ],
 )
-def test_a_moment_with_a_zone_is_what_it_says(moment: datetime, expected: str) -> None:
+def test_a_moment_with_a_zone_is_that_instant(moment: datetime, expected: str) -> None:
     assert datetime.fromtimestamp(instant_option("run_at", moment), UTC).isoformat() == expected
 
 

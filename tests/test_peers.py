@@ -7,11 +7,11 @@ from array import array
 from pathlib import Path
 
 import pytest
-from benchmarks.harness import Settings, take_turns
+from benchmarks.harness import Settings, run_in_turns
 from benchmarks.peers import catalogue, goals, table
 from benchmarks.peers.catalogue import Contestant
-from benchmarks.peers.moments import Moments
 from benchmarks.peers.results import Results
+from benchmarks.peers.start_times import StartTimes
 
 ROUNDS = {
     "bulk.rate": {"tidegate": [40_000.0, 20_000.0], "same-rows": [80_000.0, 50_000.0]},
@@ -30,23 +30,23 @@ ROUNDS = {
 
 @pytest.fixture
 def results() -> Results:
-    return Results(catalogue.chosen(("limit", "pgqueuer")), ROUNDS, n=5_000)
+    return Results(catalogue.select_contestants(("limit", "pgqueuer")), ROUNDS, n=5_000)
 
 
-def verdict(results: Results, words: str) -> goals.Verdict:
-    [found] = [each for each in goals.judged(results) if words in each.goal]
+def verdict(results: Results, words: str) -> goals.GoalResult:
+    [found] = [each for each in goals.evaluate_goals(results) if words in each.goal]
     return found
 
 
 def test_tidegate_is_measured_on_each_store_that_a_chosen_queue_uses():
-    assert [each.name for each in catalogue.chosen(("huey",))] == ["tidegate-sqlite", "huey"]
-    assert [each.name for each in catalogue.chosen(("limit", "pgqueuer"))] == [
+    assert [each.name for each in catalogue.select_contestants(("huey",))] == ["tidegate-sqlite", "huey"]
+    assert [each.name for each in catalogue.select_contestants(("limit", "pgqueuer"))] == [
         "tidegate",
         "limit",
         "same-rows",
         "pgqueuer",
     ]
-    assert [each.name for each in catalogue.chosen(())] == list(catalogue.NAMES)
+    assert [each.name for each in catalogue.select_contestants(())] == list(catalogue.NAMES)
 
 
 @pytest.mark.parametrize("contestant", [*catalogue.OURS, *catalogue.OTHERS], ids=lambda each: each.name)
@@ -86,24 +86,30 @@ def test_goals_are_met_or_not_or_not_measured(results: Results):
     assert str(verdict(results, "COPY")).startswith("NOT MET")
 
 
-def test_without_tidegate_there_is_nothing_to_judge():
+def test_without_tidegate_there_are_no_goals():
     [limit] = [each for each in catalogue.OTHERS if each.name == "limit"]
-    assert goals.judged(Results([limit], ROUNDS, n=5_000)) == []
+    assert goals.evaluate_goals(Results([limit], ROUNDS, n=5_000)) == []
 
 
 def test_the_table_has_a_row_each_and_a_dash_for_what_was_not_measured(results: Results):
-    drawn = table.drawn(results, goals.judged(results), {"pgqueuer": "1.6.0"}, Settings(n=5_000, rounds=2))
-    rows = {line.split()[0]: line.split() for line in drawn.splitlines() if line and not line.startswith(" ")}
+    format_table = table.format_table(
+        results, goals.evaluate_goals(results), {"pgqueuer": "1.6.0"}, Settings(n=5_000, rounds=2)
+    )
+    rows = {
+        line.split()[0]: line.split()
+        for line in format_table.splitlines()
+        if line and not line.startswith(" ")
+    }
     assert rows["pgqueuer"][:3] == ["pgqueuer", "1.6.0", "postgresql"]
     assert rows["tidegate"][2:5] == ["30,000", "–", "10,500"]
     assert rows["limit"][-1] == "0.0"
-    assert "n = 5,000, 2 rounds" in drawn
+    assert "n = 5,000, 2 rounds" in format_table
 
 
 def test_the_json_holds_every_round_the_goals_and_what_it_was_measured_on(results: Results, tmp_path: Path):
     path = tmp_path / "peers.json"
     table.write_json(
-        str(path), results, goals.judged(results), {"postgresql": "15.18"}, Settings(n=5_000), 0.0
+        str(path), results, goals.evaluate_goals(results), {"postgresql": "15.18"}, Settings(n=5_000), 0.0
     )
     whole = json.loads(path.read_text())
     assert whole["versions"]["postgresql"] == "15.18"
@@ -116,9 +122,9 @@ def test_the_json_holds_every_round_the_goals_and_what_it_was_measured_on(result
 
 
 def test_moments_are_seen_across_processes_and_merged(tmp_path: Path):
-    moments = Moments(tmp_path, count=3, workers=2)
+    moments = StartTimes(tmp_path, count=3, workers=2)
     for path, numbers in zip(moments.paths, ((0, 2), (1,)), strict=True):
-        code = f"from benchmarks.peers.moments import began; [began(number) for number in {numbers}]"
+        code = f"from benchmarks.peers.start_times import began; [began(number) for number in {numbers}]"
         env = {"BENCH_MOMENTS": str(path), "PYTHONPATH": str(Path(__file__).parent.parent)}
         subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=30)
     assert moments.begun() == [2, 1]
@@ -126,20 +132,22 @@ def test_moments_are_seen_across_processes_and_merged(tmp_path: Path):
 
 
 def test_a_rate_begins_when_every_worker_has_begun(tmp_path: Path):
-    moments = Moments(tmp_path, count=6, workers=2)
+    moments = StartTimes(tmp_path, count=6, workers=2)
     moments.paths[0].write_bytes(array("d", [1.0, 2.0, 3.0, 4.0, 0.0, 0.0]).tobytes())
     moments.paths[1].write_bytes(array("d", [0.0, 0.0, 0.0, 0.0, 2.5, 4.5]).tobytes())
     assert moments.rate() == pytest.approx(3 / 2.0)
 
 
-def test_who_failed_in_a_round_is_left_out_of_the_results():
+def test_a_queue_that_failed_in_a_round_is_left_out_of_the_results():
     rounds = {"noise": {"limit": [0.1, 0.2], "pgqueuer": [0.1]}, "bulk.rate": {"limit": [1.0, 2.0]}}
-    results = Results.complete(catalogue.chosen(("limit", "pgqueuer")), rounds, n=5_000)
+    results = Results.complete(catalogue.select_contestants(("limit", "pgqueuer")), rounds, n=5_000)
     assert [each.name for each in results.contestants] == ["limit"]
-    assert Results.complete(catalogue.chosen(()), {}, n=5_000).contestants == []
+    assert Results.complete(catalogue.select_contestants(()), {}, n=5_000).contestants == []
 
 
-def test_rounds_are_told_as_they_end():
+def test_rounds_are_logged_as_they_end():
     told = []
-    take_turns(2, {"one": lambda: {"rate": 1.0}}, tell=lambda rounds: told.append(len(rounds["rate"]["one"])))
+    run_in_turns(
+        2, {"one": lambda: {"rate": 1.0}}, on_round=lambda rounds: told.append(len(rounds["rate"]["one"]))
+    )
     assert told == [1, 2]

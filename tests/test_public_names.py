@@ -24,7 +24,7 @@ HEAVY = [
 ]
 
 
-def test_every_public_name_is_there_and_has_a_home() -> None:
+def test_every_public_name_exists_and_has_a_module() -> None:
     for name in tidegate.__all__:
         assert getattr(tidegate, name) is not None
     assert set(tidegate._HOMES) == set(tidegate.__all__) - {"__version__"}

@@ -91,7 +91,7 @@ def test_code_and_file_take_the_same_values(tmp_path):
     assert config.pools[0].shares == {Priority.NORMAL: 0.1, Priority.BULK: 0.2}
 
 
-def test_a_short_lease_brings_its_own_beat_in_code_too():
+def test_a_short_lease_shortens_the_heartbeat_in_code_too():
     assert Timings(lease="6s").beat == 2
     assert Timings(lease="5m").beat == 10
 

@@ -15,21 +15,29 @@ from tidegate import ArgumentsError, Context, TaskNotFoundError, Tidegate
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.streams import CHUNK_BYTES, StoredChunk
-from tidegate.watch import RECENT_CHUNKS, Advanced, Ended, Event, Moved, Reset, TaskWatch
+from tidegate.task_watcher import (
+    CACHED_CHUNKS,
+    ProgressChanged,
+    StateChanged,
+    StreamEnded,
+    StreamReset,
+    TaskEvent,
+    TaskWatcher,
+)
 
 pytestmark = pytest.mark.anyio
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 
-async def heard(app: Tidegate, task_id: str, after: int = 0, within: float = 20.0) -> list[Event]:
+async def follow_to_end(app: Tidegate, task_id: str, after: int = 0, within: float = 20.0) -> list[TaskEvent]:
     """Follow a task to its end."""
-    watch = app.task_watch(await app.opened_store())
+    watch = app.task_watcher(await app.opened_store())
     async with asyncio.timeout(within):
         return [event async for event in watch.follow(task_id, after)]
 
 
-def sequences(events: Sequence[Event]) -> list[int]:
+def sequences(events: Sequence[TaskEvent]) -> list[int]:
     return [event.sequence for event in events if isinstance(event, StoredChunk)]
 
 
@@ -59,7 +67,7 @@ class CountedStore:
 # --- from the body ---------------------------------------------------------------------------------------
 
 
-async def test_what_a_body_emits_is_streamed_in_order_while_it_runs(app: Tidegate) -> None:
+async def test_emitted_chunks_are_streamed_in_order_while_the_function_runs(app: Tidegate) -> None:
     go_on = asyncio.Event()
 
     @app.task(name="talk")
@@ -71,11 +79,11 @@ async def test_what_a_body_emits_is_streamed_in_order_while_it_runs(app: Tidegat
 
     async with app.worker(), asyncio.timeout(20):
         handle = await talk.enqueue()
-        told = []
+        received = []
         async for chunk in handle.stream():
-            told.append((chunk.sequence, chunk.run, chunk.data))
+            received.append((chunk.sequence, chunk.run, chunk.data))
             go_on.set()
-        assert told == [(1, 1, "first"), (2, 1, {"then": ["second", 2.5, None]})]
+        assert received == [(1, 1, "first"), (2, 1, {"then": ["second", 2.5, None]})]
         assert await handle.result(0) == "over"
 
 
@@ -89,9 +97,9 @@ async def test_a_token_cut_inside_a_character_is_streamed_as_text_that_shows_it(
 
     async with app.worker(), asyncio.timeout(20):
         handle = await cut.enqueue()
-        told = [chunk.data async for chunk in handle.stream()]
-        assert told[0] == r"a \ud83d"
-        assert list(told[1]) == [r"\ude00"]
+        received = [chunk.data async for chunk in handle.stream()]
+        assert received[0] == r"a \ud83d"
+        assert list(received[1]) == [r"\ude00"]
         assert await handle.result(0) == 1, "the first run"
 
 
@@ -99,10 +107,10 @@ async def test_a_thousand_chunks_arrive_once_each_and_before_the_end(app: Tidega
     tokens = emitting(app)
     async with app.worker():
         handle = await tokens.enqueue(1000)
-        events = await heard(app, handle.id)
+        events = await follow_to_end(app, handle.id)
     assert sequences(events) == list(range(1, 1001))
-    assert events[-1] == Ended(State.SUCCEEDED, 1)
-    assert sum(isinstance(event, Ended) for event in events) == 1
+    assert events[-1] == StreamEnded(State.SUCCEEDED, 1)
+    assert sum(isinstance(event, StreamEnded) for event in events) == 1
 
 
 async def test_chunks_are_written_twenty_times_a_second_at_most(app: Tidegate) -> None:
@@ -115,10 +123,10 @@ async def test_chunks_are_written_twenty_times_a_second_at_most(app: Tidegate) -
         assert await handle.result(20) == 200
         seconds = asyncio.get_running_loop().time() - begun
     assert 1 <= counted.calls["append_chunks"] <= seconds * 20 + 2
-    assert sequences(await heard(app, handle.id)) == list(range(1, 201))
+    assert sequences(await follow_to_end(app, handle.id)) == list(range(1, 201))
 
 
-async def test_a_chunk_that_cannot_be_stored_fails_the_body_with_its_reason(app: Tidegate) -> None:
+async def test_a_chunk_that_cannot_be_stored_fails_the_function_with_its_reason(app: Tidegate) -> None:
     seen: list[str] = []
 
     @app.task(name="odd")
@@ -133,7 +141,7 @@ async def test_a_chunk_that_cannot_be_stored_fails_the_body_with_its_reason(app:
         handle = await odd.enqueue()
         await handle.result(10)
     assert seen == ["chunk"] * 3
-    assert sequences(await heard(app, handle.id)) == []
+    assert sequences(await follow_to_end(app, handle.id)) == []
 
 
 async def test_threads_may_emit_and_a_plain_call_emits_nowhere(app: Tidegate) -> None:
@@ -152,14 +160,14 @@ async def test_threads_may_emit_and_a_plain_call_emits_nowhere(app: Tidegate) ->
     async with app.worker():
         handle = await threads.enqueue()
         await handle.result(20)
-        told = [chunk.data async for chunk in handle.stream()]
-    assert sorted(told) == [[thread, number] for thread in range(4) for number in range(50)]
+        received = [chunk.data async for chunk in handle.stream()]
+    assert sorted(received) == [[thread, number] for thread in range(4) for number in range(50)]
     for thread in range(4):
-        assert [number for one, number in told if one == thread] == list(range(50))
+        assert [number for one, number in received if one == thread] == list(range(50))
     threads()
 
 
-async def test_bodies_in_child_processes_emit_and_a_killed_run_is_followed_by_the_next(
+async def test_functions_in_child_processes_emit_and_a_killed_run_is_followed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = load_app("streaming", tmp_path, monkeypatch)
@@ -169,19 +177,21 @@ async def test_bodies_in_child_processes_emit_and_a_killed_run_is_followed_by_th
         coroutine = await module.lines_of_a_coroutine.enqueue(300)
         killed = await module.dies_once.enqueue(5)
         for handle in (plain, coroutine):
-            assert sequences(await heard(app, handle.id)) == list(range(1, 301))
-        events = await heard(app, killed.id, within=30)
+            assert sequences(await follow_to_end(app, handle.id)) == list(range(1, 301))
+        events = await follow_to_end(app, killed.id, within=30)
     chunks = [event for event in events if isinstance(event, StoredChunk)]
     assert [(chunk.sequence, chunk.run) for chunk in chunks] == [
         (number, 1 if number <= 5 else 2) for number in range(1, 11)
     ]
-    again = next(place for place, event in enumerate(events) if isinstance(event, Moved) and event.run == 2)
+    again = next(
+        place for place, event in enumerate(events) if isinstance(event, StateChanged) and event.run == 2
+    )
     assert again < events.index(chunks[5])
-    assert events[-1] == Ended(State.SUCCEEDED, 2)
+    assert events[-1] == StreamEnded(State.SUCCEEDED, 2)
     await app.aclose()
 
 
-async def test_chunks_wait_while_the_store_is_away_and_none_is_lost(app: Tidegate) -> None:
+async def test_chunks_wait_while_the_store_is_unavailable_and_none_is_lost(app: Tidegate) -> None:
     tokens = emitting(app)
     store = await app.opened_store()
     away = True
@@ -201,14 +211,14 @@ async def test_chunks_wait_while_the_store_is_away_and_none_is_lost(app: Tidegat
             row = await handle.status()
         assert row.state is State.RUNNING  # its end waits for what it emitted
         away = False
-        events = await heard(app, handle.id)
+        events = await follow_to_end(app, handle.id)
     assert sequences(events) == list(range(1, 51))
 
 
 # --- to the follower -------------------------------------------------------------------------------------
 
 
-async def test_a_follower_resumes_after_any_chunk_also_when_all_is_over(app: Tidegate) -> None:
+async def test_a_follower_resumes_after_any_chunk_even_after_the_end(app: Tidegate) -> None:
     tokens = emitting(app)
     async with app.worker():
         handle = await tokens.enqueue(20, 0.01)
@@ -217,38 +227,42 @@ async def test_a_follower_resumes_after_any_chunk_also_when_all_is_over(app: Tid
             first.append(chunk.sequence)
             if chunk.sequence == 7:
                 break
-        resumed = await heard(app, handle.id, 7)
-        late = await heard(app, handle.id, 7)
+        resumed = await follow_to_end(app, handle.id, 7)
+        late = await follow_to_end(app, handle.id, 7)
     assert first == list(range(1, 8))
     assert sequences(resumed) == sequences(late) == list(range(8, 21))
     moves = [event for event in late if not isinstance(event, StoredChunk)]
-    assert moves == [Moved(State.RUNNING, 1), Moved(State.SUCCEEDED, 1), Ended(State.SUCCEEDED, 1)]
+    assert moves == [
+        StateChanged(State.RUNNING, 1),
+        StateChanged(State.SUCCEEDED, 1),
+        StreamEnded(State.SUCCEEDED, 1),
+    ]
     assert late[:1] + late[-2:] == moves
-    assert late[-1] == resumed[-1] == Ended(State.SUCCEEDED, 1)
+    assert late[-1] == resumed[-1] == StreamEnded(State.SUCCEEDED, 1)
 
 
-async def test_a_follower_that_knows_more_than_there_is_begins_anew(app: Tidegate) -> None:
+async def test_a_follower_past_the_last_chunk_gets_the_whole_stream(app: Tidegate) -> None:
     tokens = emitting(app)
     async with app.worker():
         handle = await tokens.enqueue(3)
         await handle.result(10)
-    events = await heard(app, handle.id, 99)
-    assert events[0] == Reset()
+    events = await follow_to_end(app, handle.id, 99)
+    assert events[0] == StreamReset()
     assert sequences(events) == [1, 2, 3]
 
 
 async def test_an_unknown_task_cannot_be_followed_and_a_cancelled_one_ends_at_once(app: Tidegate) -> None:
     tokens = emitting(app)
     with pytest.raises(TaskNotFoundError):
-        await heard(app, UNKNOWN, within=1)
+        await follow_to_end(app, UNKNOWN, within=1)
     handle = await tokens.enqueue(3)
-    following = asyncio.create_task(heard(app, handle.id))
+    following = asyncio.create_task(follow_to_end(app, handle.id))
     await asyncio.sleep(0.05)
     await handle.cancel()
     assert await following == [
-        Moved(State.READY, 0),
-        Moved(State.CANCELLED, 0),
-        Ended(State.CANCELLED, 0),
+        StateChanged(State.READY, 0),
+        StateChanged(State.CANCELLED, 0),
+        StreamEnded(State.CANCELLED, 0),
     ]
 
 
@@ -256,22 +270,22 @@ async def test_a_task_deleted_while_followed_is_told_as_not_found(app: Tidegate)
     tokens = emitting(app)
     store = await app.opened_store()
     handle = await tokens.using(delay=60).enqueue(3)
-    following = asyncio.create_task(heard(app, handle.id))
+    following = asyncio.create_task(follow_to_end(app, handle.id))
     await asyncio.sleep(0.05)
-    watch = app.task_watch(store)
-    real = store.stream_heads
+    watch = app.task_watcher(store)
+    real = store.read_stream_heads
 
     async def gone(ids: Sequence[str]) -> dict[str, Any]:
         return {}
 
-    store.stream_heads = gone  # type: ignore[method-assign]
+    store.read_stream_heads = gone  # type: ignore[method-assign]
     with pytest.raises(TaskNotFoundError):
         await following
-    store.stream_heads = real  # type: ignore[method-assign]
+    store.read_stream_heads = real  # type: ignore[method-assign]
     assert watch._followed == {}
 
 
-async def test_progress_is_told_beside_the_chunks(app: Tidegate) -> None:
+async def test_progress_is_sent_with_the_chunks(app: Tidegate) -> None:
     @app.task(name="steps")
     async def steps(ctx: Context) -> None:
         await ctx.emit("one")
@@ -279,15 +293,15 @@ async def test_progress_is_told_beside_the_chunks(app: Tidegate) -> None:
 
     async with app.worker():
         handle = await steps.enqueue()
-        events = await heard(app, handle.id)
-    assert Advanced(1, 2, "half") in events
+        events = await follow_to_end(app, handle.id)
+    assert ProgressChanged(1, 2, "half") in events
 
 
 async def test_two_hundred_followers_share_the_reads_of_one(app: Tidegate) -> None:
     tokens = emitting(app)
     await app.opened_store()
     counted = CountedStore(app.store)
-    watch = TaskWatch(counted)  # type: ignore[arg-type]
+    watch = TaskWatcher(counted)  # type: ignore[arg-type]
 
     async def follow(task_id: str) -> list[int]:
         return sequences([event async for event in watch.follow(task_id)])
@@ -297,24 +311,24 @@ async def test_two_hundred_followers_share_the_reads_of_one(app: Tidegate) -> No
     await asyncio.sleep(0.2)
     counted.calls.clear()
     async with app.worker(), asyncio.timeout(20):
-        told = await asyncio.gather(*following)
-    assert told == [list(range(1, 41))] * 200
-    assert counted.calls["chunks"] <= 60
-    assert counted.calls["stream_heads"] <= 200
+        received = await asyncio.gather(*following)
+    assert received == [list(range(1, 41))] * 200
+    assert counted.calls["read_chunks"] <= 60
+    assert counted.calls["read_stream_heads"] <= 200
 
 
-async def test_a_slow_follower_is_kept_in_no_queue_and_misses_nothing(app: Tidegate) -> None:
+async def test_a_slow_follower_has_no_queue_and_misses_nothing(app: Tidegate) -> None:
     tokens = emitting(app)
-    count = RECENT_CHUNKS * 4
-    watch = app.task_watch(await app.opened_store())
+    count = CACHED_CHUNKS * 4
+    watch = app.task_watcher(await app.opened_store())
     async with app.worker(), asyncio.timeout(30):
         handle = await tokens.enqueue(count, 0.001)
         slow = watch.follow(handle.id)
-        told = [await anext(slow)]
-        quick = await heard(app, handle.id)
-        assert len(watch._followed[handle.id].recent) <= RECENT_CHUNKS
-        told += [event async for event in slow]
-    assert sequences(told) == sequences(quick) == list(range(1, count + 1))
+        received = [await anext(slow)]
+        quick = await follow_to_end(app, handle.id)
+        assert len(watch._followed[handle.id].cached) <= CACHED_CHUNKS
+        received += [event async for event in slow]
+    assert sequences(received) == sequences(quick) == list(range(1, count + 1))
     assert watch._followed == {}
 
 
@@ -323,38 +337,38 @@ async def test_another_process_can_follow(tmp_path: Path, app: Tidegate) -> None
     other = make_app(tmp_path)
     async with app.worker():
         handle = await tokens.enqueue(20, 0.01)
-        assert sequences(await heard(other, handle.id)) == list(range(1, 21))
+        assert sequences(await follow_to_end(other, handle.id)) == list(range(1, 21))
     await other.aclose()
 
 
-async def test_followers_hear_when_the_store_fails_and_can_come_again(app: Tidegate) -> None:
+async def test_followers_get_the_error_of_a_failing_store_and_can_reconnect(app: Tidegate) -> None:
     tokens = emitting(app)
     store = await app.opened_store()
     handle = await tokens.using(delay=60).enqueue(1)
-    following = asyncio.create_task(heard(app, handle.id))
+    following = asyncio.create_task(follow_to_end(app, handle.id))
     await asyncio.sleep(0.05)
-    real = store.stream_heads
+    real = store.read_stream_heads
 
     async def broken(ids: Sequence[str]) -> Any:
         raise OSError("gone")
 
-    store.stream_heads = broken  # type: ignore[method-assign]
+    store.read_stream_heads = broken  # type: ignore[method-assign]
     with pytest.raises(OSError, match="gone"):
         await following
-    store.stream_heads = real  # type: ignore[method-assign]
+    store.read_stream_heads = real  # type: ignore[method-assign]
     await handle.cancel()
-    assert (await heard(app, handle.id))[-1] == Ended(State.CANCELLED, 0)
+    assert (await follow_to_end(app, handle.id))[-1] == StreamEnded(State.CANCELLED, 0)
 
 
 async def test_many_tasks_are_followed_at_once(app: Tidegate) -> None:
     tokens = emitting(app)
     async with app.worker():
         handles = [await tokens.enqueue(10, 0.01) for _ in range(30)]
-        told = await asyncio.gather(*(heard(app, handle.id, within=30) for handle in handles))
+        received = await asyncio.gather(*(follow_to_end(app, handle.id, within=30) for handle in handles))
         await all_final(app, [handle.id for handle in handles])
-    assert [sequences(events) for events in told] == [list(range(1, 11))] * 30
+    assert [sequences(events) for events in received] == [list(range(1, 11))] * 30
 
     async def nobody_waits() -> bool:
-        return app.task_watch(app.store)._job is None
+        return app.task_watcher(app.store)._job is None
 
     await until(nobody_waits)

@@ -81,19 +81,19 @@ async def test_before_any_worker_the_configured_pools_count(
     assert "nothing serves the queue llm" in caplog.text
 
 
-async def test_a_store_that_fails_the_look_leaves_the_enqueue_as_it_is(
+async def test_a_failing_check_for_unserved_tasks_does_not_fail_the_enqueue(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> None:
         raise OSError("away")
 
-    monkeypatch.setattr(app.store, "workers", fail)
+    monkeypatch.setattr(app.store, "list_workers", fail)
 
     assert (await app.functions["app:slow"].enqueue()).created
     assert not caplog.records
 
 
-async def test_a_worker_that_starts_names_what_is_stored_or_declared_and_nothing_runs(
+async def test_a_starting_worker_names_unserved_tasks_and_functions(
     app: Tidegate, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(name="jobs:report")

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from benchmarks import report
 from benchmarks.economics.figures import Figure, figures
 from benchmarks.economics.scenarios import Scenario, ours, reference, scenarios
-from benchmarks.harness import say
+from benchmarks.harness import log_progress
 
 
 def main(argv: list[str]) -> int:
@@ -27,28 +27,30 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--json", metavar="FILE", help="write machine, versions, figures and every call there"
     )
-    chosen = parser.parse_args(argv)
+    select_contestants = parser.parse_args(argv)
     wanted = [
-        s for s in scenarios(chosen.scale) if not chosen.names or any(n in s.name for n in chosen.names)
+        s
+        for s in scenarios(select_contestants.scale)
+        if not select_contestants.names or any(n in s.name for n in select_contestants.names)
     ]
     if not wanted:
         parser.error(f"no scenario is named so; there are: {', '.join(s.name for s in scenarios(1))}")
     began_at, found, runs = time.time(), [], {}
     for scenario in wanted:
-        made, calls = asyncio.run(_measured(scenario, chosen.database))
+        made, calls = asyncio.run(_measured(scenario, select_contestants.database))
         found += made
         runs[scenario.name] = calls
     print(table(found))
-    if chosen.json:
+    if select_contestants.json:
         report.write(
-            chosen.json,
+            select_contestants.json,
             {
                 "began_at": began_at,
                 "ended_at": time.time(),
                 "machine": report.machine(),
                 "versions": report.versions(),
                 "commit": report.commit(),
-                "settings": {"scale": chosen.scale},
+                "settings": {"scale": select_contestants.scale},
                 "figures": [asdict(figure) for figure in found],
                 "calls": runs,
             },
@@ -57,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _measured(scenario: Scenario, database: str | None) -> tuple[list[Figure], dict[str, object]]:
-    say(f"{scenario.name}: {scenario.tasks} tasks at {scenario.quota:g} calls a second")
+    log_progress(f"{scenario.name}: {scenario.tasks} tasks at {scenario.quota:g} calls a second")
     ideal = await reference(scenario)
     run = await ours(scenario, database)
     calls = {"ours": [[c.at, c.task, c.status] for c in run.calls], "reference": len(ideal.calls)}
@@ -72,8 +74,8 @@ def table(found: list[Figure]) -> str:
         for f in found
     ]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    drawn = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([drawn[0], "  ".join("-" * width for width in widths), *drawn[1:]])
+    format_table = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([format_table[0], "  ".join("-" * width for width in widths), *format_table[1:]])
 
 
 if __name__ == "__main__":

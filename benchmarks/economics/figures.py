@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from benchmarks.economics.scenarios import SLOTS, WORKERS, Run, Scenario
+from benchmarks.economics.scenarios import SLOTS, WORKERS, Scenario, ScenarioResult
 from tidegate.domain.spec import TaskSpec
 from tidegate.policy.charge import UNCHARGED_LIMIT
 
@@ -24,18 +24,18 @@ class Figure:
     met: bool
 
 
-def figures(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+def figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
     """Return the figures of one scenario with their goals."""
     if scenario.outage is not None:
-        return _of_outage(scenario, run, ideal)
+        return _outage_figures(scenario, run, ideal)
     if scenario.faulty:
-        return _of_faulty(scenario, run, ideal)
+        return _faulty_figures(scenario, run, ideal)
     if scenario.poisoned:
-        return _of_poison(scenario, run, ideal)
-    return _of_backlog(scenario, run, ideal)
+        return _poison_figures(scenario, run, ideal)
+    return _backlog_figures(scenario, run, ideal)
 
 
-def _of_backlog(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+def _backlog_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
     def make(name: str, ours: float, theirs: float, goal: str, met: bool) -> Figure:
         return Figure(scenario.name, name, ours, theirs, goal, met)
 
@@ -57,7 +57,7 @@ def _of_backlog(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _of_poison(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+def _poison_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
     poisoned = scenario.tasks // scenario.poisoned
     return [
         Figure(scenario.name, "calls ÷ poisoned task", _answered(run, 400) / poisoned,
@@ -66,14 +66,14 @@ def _of_poison(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _of_faulty(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+def _faulty_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
     """Return what tasks cost whose every call fails, and what they cost the others."""
     calls = Counter(call.task for call in run.calls)
     good = {call.task for call in run.calls if call.status == 200}
     most = max(calls[task] for task in calls.keys() - good)
     allowed = MAX_ATTEMPTS + (UNCHARGED_LIMIT if scenario.fault == 529 else 0)
     healthy, repeats = scenario.tasks - scenario.faulty, sum(calls[task] - 1 for task in good)
-    pace = _pace(run) / _pace(ideal)
+    pace = _completion_rate(run) / _completion_rate(ideal)
     return [
         Figure(scenario.name, "calls of a poisoned task", most, 1, f"≤ {allowed}", most <= allowed),
         Figure(scenario.name, "healthy work ÷ its pace", pace, 1, "≥ 0.95", pace >= 0.95),
@@ -85,14 +85,14 @@ def _of_faulty(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _pace(run: Run) -> float:
+def _completion_rate(run: ScenarioResult) -> float:
     """Return good answers a second, until 95% of them were there: the last ones may be a late retry."""
     moments = sorted(call.at for call in run.calls if call.status == 200)
     last = moments[int(0.95 * (len(moments) - 1))]
     return 0.95 * len(moments) / last
 
 
-def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
+def _outage_figures(scenario: Scenario, run: ScenarioResult, ideal: ScenarioResult) -> list[Figure]:
     outage = scenario.outage
     assert outage is not None
     begins, ends = outage.begins, outage.begins + outage.seconds
@@ -100,14 +100,14 @@ def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     allowed = WORKERS * SLOTS + outage.seconds
     ratio, best = len(run.calls) / scenario.tasks, len(ideal.calls) / scenario.tasks
     most = 1.03 if outage.hangs else 1.02
-    peak = _peak(run, ends)
+    peak = _recovery_peak(run, ends)
     drain, shortest = _caught_up(scenario, run, ends) - ends, _caught_up(scenario, ideal, ends) - ends
     return [
         Figure(scenario.name, "calls during it", during, sum(begins <= c.at < ends for c in ideal.calls),
                f"≤ {allowed:.0f}: in flight + one a second", during <= allowed),
         Figure(scenario.name, "calls ÷ needed", ratio, best, f"≤ {most}", ratio <= most),
         Figure(scenario.name, "peak in the first second after ÷ quota", peak / scenario.quota,
-               _peak(ideal, ends) / scenario.quota, "≤ 0.5", peak <= 0.5 * scenario.quota),
+               _recovery_peak(ideal, ends) / scenario.quota, "≤ 0.5", peak <= 0.5 * scenario.quota),
         Figure(scenario.name, "collapses", run.collapses, ideal.collapses, "0", run.collapses == 0),
         Figure(scenario.name, "drain, s", drain, shortest, "≤ 1.15 × reference", drain <= 1.15 * shortest),
         Figure(scenario.name, "lost", run.lost, ideal.lost, "0", run.lost == 0),
@@ -115,7 +115,7 @@ def _of_outage(scenario: Scenario, run: Run, ideal: Run) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _goodput(scenario: Scenario, run: Run) -> float:
+def _goodput(scenario: Scenario, run: ScenarioResult) -> float:
     """Return good answers as a part of what the quota allows, from the second second to the arrivals' end.
 
     The provider's bucket is full at first; nobody is told of that, so the first second is left out.
@@ -125,22 +125,22 @@ def _goodput(scenario: Scenario, run: Run) -> float:
     return good / (scenario.quota * (ends - 1.0))
 
 
-def _answered(run: Run, status: int) -> int:
+def _answered(run: ScenarioResult, status: int) -> int:
     return sum(call.status == status for call in run.calls)
 
 
-def _needed(run: Run) -> int:
+def _needed(run: ScenarioResult) -> int:
     """Return the tasks that were answered well."""
     return len({call.task for call in run.calls if call.status == 200})
 
 
-def _peak(run: Run, at: float) -> int:
+def _recovery_peak(run: ScenarioResult, at: float) -> int:
     """Return the calls in the second after the first good one that follows an outage."""
     back = min((call.at for call in run.calls if call.at >= at and call.status == 200), default=at)
     return sum(back <= call.at < back + 1.0 for call in run.calls)
 
 
-def _caught_up(scenario: Scenario, run: Run, ends: float) -> float:
+def _caught_up(scenario: Scenario, run: ScenarioResult, ends: float) -> float:
     """Return when, after an outage, no more was left than a second's arrivals and what may be in flight."""
     pace, few = scenario.quota * scenario.load, scenario.quota * scenario.load + WORKERS * SLOTS
     for done, at in enumerate(sorted(call.at for call in run.calls if call.status == 200), start=1):
@@ -149,5 +149,5 @@ def _caught_up(scenario: Scenario, run: Run, ends: float) -> float:
     return run.finished_at
 
 
-def _cpu(run: Run) -> float:
+def _cpu(run: ScenarioResult) -> float:
     return run.cpu / max(1, len(run.calls)) * 1000

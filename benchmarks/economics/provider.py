@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Outage:
+class ProviderOutage:
     """The provider is away for a while, and what comes after."""
 
     begins: float
@@ -29,7 +29,7 @@ class Outage:
 
 
 @dataclass
-class Call:
+class ReceivedCall:
     """One call as the provider saw it."""
 
     at: float
@@ -40,7 +40,7 @@ class Call:
 
 
 @dataclass
-class Provider:
+class QuotaProvider:
     """Serves until it is left.
 
     Args:
@@ -54,11 +54,11 @@ class Provider:
 
     quota: float
     latency: float = 0.2
-    outage: Outage | None = None
+    outage: ProviderOutage | None = None
     poisoned: int = 0
     faulty: frozenset[int] = frozenset()
     fault: int = 500
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
     collapses: list[float] = field(default_factory=list)
     url: str = ""
     began: float | None = None
@@ -69,7 +69,7 @@ class Provider:
     _recent: deque[float] = field(default_factory=deque)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def __aenter__(self) -> Provider:
+    async def __aenter__(self) -> QuotaProvider:
         self._level = self.quota
         if self.outage is not None:
             self._back = self.outage.begins + self.outage.seconds
@@ -114,9 +114,9 @@ class Provider:
         if self.began is None:
             self.began = time.monotonic()
         at = self.now()
-        call = Call(at, task, 0)
+        call = ReceivedCall(at, task, 0)
         self.calls.append(call)
-        status, extra = self._judged(at, task)
+        status, extra = self._response_status(at, task)
         if status == 0:
             await asyncio.sleep(3_600)
         await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
@@ -133,9 +133,9 @@ class Provider:
         writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         await writer.drain()
 
-    def _judged(self, at: float, task: int) -> tuple[int, list[str]]:
+    def _response_status(self, at: float, task: int) -> tuple[int, list[str]]:
         if self.outage is not None:
-            self._feel(at, self.outage)
+            self._collapse_if_overloaded(at, self.outage)
             if self.is_away(at):
                 return (0 if self.outage.hangs and not self.collapses else 503), []
         if self.poisoned and task % self.poisoned == 0:
@@ -149,7 +149,7 @@ class Provider:
         self._level -= 1
         return 200, []
 
-    def _feel(self, at: float, outage: Outage) -> None:
+    def _collapse_if_overloaded(self, at: float, outage: ProviderOutage) -> None:
         """Collapse again where arrivals of the last second are more than it can bear half over."""
         self._recent.append(at)
         while self._recent[0] < at - 1:

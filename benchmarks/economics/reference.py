@@ -13,7 +13,7 @@ from collections import deque
 import httpx2
 
 
-class Reference:
+class IdealScheduler:
     """Makes calls at the quota's pace.
 
     Args:

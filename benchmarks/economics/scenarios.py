@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen
 
-from benchmarks.economics.provider import Call, Outage, Provider
-from benchmarks.economics.reference import Reference
+from benchmarks.economics.provider import ProviderOutage, QuotaProvider, ReceivedCall
+from benchmarks.economics.reference import IdealScheduler
 from benchmarks.processes import fresh_directory, worker_command
 from benchmarks.usage import tree, tree_cpu_seconds
 from tidegate import Tidegate
@@ -36,7 +36,7 @@ class Scenario:
     """Arrivals as a part of the quota."""
     seconds: float = 30.0
     """Of arrivals, from the first call."""
-    outage: Outage | None = None
+    outage: ProviderOutage | None = None
     poisoned: int = 0
     faulty: int = 0
     """Tasks at the start of which each call meets `fault`."""
@@ -68,7 +68,7 @@ def scenarios(scale: float) -> list[Scenario]:
         "call_seconds": 60 * scale,
         "seconds": arrivals,
     }
-    outage = Outage(begins=30 * scale, seconds=away, ramp=60 * scale)
+    outage = ProviderOutage(begins=30 * scale, seconds=away, ramp=60 * scale)
     plain = Scenario("", seconds=30.0)
     return [
         replace(plain, name="backlog 2x", load=2.0, drains=False),
@@ -97,10 +97,10 @@ def scenarios(scale: float) -> list[Scenario]:
 
 
 @dataclass
-class Run:
+class ScenarioResult:
     """What came of one run."""
 
-    calls: list[Call]
+    calls: list[ReceivedCall]
     collapses: int
     finished_at: float
     """When the last task was final, or the arrivals ended, in seconds from the first call."""
@@ -111,7 +111,7 @@ class Run:
     """Seconds, of everything on our side."""
 
 
-async def ours(scenario: Scenario, database: str | None) -> Run:
+async def ours(scenario: Scenario, database: str | None) -> ScenarioResult:
     """Run a scenario by three worker processes, on a SQLite file of its own or a schema of its own."""
     provider = _provider(scenario)
     with fresh_directory() as directory:
@@ -119,10 +119,10 @@ async def ours(scenario: Scenario, database: str | None) -> Run:
             return await _by_workers(scenario, provider, directory, await _place(directory, database))
 
 
-def _provider(scenario: Scenario) -> Provider:
+def _provider(scenario: Scenario) -> QuotaProvider:
     # Spread over the first second of arrivals, among tasks that are well.
     faulty = frozenset(5 * (number + 1) for number in range(scenario.faulty))
-    return Provider(
+    return QuotaProvider(
         scenario.quota,
         outage=scenario.outage,
         poisoned=scenario.poisoned,
@@ -142,7 +142,9 @@ async def _place(directory: Path, database: str | None) -> str:
     return url
 
 
-async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, url: str) -> Run:
+async def _by_workers(
+    scenario: Scenario, provider: QuotaProvider, directory: Path, url: str
+) -> ScenarioResult:
     settings: dict[str, object] = {
         "TIDEGATE_DATABASE_URL": url,
         "ECONOMICS_URL": provider.url,
@@ -167,7 +169,7 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
             for _ in range(WORKERS)
         ]
         store = await app.opened_store()
-        while len(await store.workers()) < WORKERS:
+        while len(await store.list_workers()) < WORKERS:
             if any(worker.poll() is not None for worker in workers):
                 raise RuntimeError("a worker ended before it began")
             await asyncio.sleep(0.05)
@@ -179,27 +181,29 @@ async def _by_workers(scenario: Scenario, provider: Provider, directory: Path, u
 
         killing = asyncio.create_task(_kill(workers[0], provider, scenario))
         await _arrive(scenario, enqueue, provider)
-        rows = await store.queue_stats()
+        rows = await store.get_queue_stats()
         while scenario.drains and any(s.ready + s.blocked + s.running + s.retrying for s in rows):
             await asyncio.sleep(0.05)
-            rows = await store.queue_stats()
+            rows = await store.get_queue_stats()
         finished_at = provider.now()
         killing.cancel()
         left = workers[1:] if scenario.kills else workers
         cpu = sum(tree_cpu_seconds(worker.pid) for worker in left) - sum(before[len(workers) - len(left) :])
-        dead = await store.count_dead(TaskFilter())
-        states = await store.read([task.task_id for task in prepared])
+        dead = await store.count_dead_letters(TaskFilter())
+        states = await store.read_tasks([task.task_id for task in prepared])
         succeeded = sum(row.state == "succeeded" for row in states.values())
         lost = scenario.tasks - succeeded - dead if scenario.drains else 0
         await app.aclose()
-        return Run(list(provider.calls), len(provider.collapses), finished_at, succeeded, dead, lost, cpu)
+        return ScenarioResult(
+            list(provider.calls), len(provider.collapses), finished_at, succeeded, dead, lost, cpu
+        )
 
 
-async def reference(scenario: Scenario) -> Run:
+async def reference(scenario: Scenario) -> ScenarioResult:
     """Run a scenario by the scheduler in memory."""
     healthy = replace(scenario, faulty=0)  # at its best nothing of theirs would cost the others anything
     async with _provider(healthy) as provider:
-        ideal = Reference(
+        ideal = IdealScheduler(
             provider.url,
             quota=scenario.quota,
             slots=WORKERS * SLOTS,
@@ -220,7 +224,7 @@ async def reference(scenario: Scenario) -> Run:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         cpu = time.process_time() - before
-        return Run(
+        return ScenarioResult(
             list(provider.calls),
             len(provider.collapses),
             finished_at,
@@ -232,7 +236,7 @@ async def reference(scenario: Scenario) -> Run:
 
 
 async def _arrive(
-    scenario: Scenario, enqueue: Callable[[range], Awaitable[None]], provider: Provider
+    scenario: Scenario, enqueue: Callable[[range], Awaitable[None]], provider: QuotaProvider
 ) -> None:
     """Enqueue evenly over the scenario's time, in steps of a fifth of a second."""
     began, sent = time.monotonic(), 0
@@ -246,7 +250,7 @@ async def _arrive(
         await asyncio.sleep(0.05)
 
 
-async def _kill(worker: Popen[bytes], provider: Provider, scenario: Scenario) -> None:
+async def _kill(worker: Popen[bytes], provider: QuotaProvider, scenario: Scenario) -> None:
     """Kill one worker with all its processes at half time, as a lost machine would go."""
     if not scenario.kills:
         return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.client import BATCH
-from benchmarks.harness import LIMIT, OURS, Line, Settings, take_turns
+from benchmarks.harness import LIMIT, OURS, ResultLine, Settings, run_in_turns
 from benchmarks.processes import fresh_directory, run_child
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return tasks stored a second."""
 
     def ours() -> dict[str, float]:
@@ -18,5 +18,5 @@ def measure(settings: Settings) -> list[Line]:
         with fresh_directory() as directory:
             return run_child("benchmarks.limit", directory, "enqueue", n=settings.n, batch=BATCH)
 
-    values = take_turns(settings.rounds, {OURS: ours, LIMIT: limit})
-    return [Line(f"bulk enqueue, {BATCH:,} a transaction", "/s", values["rate"])]
+    values = run_in_turns(settings.rounds, {OURS: ours, LIMIT: limit})
+    return [ResultLine(f"bulk enqueue, {BATCH:,} a transaction", "/s", values["rate"])]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import worker
-from benchmarks.harness import LIMIT, OURS, Line, Settings, take_turns
+from benchmarks.harness import LIMIT, OURS, ResultLine, Settings, run_in_turns
 from benchmarks.processes import copy_database, fresh_directory, run_child
 
 CONCURRENCIES = (100, 500)
 LEAST_OF_LIMIT = 0.4
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return rate, CPU and memory at each concurrency."""
     with fresh_directory() as made:
         run_child("benchmarks.client", made, "bulk", n=settings.n)
@@ -23,7 +23,7 @@ def measure(settings: Settings) -> list[Line]:
         return [line for k in CONCURRENCIES for line in _at(k, full, settings)]
 
 
-def _at(k: int, full: Path, settings: Settings) -> list[Line]:
+def _at(k: int, full: Path, settings: Settings) -> list[ResultLine]:
     def ours() -> dict[str, float]:
         with fresh_directory() as directory:
             copy_database(full, directory)
@@ -34,12 +34,12 @@ def _at(k: int, full: Path, settings: Settings) -> list[Line]:
             copy_database(full, directory)
             return run_child("benchmarks.limit", directory, "drain", k=k)
 
-    values = take_turns(settings.rounds, {OURS: ours, LIMIT: limit})
-    rate = Line(f"drain, {k} at once", "/s", values["rate"])
+    values = run_in_turns(settings.rounds, {OURS: ours, LIMIT: limit})
+    rate = ResultLine(f"drain, {k} at once", "/s", values["rate"])
     ratio = rate.ratio()
-    rate.demand(f"≥ {LEAST_OF_LIMIT} of the limit", ratio is not None and ratio >= LEAST_OF_LIMIT)
+    rate.add_goal(f"≥ {LEAST_OF_LIMIT} of the limit", ratio is not None and ratio >= LEAST_OF_LIMIT)
     return [
         rate,
-        Line(f"CPU of 1,000 tasks, {k} at once", "s", values["cpu"]),
-        Line(f"peak memory, {k} at once", "MiB", values["memory"]),
+        ResultLine(f"CPU of 1,000 tasks, {k} at once", "s", values["cpu"]),
+        ResultLine(f"peak memory, {k} at once", "MiB", values["memory"]),
     ]

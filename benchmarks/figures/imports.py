@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.harness import Contestant, Line, Settings, take_turns
+from benchmarks.harness import Contestant, ResultLine, Settings, run_in_turns
 
 LEAST_ROUNDS = 15
 BARE = "python -c pass"
 GOALS = {"import tidegate": 4.0, "tidegate --help": 6.0}
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return milliseconds of a whole process. At least 15 rounds: they are short."""
     script = Path(sys.executable).with_name("tidegate")
     helped = [str(script)] if script.exists() else [sys.executable, "-m", "tidegate.cli"]
@@ -26,12 +26,12 @@ def measure(settings: Settings) -> list[Line]:
     }
     for run in contestants.values():
         run()  # writes and warms what is read from disk
-    values = take_turns(max(LEAST_ROUNDS, settings.rounds), contestants)["ms"]
+    values = run_in_turns(max(LEAST_ROUNDS, settings.rounds), contestants)["ms"]
     lines = []
     for what, most in GOALS.items():
-        line = Line(what, "ms", {what: values[what], BARE: values[BARE]}, base=BARE)
+        line = ResultLine(what, "ms", {what: values[what], BARE: values[BARE]}, base=BARE)
         ratio = line.ratio()
-        line.demand(f"≤ {most:g}×", ratio is not None and ratio <= most)
+        line.add_goal(f"≤ {most:g}×", ratio is not None and ratio <= most)
         lines.append(line)
     return lines
 

@@ -13,8 +13,8 @@ from subprocess import Popen
 
 import apsw
 
-from benchmarks import hostile
-from benchmarks.harness import Contestant, Line, Settings, take_turns
+from benchmarks import isolation_app
+from benchmarks.harness import Contestant, ResultLine, Settings, run_in_turns
 from benchmarks.processes import fresh_directory, run_child, wait_until, worker_command
 from benchmarks.usage import peak_mib
 from benchmarks.worker import pool_process
@@ -26,47 +26,49 @@ KILLS = 200
 MOST_SLOWER = 1.10
 IN_FLIGHT = 10_000
 MOST_MIB = 400
-APPLICATION = "benchmarks.hostile:app"
+APPLICATION = "benchmarks.isolation_app:app"
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return the four figures of isolation."""
     n = max(500, settings.n // 4)
     rounds = min(settings.rounds, 3)
     return [_rate(n, rounds), _added(n // 4, rounds), _kills(rounds), _in_flight(rounds)]
 
 
-def _rate(n: int, rounds: int) -> Line:
-    values = take_turns(
+def _rate(n: int, rounds: int) -> ResultLine:
+    values = run_in_turns(
         rounds, {"child": _drained("child_noop", n, SLOTS), "loop": _drained("loop_noop", n, SLOTS)}
     )
-    line = Line(f"`def` no-ops, {SLOTS} child processes", "/s", values["rate"], base="loop")
-    line.demand(f"≥ {LEAST_RATE:,}/s", line.median("child") >= LEAST_RATE)
+    line = ResultLine(f"`def` no-ops, {SLOTS} child processes", "/s", values["rate"], base="loop")
+    line.add_goal(f"≥ {LEAST_RATE:,}/s", line.median("child") >= LEAST_RATE)
     return line
 
 
-def _added(n: int, rounds: int) -> Line:
-    values = take_turns(rounds, {"child": _drained("child_noop", n, 1), "loop": _drained("loop_noop", n, 1)})
+def _added(n: int, rounds: int) -> ResultLine:
+    values = run_in_turns(
+        rounds, {"child": _drained("child_noop", n, 1), "loop": _drained("loop_noop", n, 1)}
+    )
     each = {who: [1000 / rate for rate in rates] for who, rates in values["rate"].items()}
-    line = Line("one task after the other, child process", "ms", each, base="loop")
+    line = ResultLine("one task after the other, child process", "ms", each, base="loop")
     added = line.median("child") - line.median("loop")
-    line.demand(f"≤ {MOST_ADDED_MS:g} ms added (added: {added:.2f} ms)", added <= MOST_ADDED_MS)
+    line.add_goal(f"≤ {MOST_ADDED_MS:g} ms added (added: {added:.2f} ms)", added <= MOST_ADDED_MS)
     return line
 
 
-def _kills(rounds: int) -> Line:
+def _kills(rounds: int) -> ResultLine:
     """Time to finish 6,000 waits of 0.2 s, 40 at once, with and without 200 tasks that kill their process."""
-    values = take_turns(rounds, {"with": _waits(KILLS), "without": _waits(0)})
-    line = Line(f"6,000 waits of 0.2 s beside {KILLS} kills", "s", values["seconds"], base="without")
+    values = run_in_turns(rounds, {"with": _waits(KILLS), "without": _waits(0)})
+    line = ResultLine(f"6,000 waits of 0.2 s beside {KILLS} kills", "s", values["seconds"], base="without")
     ratio = line.ratio()
-    line.demand(f"≤ {MOST_SLOWER:g} of the time without", ratio is not None and ratio <= MOST_SLOWER)
+    line.add_goal(f"≤ {MOST_SLOWER:g} of the time without", ratio is not None and ratio <= MOST_SLOWER)
     return line
 
 
-def _in_flight(rounds: int) -> Line:
-    values = take_turns(min(rounds, 2), {"tidegate": _many_waiting})
-    line = Line(f"{IN_FLIGHT:,} tasks in flight in one process", "MiB", values["mib"])
-    line.demand(f"≤ {MOST_MIB} MiB", line.median("tidegate") <= MOST_MIB)
+def _in_flight(rounds: int) -> ResultLine:
+    values = run_in_turns(min(rounds, 2), {"tidegate": _many_waiting})
+    line = ResultLine(f"{IN_FLIGHT:,} tasks in flight in one process", "MiB", values["mib"])
+    line.add_goal(f"≤ {MOST_MIB} MiB", line.median("tidegate") <= MOST_MIB)
     return line
 
 
@@ -136,11 +138,11 @@ def _rate_of(directory: Path, n: int) -> float:
 
 
 async def _fill(function: str, n: int, value: float) -> None:
-    target = hostile.app.function(function)
-    await hostile.app.enqueue_many(
+    target = isolation_app.app.function(function)
+    await isolation_app.app.enqueue_many(
         target.prepare(value if function == "wait" else number) for number in range(n)
     )
-    await hostile.app.aclose()
+    await isolation_app.app.aclose()
 
 
 if __name__ == "__main__":

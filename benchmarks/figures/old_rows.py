@@ -14,8 +14,8 @@ from pathlib import Path
 import apsw
 
 from benchmarks import worker
-from benchmarks.harness import OURS, Contestant, Line, Settings, say, take_turns
-from benchmarks.limit import LANE, WORKER
+from benchmarks.harness import OURS, Contestant, ResultLine, Settings, log_progress, run_in_turns
+from benchmarks.limit import CHANNEL, WORKER
 from benchmarks.processes import copy_database, fresh_directory, run_child
 from tidegate.codec import CODEC
 
@@ -58,16 +58,16 @@ FROM old
 GROUP BY cast(at / 60 AS INTEGER)"""
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return the drain rate with the old rows beside that of a fresh file, and the limit's own."""
     finished, scheduled = settings.n * FINISHED_PER_TASK, settings.n * SCHEDULED_PER_TASK
     with fresh_directory() as small, fresh_directory() as grown:
-        say(f"  writing {finished:,} finished and {scheduled:,} scheduled tasks")
+        log_progress(f"  writing {finished:,} finished and {scheduled:,} scheduled tasks")
         run_child("benchmarks.client", grown, "bulk", n=0)  # makes the file
         add_old_rows(grown / "queue.db", finished=finished, scheduled=scheduled)
         for directory in (small, grown):
             run_child("benchmarks.client", directory, "bulk", n=settings.n)
-        values = take_turns(
+        values = run_in_turns(
             settings.rounds,
             {
                 OURS: _ours(grown / "queue.db", settings.n),
@@ -76,9 +76,9 @@ def measure(settings: Settings) -> list[Line]:
                 "limit, fresh": _limit(small / "queue.db"),
             },
         )
-    line = Line(f"drain, {CONCURRENCY} at once, old rows", "/s", values["rate"], base=FRESH)
+    line = ResultLine(f"drain, {CONCURRENCY} at once, old rows", "/s", values["rate"], base=FRESH)
     ratio = line.ratio()
-    line.demand(f"≤ {MOST_SLOWER}× slower", ratio is not None and 1 / ratio <= MOST_SLOWER)
+    line.add_goal(f"≤ {MOST_SLOWER}× slower", ratio is not None and 1 / ratio <= MOST_SLOWER)
     line.note = f"beside {finished:,} finished and {scheduled:,} scheduled tasks; ratio to a fresh file"
     return [line]
 
@@ -115,7 +115,7 @@ def add_old_rows(path: Path, *, finished: int, scheduled: int) -> None:
 
 def _write(db: apsw.Connection, count: int, began_at: float, places: Sequence[str]) -> None:
     """Write `count` tasks, enqueued evenly from then to two hours ago, and what `places` adds to each."""
-    queue, priority, upstream, function = LANE
+    queue, priority, upstream, function = CHANNEL
     values = {
         "count": count,
         "began_at": began_at,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from benchmarks.harness import LIMIT, Line, Settings, take_turns
+from benchmarks.harness import LIMIT, ResultLine, Settings, run_in_turns
 from benchmarks.processes import fresh_directory, run_child, worker_command
 from benchmarks.worker import pool_process
 
@@ -14,7 +14,7 @@ PAUSE_SECONDS = 0.02
 ALONE, ACROSS = "one process", "across processes"
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return p50 and p99 for a worker in the client's process and for one in another."""
     n = min(TASKS, settings.n)
 
@@ -42,9 +42,9 @@ def measure(settings: Settings) -> list[Line]:
         with fresh_directory() as directory:
             return run_child("benchmarks.limit", directory, "pickup", n=n, pause=PAUSE_SECONDS)
 
-    values = take_turns(settings.rounds, {ALONE: alone, ACROSS: across, LIMIT: limit})
+    values = run_in_turns(settings.rounds, {ALONE: alone, ACROSS: across, LIMIT: limit})
     return [
-        Line(f"pickup {part}, {who}", "ms", {who: values[part][who], LIMIT: values[part][LIMIT]})
+        ResultLine(f"pickup {part}, {who}", "ms", {who: values[part][who], LIMIT: values[part][LIMIT]})
         for who in (ALONE, ACROSS)
         for part in ("p50", "p99")
     ]

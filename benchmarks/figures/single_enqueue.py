@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.harness import LIMIT, Contestant, Line, Settings, take_turns
+from benchmarks.harness import LIMIT, Contestant, ResultLine, Settings, run_in_turns
 from benchmarks.processes import fresh_directory, run_child
 
 ASYNC, SYNC = "async", "sync"
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return tasks stored a second, by the async and by the sync method."""
     n = max(1, settings.n // 10)
 
@@ -24,8 +24,8 @@ def measure(settings: Settings) -> list[Line]:
             return run_child("benchmarks.limit", directory, "enqueue", n=n, batch=1)
 
     contestants = {ASYNC: client("single_async"), SYNC: client("single_sync"), LIMIT: limit}
-    rates = take_turns(settings.rounds, contestants)["rate"]
+    rates = run_in_turns(settings.rounds, contestants)["rate"]
     return [
-        Line(f"single enqueue, {api} API", "/s", {api: rates[api], LIMIT: rates[LIMIT]})
+        ResultLine(f"single enqueue, {api} API", "/s", {api: rates[api], LIMIT: rates[LIMIT]})
         for api in (ASYNC, SYNC)
     ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness import OURS, Contestant, Line, Settings, take_turns
+from benchmarks.harness import OURS, Contestant, ResultLine, Settings, run_in_turns
 from benchmarks.processes import environment, fresh_directory, run_child, worker_command
 from benchmarks.usage import cpu_seconds, peak_mib
 from benchmarks.worker import pool_process
@@ -35,7 +35,7 @@ LOAD = "benchmarks.web.load"
 SITE = "benchmarks.web.site"
 
 
-def measure(settings: Settings) -> list[Line]:
+def measure(settings: Settings) -> list[ResultLine]:
     """Return CPU of a submit, p99 of a status, and the lag and memory of streams."""
     seconds = min(SECONDS, max(1, settings.n // 2_000))
     return [
@@ -46,37 +46,37 @@ def measure(settings: Settings) -> list[Line]:
     ]
 
 
-def _submit(rounds: int, seconds: int) -> Line:
-    values = take_turns(rounds, {who: _submitted(who, seconds) for who in (OURS, BARE)})
-    line = Line(f"submit at {SUBMITS_PER_SECOND}/s, CPU of one", "ms", values["cpu"], base=BARE)
+def _submit(rounds: int, seconds: int) -> ResultLine:
+    values = run_in_turns(rounds, {who: _submitted(who, seconds) for who in (OURS, BARE)})
+    line = ResultLine(f"submit at {SUBMITS_PER_SECOND}/s, CPU of one", "ms", values["cpu"], base=BARE)
     ratio = line.ratio()
-    line.demand(f"≤ {MOST_CPU:g} of bare", ratio is not None and ratio <= MOST_CPU)
+    line.add_goal(f"≤ {MOST_CPU:g} of bare", ratio is not None and ratio <= MOST_CPU)
     return line
 
 
-def _status(rounds: int, seconds: int) -> Line:
-    values = take_turns(rounds, {who: _asked(who, seconds) for who in (OURS, BARE)})
-    line = Line(f"status at {STATUSES_PER_SECOND}/s, p99", "ms", values["p99"], base=BARE)
+def _status(rounds: int, seconds: int) -> ResultLine:
+    values = run_in_turns(rounds, {who: _asked(who, seconds) for who in (OURS, BARE)})
+    line = ResultLine(f"status at {STATUSES_PER_SECOND}/s, p99", "ms", values["p99"], base=BARE)
     ratio = line.ratio()
-    line.demand(f"≤ {MOST_P99:g} of bare", ratio is not None and ratio <= MOST_P99)
+    line.add_goal(f"≤ {MOST_P99:g} of bare", ratio is not None and ratio <= MOST_P99)
     return line
 
 
-def _followers(rounds: int, seconds: int) -> list[Line]:
+def _followers(rounds: int, seconds: int) -> list[ResultLine]:
     gap = EMITTING / CHUNKS_PER_SECOND * 4
-    values = take_turns(rounds, {OURS: _followed(FOLLOWERS // EMITTING, gap, seconds)})
-    lag = Line(f"{FOLLOWERS:,} followers, p99 lag", "ms", values["p99"])
-    lag.demand(f"≤ {MOST_FOLLOWER_LAG_MS} ms", lag.median(OURS) <= MOST_FOLLOWER_LAG_MS)
+    values = run_in_turns(rounds, {OURS: _followed(FOLLOWERS // EMITTING, gap, seconds)})
+    lag = ResultLine(f"{FOLLOWERS:,} followers, p99 lag", "ms", values["p99"])
+    lag.add_goal(f"≤ {MOST_FOLLOWER_LAG_MS} ms", lag.median(OURS) <= MOST_FOLLOWER_LAG_MS)
     lag.note = f"{EMITTING} tasks, a chunk each {gap:g} s, {FOLLOWERS // EMITTING} followers each"
-    memory = Line(f"{FOLLOWERS:,} followers, memory", "MiB", values["mib"])
-    memory.demand(f"≤ {MOST_MIB} MiB", memory.median(OURS) <= MOST_MIB)
+    memory = ResultLine(f"{FOLLOWERS:,} followers, memory", "MiB", values["mib"])
+    memory.add_goal(f"≤ {MOST_MIB} MiB", memory.median(OURS) <= MOST_MIB)
     return [lag, memory]
 
 
-def _readers(rounds: int, seconds: int) -> Line:
-    values = take_turns(rounds, {OURS: _followed(1, EMITTING / CHUNKS_PER_SECOND, seconds)})
-    line = Line(f"{EMITTING} tasks, {CHUNKS_PER_SECOND} chunks/s, p99 reader lag", "ms", values["p99"])
-    line.demand(f"≤ {MOST_READER_LAG_MS} ms", line.median(OURS) <= MOST_READER_LAG_MS)
+def _readers(rounds: int, seconds: int) -> ResultLine:
+    values = run_in_turns(rounds, {OURS: _followed(1, EMITTING / CHUNKS_PER_SECOND, seconds)})
+    line = ResultLine(f"{EMITTING} tasks, {CHUNKS_PER_SECOND} chunks/s, p99 reader lag", "ms", values["p99"])
+    line.add_goal(f"≤ {MOST_READER_LAG_MS} ms", line.median(OURS) <= MOST_READER_LAG_MS)
     return line
 
 

@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks.harness import Contestant as Run
 from benchmarks.harness import Rounds as Measured
-from benchmarks.harness import Settings, say, take_turns
+from benchmarks.harness import Settings, log_progress, run_in_turns
 from benchmarks.peers import catalogue, goals, servers, table
 from benchmarks.peers.catalogue import FIGURES, USUAL_FIGURES, Contestant
 from benchmarks.peers.results import Results
 from benchmarks.peers.rounds import Rounds
-from benchmarks.peers.servers import Store
-from benchmarks.usage import Noise
+from benchmarks.peers.servers import PeerStore
+from benchmarks.usage import BackgroundLoad
 
 
 def main(argv: list[str]) -> int:
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     asked = _arguments(argv)
     settings = Settings(n=asked.n, rounds=asked.rounds)
     began_at = time.time()
-    contestants = catalogue.chosen(asked.peers)
+    contestants = catalogue.select_contestants(asked.peers)
     with _stores(contestants) as stores:
         present = _present(contestants, stores)
         versions = _versions(present, stores)
@@ -34,12 +34,14 @@ def main(argv: list[str]) -> int:
             """Return the results so far; keep them, since the next round may be cut short."""
             results = Results.complete(present, measured, settings.n)
             if asked.json:
-                table.write_json(asked.json, results, goals.judged(results), versions, settings, began_at)
+                table.write_json(
+                    asked.json, results, goals.evaluate_goals(results), versions, settings, began_at
+                )
             return results
 
         turns = {each.name: _turn(each, stores[each.store], settings.n, asked.figures) for each in present}
-        results = kept(take_turns(settings.rounds, turns, tell=kept))
-    print(table.drawn(results, goals.judged(results), versions, settings))
+        results = kept(run_in_turns(settings.rounds, turns, on_round=kept))
+    print(table.format_table(results, goals.evaluate_goals(results), versions, settings))
     return 0
 
 
@@ -79,32 +81,32 @@ def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
 
 
 @contextmanager
-def _stores(contestants: list[Contestant]) -> Iterator[dict[str, Store]]:
+def _stores(contestants: list[Contestant]) -> Iterator[dict[str, PeerStore]]:
     """Start the stores that these need; one that cannot be started is told and left out."""
     makers = {"postgresql": servers.postgresql, "redis": servers.redis, "sqlite": servers.sqlite}
     with ExitStack() as stack:
-        started: dict[str, Store] = {}
+        started: dict[str, PeerStore] = {}
         for name in dict.fromkeys(each.store for each in contestants):
             try:
                 started[name] = stack.enter_context(makers[name]())
-            except servers.NotHereError as error:
-                say(f"{name} and all on it are left out: {error}")
+            except servers.NotInstalledError as error:
+                log_progress(f"{name} and all on it are left out: {error}")
         yield started
 
 
-def _present(contestants: list[Contestant], stores: Mapping[str, Store]) -> list[Contestant]:
+def _present(contestants: list[Contestant], stores: Mapping[str, PeerStore]) -> list[Contestant]:
     """Return those that can be measured here; tell why the others cannot."""
     present: list[Contestant] = []
     for each in contestants:
-        reason = catalogue.why_not(each)
+        reason = catalogue.reason_unavailable(each)
         if reason:
-            say(f"{each.name} is left out: {reason}")
+            log_progress(f"{each.name} is left out: {reason}")
         elif each.store in stores:
             present.append(each)
     return present
 
 
-def _turn(contestant: Contestant, store: Store, n: int, figures: tuple[str, ...]) -> Run:
+def _turn(contestant: Contestant, store: PeerStore, n: int, figures: tuple[str, ...]) -> Run:
     """Return what runs a round of it; once it fails, that is told, and it takes part no more."""
     rounds = Rounds(contestant, store, n, figures)
     has_failed = False
@@ -113,18 +115,18 @@ def _turn(contestant: Contestant, store: Store, n: int, figures: tuple[str, ...]
         nonlocal has_failed
         if has_failed:
             return {}
-        noise = Noise()
+        noise = BackgroundLoad()
         try:
             return rounds.round() | {"noise": noise.cores()}
         except (RuntimeError, subprocess.TimeoutExpired) as error:
-            say(f"{contestant.name} failed and is left out:\n{error}")
+            log_progress(f"{contestant.name} failed and is left out:\n{error}")
             has_failed = True
             return {}
 
     return run
 
 
-def _versions(contestants: list[Contestant], stores: Mapping[str, Store]) -> dict[str, str]:
+def _versions(contestants: list[Contestant], stores: Mapping[str, PeerStore]) -> dict[str, str]:
     """Return the version of every queue and server."""
     queues = {each.package: catalogue.version(each) for each in contestants}
     return queues | {name: store.version for name, store in stores.items() if store.version}

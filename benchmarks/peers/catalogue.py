@@ -110,7 +110,7 @@ OTHERS = (
 NAMES = tuple(each.name for each in (*OURS, *OTHERS))
 
 
-def chosen(names: Sequence[str]) -> list[Contestant]:
+def select_contestants(names: Sequence[str]) -> list[Contestant]:
     """Return those named, all if none is; Tidegate on each of their stores comes first.
 
     Naming the limit names both kinds of it.
@@ -124,7 +124,7 @@ def chosen(names: Sequence[str]) -> list[Contestant]:
     return [each for each in OURS if each.store in stores or each.name in names] + others
 
 
-def why_not(contestant: Contestant) -> str:
+def reason_unavailable(contestant: Contestant) -> str:
     """Return why it cannot be measured here; empty if it can."""
     if contestant.kind == "node":
         if not (NODE_MODULES / contestant.package).exists():

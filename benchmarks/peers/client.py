@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.peers import moments
-from benchmarks.peers.contract import Queue
+from benchmarks.peers import start_times
+from benchmarks.peers.contract import PeerQueue
 
 BATCH = 1_000
 """Tasks in one bulk call."""
@@ -27,15 +27,15 @@ BATCH = 1_000
 
 def main(module: str, what: str, options: dict[str, Any]) -> None:
     """Do it and print its values as JSON."""
-    queue: Queue = importlib.import_module(module).Peer()
+    queue: PeerQueue = importlib.import_module(module).Peer()
     if what in ("create", "work"):
-        _settle(getattr(queue, what)())
+        _resolve(getattr(queue, what)())
         print("{}")
     else:
         print(json.dumps(asyncio.run(_client(queue, _LOOPS[what], options))))
 
 
-def _settle(answer: Any) -> None:
+def _resolve(answer: Any) -> None:
     if inspect.isawaitable(answer):
         asyncio.run(_awaited(answer))
 
@@ -44,7 +44,7 @@ async def _awaited(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _client(queue: Queue, loop: Callable[..., Any], options: dict[str, Any]) -> Any:
+async def _client(queue: PeerQueue, loop: Callable[..., Any], options: dict[str, Any]) -> Any:
     await _awaited(queue.open())
     try:
         return await loop(queue, **options)
@@ -52,13 +52,13 @@ async def _client(queue: Queue, loop: Callable[..., Any], options: dict[str, Any
         await _awaited(queue.close())
 
 
-async def fill(queue: Queue, *, n: int) -> dict[str, float]:
+async def fill(queue: PeerQueue, *, n: int) -> dict[str, float]:
     """Store `n` tasks, however fastest; nothing is measured."""
     await _many(queue.fill or queue.enqueue_many or _one_by_one(queue), n)
     return {}
 
 
-async def bulk(queue: Queue, *, n: int) -> dict[str, float]:
+async def bulk(queue: PeerQueue, *, n: int) -> dict[str, float]:
     """Store `n` tasks by the bulk call, if there is one."""
     if queue.enqueue_many is None:
         return {}
@@ -67,7 +67,7 @@ async def bulk(queue: Queue, *, n: int) -> dict[str, float]:
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
-async def single(queue: Queue, *, n: int) -> dict[str, float]:
+async def single(queue: PeerQueue, *, n: int) -> dict[str, float]:
     """Store `n` tasks, each durable before the next."""
     await _awaited(queue.enqueue(n))  # the first finds cold caches
     began_at = time.perf_counter()
@@ -76,7 +76,7 @@ async def single(queue: Queue, *, n: int) -> dict[str, float]:
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
-async def pickup(queue: Queue, *, n: int, pause: float) -> dict[str, list[float]]:
+async def pickup(queue: PeerQueue, *, n: int, pause: float) -> dict[str, list[float]]:
     """Store one task after each pause, for a worker that is idle; return the moment before each call.
 
     Task 0 is a warm-up: only when it has begun are the others asked for.
@@ -93,7 +93,7 @@ async def pickup(queue: Queue, *, n: int, pause: float) -> dict[str, list[float]
 
 async def _until_begun(number: int) -> None:
     async with asyncio.timeout(60):
-        while not moments.begun_at(number):
+        while not start_times.begun_at(number):
             await asyncio.sleep(0.01)
     await asyncio.sleep(1)  # the worker is idle again
 
@@ -103,7 +103,7 @@ async def _many(store: Callable[[Sequence[int]], Any], n: int) -> None:
         await _awaited(store(range(first, min(first + BATCH, n))))
 
 
-def _one_by_one(queue: Queue) -> Callable[[Sequence[int]], Any]:
+def _one_by_one(queue: PeerQueue) -> Callable[[Sequence[int]], Any]:
     async def store(numbers: Sequence[int]) -> None:
         for number in numbers:
             await _awaited(queue.enqueue(number))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-class Queue:
+class PeerQueue:
     """One queue. Every method may be a coroutine function; what is not overridden is not measured."""
 
     def __init__(self) -> None:

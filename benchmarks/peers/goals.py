@@ -20,7 +20,7 @@ WORKER_CPU_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GoalResult:
     """One goal, what was reached, and whether that is enough."""
 
     goal: str
@@ -34,14 +34,14 @@ class Verdict:
         return f"{mark:<12}  {self.goal}{': ' + self.reached if self.reached else ''}"
 
 
-def judged(results: Results) -> list[Verdict]:
+def evaluate_goals(results: Results) -> list[GoalResult]:
     """Return the goals of each store that Tidegate was measured on, with what was reached."""
     present = {each.name for each in results.contestants}
     on_postgresql = [*_rates(results), *_pickups(results), *_costs(results)] if OURS in present else []
     return on_postgresql + ([_on_sqlite(results)] if OURS_ON_SQLITE in present else [])
 
 
-def _rates(results: Results) -> Iterator[Verdict]:
+def _rates(results: Results) -> Iterator[GoalResult]:
     peer = results.best("drain.rate", _is_python_on_postgresql)
     yield _least(
         "drain ≥ 2× the best Python peer on PostgreSQL", _against(results, "drain.rate", peer), 2, peer
@@ -60,48 +60,48 @@ def _rates(results: Results) -> Iterator[Verdict]:
     yield _least("single enqueue ≥ 0.8 of one statement that writes the same rows", single, 0.8)
 
 
-def _pickups(results: Results) -> Iterator[Verdict]:
+def _pickups(results: Results) -> Iterator[GoalResult]:
     yield _most("pickup p50 ≤ 3× the raw LISTEN loop", _against(results, "pickup.p50", LIMIT), 3)
     yield _most("pickup p99 ≤ 5× the raw LISTEN loop", _against(results, "pickup.p99", LIMIT), 5)
 
     polled = results.median(OURS, "polled.p99")
     met = None if polled is None else polled <= (POLL_SECONDS + 0.02) * 1000
     reached = "" if polled is None else f"{polled:.0f} ms"
-    yield Verdict(f"pickup without hints: p99 ≤ poll interval ({POLL_SECONDS:g} s) + 20 ms", reached, met)
+    yield GoalResult(f"pickup without hints: p99 ≤ poll interval ({POLL_SECONDS:g} s) + 20 ms", reached, met)
 
 
-def _costs(results: Results) -> Iterator[Verdict]:
+def _costs(results: Results) -> Iterator[GoalResult]:
     two = results.ratio(OURS, "two.worker_cpu", OURS, "drain.worker_cpu")
     yield _most("two processes: worker CPU a task ≤ 1.15× of one", two, 1.15)
     full = results.median(OURS, "two.claims_full")
     yield _least("two processes: claims ≥ 0.9 full", full, 0.9)
     waits = results.median(OURS, "two.lock_waits")
     met = None if waits is None else waits <= LOCK_WAITS
-    yield Verdict(
+    yield GoalResult(
         "two processes: next to no lock waits", "" if waits is None else f"{waits:.3f} at a time", met
     )
     worker = results.median(OURS, "drain.worker_cpu")
     met = None if worker is None else worker <= WORKER_CPU_SECONDS
     reached = "" if worker is None else f"{worker * 1000:.0f} µs"
-    yield Verdict("worker CPU ≤ 100 µs a task (50 µs wished for)", reached, met)
+    yield GoalResult("worker CPU ≤ 100 µs a task (50 µs wished for)", reached, met)
     yield _below_all(results)
     growth = results.median(OURS, "drain.memory_growth") if results.n >= MANY else None
     yield _most(f"memory flat: peak over {MANY:,} tasks ≤ 1.05× that after a tenth", growth, 1.05)
 
 
-def _below_all(results: Results) -> Verdict:
+def _below_all(results: Results) -> GoalResult:
     """Compare worker and server together with every Python peer, whatever its store."""
     goal = "worker + server CPU below every Python peer"
     own = results.cpu(OURS)
     others = {each.name: results.cpu(each.name) for each in results.contestants if each.kind == "python"}
     known = {name: cpu for name, cpu in others.items() if cpu is not None}
     if own is None or not known:
-        return Verdict(goal, "", None)
+        return GoalResult(goal, "", None)
     least = min(known, key=lambda name: known[name])
-    return Verdict(goal, f"{own:.3f} s of 1,000, {least} {known[least]:.3f} s", own < known[least])
+    return GoalResult(goal, f"{own:.3f} s of 1,000, {least} {known[least]:.3f} s", own < known[least])
 
 
-def _on_sqlite(results: Results) -> Verdict:
+def _on_sqlite(results: Results) -> GoalResult:
     peer = results.best("drain.rate", lambda each: each.kind == "python" and each.store == "sqlite")
     ratio = results.ratio(OURS_ON_SQLITE, "drain.rate", peer) if peer else None
     return _least("on SQLite: drain ahead of every other queue", ratio, 1, peer)
@@ -115,12 +115,12 @@ def _against(results: Results, value: str, other: str | None) -> float | None:
     return results.ratio(OURS, value, other) if other else None
 
 
-def _least(goal: str, ratio: float | None, floor: float, other: str | None = None) -> Verdict:
-    return Verdict(goal, _reached(ratio, other), None if ratio is None else ratio >= floor)
+def _least(goal: str, ratio: float | None, floor: float, other: str | None = None) -> GoalResult:
+    return GoalResult(goal, _reached(ratio, other), None if ratio is None else ratio >= floor)
 
 
-def _most(goal: str, ratio: float | None, ceiling: float) -> Verdict:
-    return Verdict(goal, _reached(ratio), None if ratio is None else ratio <= ceiling)
+def _most(goal: str, ratio: float | None, ceiling: float) -> GoalResult:
+    return GoalResult(goal, _reached(ratio), None if ratio is None else ratio <= ceiling)
 
 
 def _reached(ratio: float | None, other: str | None = None) -> str:

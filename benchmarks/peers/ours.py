@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from benchmarks.peers import crowd
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers import lock_waits
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 from tidegate import Pool, Tidegate
 
 CONCURRENCY = 1000
@@ -16,7 +16,7 @@ CONCURRENCY = 1000
 _place = os.environ["BENCH_URL"]
 _url = _place if "://" in _place else f"sqlite:///{_place}/queue.db"
 app = Tidegate(_url, pools=[Pool(concurrency=CONCURRENCY)])
-crowd.note_claims(app.store)
+lock_waits.note_claims(app.store)
 
 
 @app.task
@@ -25,7 +25,7 @@ async def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         await app.store.migrate()
         await app.aclose()

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import say
+from benchmarks.harness import log_progress
 from benchmarks.limit import percentiles
-from benchmarks.peers import crowd
+from benchmarks.peers import lock_waits
 from benchmarks.peers.catalogue import FIGURES, Contestant
-from benchmarks.peers.crowd import LockLooks
-from benchmarks.peers.moments import VARIABLE, Moments
-from benchmarks.peers.servers import PostgreSQL, Store
+from benchmarks.peers.lock_waits import LockWaitSampler
+from benchmarks.peers.servers import PeerStore, PostgreSQL
+from benchmarks.peers.start_times import VARIABLE, StartTimes
 from benchmarks.processes import CHILD_SECONDS, answer, environment, fresh_directory, running, wait_until
 from benchmarks.usage import tree_cpu_seconds, tree_mib
 
@@ -49,7 +49,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CpuUsage:
     """CPU seconds used, at a moment when so many tasks were left."""
 
     worker: float
@@ -57,12 +57,12 @@ class Usage:
     left: int
 
     @classmethod
-    def of(cls, pids: list[int], server: int | None, left: int) -> Usage:
+    def of(cls, pids: list[int], server: int | None, left: int) -> CpuUsage:
         """Return that of these workers and of the server, if there is one."""
         used = sum(tree_cpu_seconds(pid) for pid in pids)
         return cls(used, tree_cpu_seconds(server) if server else 0.0, left)
 
-    def since(self, before: Usage) -> Values:
+    def since(self, before: CpuUsage) -> Values:
         """Return the CPU seconds of 1,000 tasks between the two moments."""
         thousands = (before.left - self.left) / 1000
         return {
@@ -76,7 +76,7 @@ class Rounds:
     """Runs the rounds of one contestant on one store."""
 
     contestant: Contestant
-    store: Store
+    store: PeerStore
     n: int
     """Tasks drained in a round, before the contestant's share."""
 
@@ -95,7 +95,7 @@ class Rounds:
             "two": self._two,
             "pickup": self._pickup,
             "polled": self._polled,
-            "grown": self._grown,
+            "grown": self._with_old_rows,
             "held": self._held,
         }
         found: Values = {}
@@ -113,7 +113,7 @@ class Rounds:
         with self._place() as url:
             return self._call("single", url, n=max(100, self._tasks // 10))
 
-    def _grown(self) -> Values:
+    def _with_old_rows(self) -> Values:
         has_old_rows = isinstance(self.store, PostgreSQL) and self.contestant.growth
         return self._drain("grown", workers=1) if has_old_rows else {}
 
@@ -121,37 +121,37 @@ class Rounds:
         """Drain with two workers; of ours, look how they get along as well."""
         if self.contestant.kind != "ours" or not isinstance(self.store, PostgreSQL):
             return self._drain("fresh", workers=2)
-        with fresh_directory() as directory, LockLooks.at(self.store.url("postgres")) as looks:
+        with fresh_directory() as directory, LockWaitSampler.at(self.store.url("postgres")) as looks:
             claims = directory / "claims"
-            os.environ[crowd.VARIABLE] = str(claims)
+            os.environ[lock_waits.VARIABLE] = str(claims)
             try:
                 found = self._drain("fresh", workers=2, meanwhile=looks.look)
             finally:
-                del os.environ[crowd.VARIABLE]
-            return found | {"claims_full": crowd.fullness(claims), "lock_waits": looks.mean()}
+                del os.environ[lock_waits.VARIABLE]
+            return found | {"claims_full": lock_waits.fullness(claims), "lock_waits": looks.mean()}
 
     def _drain(self, kept: str, *, workers: int, meanwhile: Callable[[], None] = _nothing) -> Values:
         n = self._tasks
         with fresh_directory() as directory, self._place(kept) as url:
             self._call("fill", url, n=n)
-            moments = Moments(directory, count=n, workers=workers)
+            moments = StartTimes(directory, count=n, workers=workers)
             with ExitStack() as stack:
                 pids = [stack.enter_context(self._worker(url, path, directory)) for path in moments.paths]
-                self._until(lambda: _under_way(moments, n), pids, every=0.005, within=START_SECONDS)
-                before = Usage.of(pids, self.store.pid, n - sum(moments.begun()))
+                self._wait_until(lambda: _under_way(moments, n), pids, every=0.005, within=START_SECONDS)
+                before = CpuUsage.of(pids, self.store.pid, n - sum(moments.begun()))
                 if before.left < n / 10:
-                    say(f"  too few tasks for {workers} of {self.contestant.name}")
+                    log_progress(f"  too few tasks for {workers} of {self.contestant.name}")
                     return {}
                 every = 0.005 + n * 5e-7  # looking costs us something, too
-                self._until(lambda: sum(moments.begun()) >= n / 10, pids, every=every)
+                self._wait_until(lambda: sum(moments.begun()) >= n / 10, pids, every=every)
                 early = sum(tree_mib(pid, "VmRSS") for pid in pids)
 
                 def all_begun() -> bool:
                     meanwhile()
                     return sum(moments.begun()) >= n
 
-                self._until(all_begun, pids, every=every)
-                after = Usage.of(pids, self.store.pid, 0)
+                self._wait_until(all_begun, pids, every=every)
+                after = CpuUsage.of(pids, self.store.pid, 0)
                 memory = sum(tree_mib(pid) for pid in pids)
             rate = moments.rate()
         return {"rate": rate, "memory": memory, "memory_growth": memory / early} | after.since(before)
@@ -164,11 +164,11 @@ class Rounds:
         n = min(PICKUPS, self.n)
         with fresh_directory() as directory, self._place() as place:
             url = place + words
-            moments = Moments(directory, count=n + 1)
+            moments = StartTimes(directory, count=n + 1)
             path = moments.paths[0]
             with self._worker(url, path, directory) as pid:
                 asked = self._call("pickup", url, moments=path, n=n, pause=PAUSE_SECONDS)["asked"]
-                self._until(lambda: sum(moments.begun()) > n, [pid], every=0.05)
+                self._wait_until(lambda: sum(moments.begun()) > n, [pid], every=0.05)
             begun = moments.all()[1:]
         return percentiles([(at - since) * 1000 for at, since in zip(begun, asked, strict=True)])
 
@@ -176,9 +176,9 @@ class Rounds:
         if self.contestant.kind != "ours" or self.contestant.store != "postgresql":
             return {}
         options = {"rate": HELD_RATE, "before": HELD_BEFORE_SECONDS, "during": HELD_SECONDS}
-        command = [sys.executable, "-m", "benchmarks.peers.held", json.dumps(options)]
+        command = [sys.executable, "-m", "benchmarks.peers.open_snapshot", json.dumps(options)]
         with fresh_directory() as directory, self._place() as url:
-            moments = Moments(directory, count=1)
+            moments = StartTimes(directory, count=1)
             found: Values = answer(command, directory, self._environment(directory, url, moments.paths[0]))
         return found
 
@@ -205,7 +205,7 @@ class Rounds:
     def _grow(self, server: PostgreSQL, database: str) -> None:
         """Write old rows, as many for everybody."""
         assert self.contestant.growth
-        say(f"  writing the old rows of {self.contestant.name}")
+        log_progress(f"  writing the old rows of {self.contestant.name}")
         part = min(1.0, self.n / 20_000)
         counts = {":finished": round(FINISHED * part), ":scheduled": round(SCHEDULED * part)}
         sql = self.contestant.growth.read_text(encoding="utf-8")
@@ -230,19 +230,19 @@ class Rounds:
     def _environment(self, directory: Path, url: str, moments: Path | None) -> dict[str, str]:
         return environment(directory) | {"BENCH_URL": url, VARIABLE: str(moments or "")}
 
-    def _until(
-        self, truth: Callable[[], bool], pids: list[int], *, every: float, within: float = CHILD_SECONDS
+    def _wait_until(
+        self, condition: Callable[[], bool], pids: list[int], *, every: float, within: float = CHILD_SECONDS
     ) -> None:
         """Wait for a worker, unless it ends."""
 
         def so() -> bool:
             if not all(Path(f"/proc/{pid}/exe").exists() for pid in pids):
                 raise RuntimeError(f"the worker of {self.contestant.name} ended")
-            return truth()
+            return condition()
 
         wait_until(so, what=f"{self.contestant.name} runs its tasks", every=every, within=within)
 
 
-def _under_way(moments: Moments, n: int) -> bool:
+def _under_way(moments: StartTimes, n: int) -> bool:
     """Tell whether every worker has begun a task, or has come too late for one."""
     return all(moments.begun()) or sum(moments.begun()) >= n

@@ -27,11 +27,11 @@ _UNPRIVILEGED = ("postgres", "nobody")
 _DEBIAN = Path("/usr/lib/postgresql")
 
 
-class NotHereError(Exception):
+class NotInstalledError(Exception):
     """A program that a store needs is not installed."""
 
 
-class Store(Protocol):
+class PeerStore(Protocol):
     """Where queues live: it gives each round a fresh place."""
 
     pid: int | None
@@ -160,7 +160,7 @@ def redis() -> Iterator[Redis]:
     """
     program = shutil.which("redis-server")
     if program is None:
-        raise NotHereError("no redis-server is installed (Debian: apt-get install redis-server)")
+        raise NotInstalledError("no redis-server is installed (Debian: apt-get install redis-server)")
     with fresh_directory() as directory:
         port = _free_port()
         own = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
@@ -179,7 +179,7 @@ def _postgresql_programs() -> Path:
     for folder in folders:
         if (folder / "postgres").exists() and (folder / "initdb").exists():
             return folder
-    raise NotHereError("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+    raise NotInstalledError("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
 
 
 def _unprivileged() -> dict[str, int]:
@@ -190,7 +190,9 @@ def _unprivileged() -> dict[str, int]:
         with suppress(KeyError):
             entry = pwd.getpwnam(name)
             return {"user": entry.pw_uid, "group": entry.pw_gid}
-    raise NotHereError("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody' here")
+    raise NotInstalledError(
+        "PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody' here"
+    )
 
 
 def _run(command: list[Any], **how: Any) -> str:

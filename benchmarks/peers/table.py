@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.harness import Settings
 from benchmarks.peers.catalogue import Contestant
-from benchmarks.peers.goals import Verdict
+from benchmarks.peers.goals import GoalResult
 from benchmarks.peers.results import Results
 
 HEAD = (
@@ -37,8 +37,8 @@ _LEGEND = (
 )
 
 
-def drawn(
-    results: Results, verdicts: Sequence[Verdict], versions: Mapping[str, str], settings: Settings
+def format_table(
+    results: Results, verdicts: Sequence[GoalResult], versions: Mapping[str, str], settings: Settings
 ) -> str:
     """Return the table, the goals and what the rows mean."""
     rows = [HEAD, *(_row(each, results, versions) for each in results.contestants)]
@@ -53,7 +53,7 @@ def drawn(
 def write_json(
     path: str,
     results: Results,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[GoalResult],
     versions: Mapping[str, str],
     settings: Settings,
     began_at: float,
@@ -103,12 +103,12 @@ def _row(contestant: Contestant, results: Results, versions: Mapping[str, str]) 
         median("drain.memory"),
         median("two.rate"),
         pair("pickup.p50", "pickup.p99", " / ", 1),
-        _grown(contestant.name, results),
+        _with_old_rows(contestant.name, results),
         f"{statistics.mean(noise):.1f}" if noise else "–",
     )
 
 
-def _grown(name: str, results: Results) -> str:
+def _with_old_rows(name: str, results: Results) -> str:
     rate, ratio = results.median(name, "grown.rate"), results.ratio(name, "grown.rate", name, "drain.rate")
     if rate is None:
         return "–"

@@ -40,7 +40,7 @@ async def tick(ctx: Context, first_at: float, gap: float, until: float) -> None:
         at += gap
 
 
-class Asked(BaseModel):
+class SubmitBody(BaseModel):
     """What a submit brings."""
 
     task: str
@@ -52,7 +52,7 @@ def bare() -> FastAPI:
     site = FastAPI()
 
     @site.post("/api/v1/tasks", status_code=202)
-    async def submit(asked: Asked) -> dict[str, Any]:
+    async def submit(asked: SubmitBody) -> dict[str, Any]:
         handle = await app.function(asked.task).enqueue(**asked.args)
         return {"task_id": handle.id}
 

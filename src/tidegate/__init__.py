@@ -9,6 +9,8 @@ from tidegate._version import __version__
 
 if TYPE_CHECKING:
     from tidegate.app import Tidegate
+    from tidegate.calls.keys import Key
+    from tidegate.calls.settings import CallTimes
     from tidegate.codec import Unstorable
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
     from tidegate.context import Context, Progress, TaskStopped
@@ -35,10 +37,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from tidegate.handle import Handle
-    from tidegate.store.rows import CancelAnswer
+    from tidegate.store.rows import CancelStatus
     from tidegate.task import TaskFunction, discard, on
-    from tidegate.upstream.keys import Key
-    from tidegate.upstream.settings import CallTimes
     from tidegate.values import Chunk, HistoryEntry, TaskStatus
     from tidegate.worker.settings import Pool, Timings
 
@@ -47,7 +47,7 @@ __all__ = [
     "ArgumentsError",
     "CallArguments",
     "CallTimes",
-    "CancelAnswer",
+    "CancelStatus",
     "Chunk",
     "ConfigError",
     "ConfiguredTaskFunction",
@@ -96,8 +96,8 @@ __all__ = [
 _HOMES = {
     "ArgumentsError": "tidegate.errors",
     "CallArguments": "tidegate.configured",
-    "CallTimes": "tidegate.upstream.settings",
-    "CancelAnswer": "tidegate.store.rows",
+    "CallTimes": "tidegate.calls.settings",
+    "CancelStatus": "tidegate.store.rows",
     "Chunk": "tidegate.values",
     "ConfigError": "tidegate.errors",
     "ConfiguredTaskFunction": "tidegate.configured",
@@ -107,7 +107,7 @@ _HOMES = {
     "Fixed": "tidegate.domain.spec",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
-    "Key": "tidegate.upstream.keys",
+    "Key": "tidegate.calls.keys",
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
     "NO_LIMIT": "tidegate.domain.spec",

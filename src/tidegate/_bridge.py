@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _PATCHERS = {"gevent.monkey": ("threading", "select"), "eventlet.patcher": ("thread", "select")}
 """Modules that can say what they have replaced, and what an event loop in a thread needs as it was."""
-_THREADS_OF_UWSGI = {"enable-threads", "threads"}
+_UWSGI_THREAD_OPTIONS = {"enable-threads", "threads"}
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -27,11 +27,11 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         UsageError: Called inside a running event loop, where it would block everything; or while the
             interpreter ends, when the thread of the loop runs no more.
-        ConfigError: This process has no real threads: see `demand_threads`.
+        ConfigError: This process has no real threads: see `require_threads`.
     """
     try:
-        demand_threads()
-        _demand_running_interpreter()
+        require_threads()
+        _require_running_interpreter()
     except TidegateError:
         work.close()
         raise
@@ -48,7 +48,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
 
 
-def _demand_running_interpreter() -> None:
+def _require_running_interpreter() -> None:
     """Raise where daemon threads are stopped for good: a call would wait for ever.
 
     Raises:
@@ -61,7 +61,7 @@ def _demand_running_interpreter() -> None:
         )
 
 
-def demand_threads() -> None:
+def require_threads() -> None:
     """Raise unless threads of this process run side by side; called at each use, since it may change.
 
     Under gevent and eventlet, threads are greenlets that take turns in one thread, and an event loop in one
@@ -82,19 +82,19 @@ def demand_threads() -> None:
                 fix="serve with real threads: gunicorn --worker-class gthread --threads 16",
             )
     uwsgi = sys.modules.get("uwsgi")
-    if uwsgi is not None and _THREADS_OF_UWSGI.isdisjoint(getattr(uwsgi, "opt", {})):
+    if uwsgi is not None and _UWSGI_THREAD_OPTIONS.isdisjoint(getattr(uwsgi, "opt", {})):
         raise ConfigError(
             "uWSGI runs no threads in this process, so Tidegate's sync methods would wait for ever",
             fix="start it with --enable-threads, or with --threads N",
         )
 
 
-def begin(work: Coroutine[Any, Any, None]) -> None:
+def start_in_background(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine on the bridge's loop without waiting for it."""
     asyncio.run_coroutine_threadsafe(work, _bridge_loop())
 
 
-def loop_at_hand() -> asyncio.AbstractEventLoop:
+def running_or_bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the running loop; the bridge's where none runs."""
     try:
         return asyncio.get_running_loop()
@@ -105,7 +105,7 @@ def loop_at_hand() -> asyncio.AbstractEventLoop:
 def _bridge_loop() -> asyncio.AbstractEventLoop:
     """Return the bridge's loop; a forked child gets its own."""
     global _loop
-    demand_threads()
+    require_threads()
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
@@ -113,10 +113,10 @@ def _bridge_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     """Forget in a forked child what the parent's threads hold and run."""
     global _loop, _lock
     _lock, _loop = threading.Lock(), None
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -12,7 +12,7 @@ from typing import Any
 _Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", contextvars.Context]
 
 
-class DaemonThreads:
+class DaemonThreadPool:
     """Runs functions in reused threads, as many as are busy at once.
 
     Args:
@@ -23,7 +23,7 @@ class DaemonThreads:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._idle = 0
-        self._made = 0
+        self._started = 0
         self._lock = threading.Lock()
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -37,14 +37,16 @@ class DaemonThreads:
             if self._idle > 0:
                 self._idle -= 1
             else:
-                self._made += 1
-                threading.Thread(target=self._serve, name=f"{self._name}-{self._made}", daemon=True).start()
+                self._started += 1
+                threading.Thread(
+                    target=self._serve, name=f"{self._name}-{self._started}", daemon=True
+                ).start()
         self._jobs.put((function, loop, future, contextvars.copy_context()))
         return future
 
     def close(self) -> None:
         """Let idle threads end. Busy ones end after their present function."""
-        for _ in range(self._made):
+        for _ in range(self._started):
             self._jobs.put(None)
 
     def _serve(self) -> None:
@@ -69,10 +71,10 @@ def _resolve(future: asyncio.Future[Any], value: Any, error: BaseException | Non
     if error is None:
         future.set_result(value)
     else:
-        future.set_exception(Raised(error))
+        future.set_exception(FunctionRaised(error))
 
 
-class Raised(Exception):  # noqa: N818 - a carrier: futures refuse StopIteration and treat SystemExit apart
+class FunctionRaised(Exception):  # noqa: N818 - a carrier: futures refuse StopIteration and treat SystemExit apart
     """What a function raised in its thread, as `error`."""
 
     def __init__(self, error: BaseException) -> None:

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
-from tidegate.by_id import ById
+from tidegate.bulk_enqueue import BulkEnqueue, each
+from tidegate.calls.keys import Key, KeyRing
+from tidegate.calls.settings import CallTimes
+from tidegate.calls.upstream import Upstream
 from tidegate.codec import CODEC
 from tidegate.codec.declaration import demand_plain_function
 from tidegate.config import Config, load_config
@@ -37,10 +40,10 @@ from tidegate.domain.spec import (
     Usual,
     backoff_option,
 )
-from tidegate.domain.upstream import Declared, GateKind, Limits
 from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
 from tidegate.hooks import Hooks
-from tidegate.many import Many, each
+from tidegate.limits.options import UpstreamLimits, make_limits, rate_window
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.options import priority_option
 from tidegate.readers import (
     Seconds,
@@ -60,29 +63,26 @@ from tidegate.store.connect import check_url, open_store
 from tidegate.task import (
     TaskDecorator,
     TaskFunction,
+    choose_runs_in,
+    defined_at,
     function_name,
-    place_of,
-    place_to_run,
-    rules_option,
+    retry_rules_option,
 )
-from tidegate.unserved import UnservedWarning
-from tidegate.upstream.keys import Key, KeyRing
-from tidegate.upstream.limits import UpstreamLimits, make_limits, rate_window
-from tidegate.upstream.settings import CallTimes
-from tidegate.upstream.upstream import Upstream
-from tidegate.watch import TaskWatch
+from tidegate.task_access import TaskAccess
+from tidegate.task_watcher import TaskWatcher
+from tidegate.unserved import UnservedTaskWarner
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
     from tidegate.store.protocol import Store
-    from tidegate.store.rows import Enqueued, NewTask
+    from tidegate.store.rows import EnqueueResult, NewTask
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Tidegate(Hooks, ById):
+class Tidegate(Hooks, TaskAccess):
     """An application's door to its queue.
 
     Args:
@@ -122,7 +122,7 @@ class Tidegate(Hooks, ById):
         self.config: Config = load_config()
         retries = self.config.retries_per_minute if retries_per_minute is None else retries_per_minute
         window = self.config.retry_window if retry_window is None else retry_window
-        self._system = make_limits(retries_per_minute=retries, retry_window=window)
+        self._system_limits = make_limits(retries_per_minute=retries, retry_window=window)
         self.url = url or self.config.database_url
         self.modules = self.config.modules if modules is None else names_option("modules", modules)
         self.pools: tuple[Pool, ...] = self.config.pools if pools is None else pools_option(pools)
@@ -133,10 +133,10 @@ class Tidegate(Hooks, ById):
             self.store = store
         else:
             check_url(self.url)
-        self.unserved = UnservedWarning(self.pools)
-        self._opened_in = 0
-        self._lock, self._lock_of = threading.Lock(), os.getpid()
-        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatch] = WeakKeyDictionary()
+        self.unserved = UnservedTaskWarner(self.pools)
+        self._opened_in_pid = 0
+        self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        self._task_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatcher] = WeakKeyDictionary()
         self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
 
     def __repr__(self) -> str:
@@ -146,14 +146,14 @@ class Tidegate(Hooks, ById):
 
     @overload
     def task(
-        self, body: Callable[Concatenate[Context, P], Awaitable[R]], /
+        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
     ) -> TaskFunction[P, Awaitable[R], R]: ...
     @overload
-    def task(self, body: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
     @overload
-    def task(self, body: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
+    def task(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
     @overload
-    def task(self, body: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
     @overload
     def task(
         self,
@@ -179,7 +179,7 @@ class Tidegate(Hooks, ById):
 
     def task(
         self,
-        body: Callable[..., Any] | None = None,
+        function: Callable[..., Any] | None = None,
         /,
         *,
         name: str | None = None,
@@ -202,7 +202,7 @@ class Tidegate(Hooks, ById):
         """Declare a task function, with or without settings.
 
         Args:
-            body: The function, when used without settings.
+            function: The function, when used without settings.
             name: Its stable name in the store; `module:function` unless given.
             queue: Where its tasks go.
             priority: `interactive`, `normal` or `bulk`.
@@ -241,7 +241,7 @@ class Tidegate(Hooks, ById):
             "deadline": NO_LIMIT if deadline is None else duration_deadline("deadline", deadline),
             "max_attempts": attempts_option(max_attempts),
             "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
-            "rules": rules_option(retry),
+            "rules": retry_rules_option(retry),
             "retry_unknown": choice_option("on_unknown", on_unknown, ("retry", "dead")) == "retry",
             "on_crash": OnCrash(choice_option("on_crash", on_crash, ("retry", "fail"))),
             "memory_limit": None if memory_limit is None else size_option("memory_limit", memory_limit),
@@ -253,11 +253,11 @@ class Tidegate(Hooks, ById):
 
         def declare(function: Callable[..., Any]) -> TaskFunction[Any, Any, Any]:
             demand_plain_function(function)
-            where = place_to_run(function, runs_in, memory_limit=memory_limit is not None)
+            where = choose_runs_in(function, runs_in, memory_limit=memory_limit is not None)
             spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
-            return self._declare(function, spec)
+            return self._register(function, spec)
 
-        return declare if body is None else declare(body)
+        return declare if function is None else declare(function)
 
     def upstream(
         self,
@@ -310,13 +310,17 @@ class Tidegate(Hooks, ById):
             fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
         )
 
-    def declared(self) -> list[Declared]:
+    def declared(self) -> list[LimitDeclaration]:
         """Return the limits this application declares, for the store."""
         limits = {name: function.spec.rate_limit for name, function in self.functions.items()}
         return [
-            Declared(GateKind.SYSTEM, "", self._system),
+            LimitDeclaration(GateKind.SYSTEM, "", self._system_limits),
             *(each for upstream in self.upstreams.values() for each in upstream.with_keys()),
-            *(Declared(GateKind.FUNCTION, name, Limits((limit,))) for name, limit in limits.items() if limit),
+            *(
+                LimitDeclaration(GateKind.FUNCTION, name, Limits((limit,)))
+                for name, limit in limits.items()
+                if limit
+            ),
         ]
 
     def _upstream_settings(self, upstream: Upstream | str | None) -> dict[str, str]:
@@ -337,17 +341,20 @@ class Tidegate(Hooks, ById):
             )
         return {"upstream": name, "provider": self.upstreams[name].calls.provider}
 
-    def _declare(self, body: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
+    def _register(self, function: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
         name_option("name", spec.name)
         known = self.functions.get(spec.name)
-        if known is not None and _origin(known.body) != _origin(body):  # the same one again is a reload
+        if known is not None and _definition_key(known.function) != _definition_key(
+            function
+        ):  # the same one again is a reload
             raise ConfigError(
-                f"two task functions are named {spec.name}: {place_of(known.body)} and {place_of(body)}",
+                f"two task functions are named {spec.name}: {defined_at(known.function)} "
+                f"and {defined_at(function)}",
                 fix="give one of them another name=",
             )
-        function: TaskFunction[Any, Any, Any] = TaskFunction(body, spec, self)
-        self.functions[spec.name] = function
-        return function
+        task_function: TaskFunction[Any, Any, Any] = TaskFunction(function, spec, self)
+        self.functions[spec.name] = task_function
+        return task_function
 
     @functools.cached_property
     def store(self) -> Store:
@@ -358,39 +365,39 @@ class Tidegate(Hooks, ById):
 
     def next_id(self) -> str:
         """Return a fresh task id; ids of one process rise."""
-        with self._own_lock():
+        with self._process_lock():
             return self._make_id()
 
-    def _own_lock(self) -> threading.Lock:
+    def _process_lock(self) -> threading.Lock:
         """Return the lock of this process: in a forked child the parent's may be held for ever."""
-        if self._lock_of != os.getpid():
-            self._lock, self._lock_of = threading.Lock(), os.getpid()
+        if self._lock_pid != os.getpid():
+            self._lock, self._lock_pid = threading.Lock(), os.getpid()
         return self._lock
 
     async def opened_store(self) -> Store:
         """Return the store, opened in this process."""
-        if self._opened_in != os.getpid():
+        if self._opened_in_pid != os.getpid():
             await self.store.open()
-            self._opened_in = os.getpid()
+            self._opened_in_pid = os.getpid()
         return self.store
 
-    def task_watch(self, store: Store) -> TaskWatch:
+    def task_watcher(self, store: Store) -> TaskWatcher:
         """Return the running loop's watcher of tasks."""
         loop = asyncio.get_running_loop()
-        with self._own_lock():
-            if loop not in self._watches:
-                self._watches[loop] = TaskWatch(store)
-            return self._watches[loop]
+        with self._process_lock():
+            if loop not in self._task_watchers:
+                self._task_watchers[loop] = TaskWatcher(store)
+            return self._task_watchers[loop]
 
-    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
+    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
         """Store one prepared task; in the transaction open on `conn`, if one is given."""
         store = await self.opened_store()
         storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
         (enqueued,) = await storing
-        await self.unserved.look(store, [(task.queue, task.function)])
+        await self.unserved.warn(store, [(task.queue, task.function)])
         return enqueued
 
-    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
+    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:
         """Store one prepared task in the transaction open on a connection that blocks."""
         return self.store.enqueue_within_sync(conn, [task])[0]
 
@@ -422,27 +429,27 @@ class Tidegate(Hooks, ById):
 
     async def enqueue_all(
         self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
-    ) -> Sequence[Enqueued]:
+    ) -> Sequence[EnqueueResult]:
         """Store these tasks, all or none, and answer in their order."""
         if conn is not None:
             store = await self.opened_store()
             return await store.enqueue_within(conn, [task async for task in each(tasks)])
-        many = await self._begin_many()
-        answers = await many.store(tasks)
-        await self.unserved.look(self.store, many.kinds)
+        bulk_enqueue = await self._begin_bulk_enqueue()
+        answers = await bulk_enqueue.store(tasks)
+        await self.unserved.warn(self.store, bulk_enqueue.task_kinds)
         return answers
 
-    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[Enqueued]:
+    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
         """As `enqueue_all`, from sync code."""
         if conn is not None:
             return self.store.enqueue_within_sync(conn, list(tasks))
-        many = run_sync(self._begin_many())
-        answers = many.store_sync(tasks)
-        run_sync(self.unserved.look(self.store, many.kinds))
+        bulk_enqueue = run_sync(self._begin_bulk_enqueue())
+        answers = bulk_enqueue.store_sync(tasks)
+        run_sync(self.unserved.warn(self.store, bulk_enqueue.task_kinds))
         return answers
 
-    async def _begin_many(self) -> Many:
-        return Many(await self.opened_store(), self.next_id())
+    async def _begin_bulk_enqueue(self) -> BulkEnqueue:
+        return BulkEnqueue(await self.opened_store(), self.next_id())
 
     # --- running -----------------------------------------------------------------------------------------
 
@@ -471,7 +478,7 @@ class Tidegate(Hooks, ById):
         from tidegate.worker.embedded import EmbeddedWorker
 
         served = self.pools if pools is None else pools_option(pools)
-        return EmbeddedWorker(self, served, timings or self.timings, begins_anew=True)
+        return EmbeddedWorker(self, served, timings or self.timings, may_restart=True)
 
     def manifest(self) -> dict[str, Any]:
         """Return what this application declares, for those who cannot import it."""
@@ -492,7 +499,7 @@ class Tidegate(Hooks, ById):
 
     async def aclose(self) -> None:
         """Let go of the store. Safe to repeat; the next use opens it again."""
-        self._opened_in = 0
+        self._opened_in_pid = 0
         await self.store.close()
 
     def close(self) -> None:
@@ -500,17 +507,17 @@ class Tidegate(Hooks, ById):
         run_sync(self.aclose())
 
 
-def _timeout_seconds(given: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
-    if given is not USUAL:
-        return limit_option("timeout", given)
+def _timeout_seconds(configured: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
+    if configured is not USUAL:
+        return limit_option("timeout", configured)
     return TIMEOUT_SECONDS if upstream is None else TIMEOUT_WITH_UPSTREAM_SECONDS
 
 
-def _total_timeout_seconds(given: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
-    if given is not USUAL:
-        return limit_option("total_timeout", given)
+def _total_timeout_seconds(configured: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
+    if configured is not USUAL:
+        return limit_option("total_timeout", configured)
     return TOTAL_TIMEOUT_SECONDS if upstream is None else TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS
 
 
-def _origin(body: Callable[..., Any]) -> tuple[str, str]:
-    return body.__code__.co_filename, body.__qualname__
+def _definition_key(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__code__.co_filename, function.__qualname__

@@ -15,7 +15,7 @@ from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
 from tidegate.options import Options
 from tidegate.readers import shown
-from tidegate.store.rows import Enqueued, NewTask
+from tidegate.store.rows import EnqueueResult, NewTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,21 +69,21 @@ CallArguments = tuple[Any, ...] | Mapping[str, Any] | PreparedTask
 class Enqueuer(StoreSource, Protocol):
     """Stores the tasks of a task function."""
 
-    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> Enqueued:
+    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
         """Store one task; in the transaction open on `conn`, if one is given."""
         ...
 
-    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> Enqueued:
+    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:
         """Store one task in the transaction open on a connection that blocks."""
         ...
 
     async def enqueue_all(
         self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
-    ) -> Sequence[Enqueued]:
+    ) -> Sequence[EnqueueResult]:
         """Store these tasks, all or none, and answer in their order."""
         ...
 
-    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[Enqueued]:
+    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
         """As `enqueue_all`, from sync code."""
         ...
 
@@ -230,7 +230,7 @@ class ConfiguredTaskFunction(Generic[P, R]):
             labels=options.labels,
         )
 
-    def _handle(self, answer: Enqueued) -> Handle[R]:
+    def _handle(self, answer: EnqueueResult) -> Handle[R]:
         return Handle(answer.task_id, self._enqueuer, self._signature.load_result, created=answer.created)
 
 

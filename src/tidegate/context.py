@@ -23,12 +23,12 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
 
-_LONGEST_LINE = 500
-CROWDED_SECONDS = 0.05
+_MAX_LINE = 500
+BACKPRESSURE_SECONDS = 0.05
 """How long an emitting body waits before it asks again whether there is room."""
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why a body is asked to stop."""
 
     CANCEL = "cancelled on request"
@@ -65,11 +65,11 @@ class Progress:
     note: str
 
 
-def _nobody(_: Progress) -> None:
+def _ignore_progress(_: Progress) -> None:
     return None
 
 
-def _nowhere(_: bytes) -> bool:
+def _ignore_chunk(_: bytes) -> bool:
     return True
 
 
@@ -89,9 +89,9 @@ class RunControl:
     """The run has ended: code of it that is left over must make no call any more."""
     retry: RetryRequest | None = None
     """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
-    on_progress: Callable[[Progress], None] = field(default=_nobody)
+    on_progress: Callable[[Progress], None] = field(default=_ignore_progress)
     """Told what the body tells, each time."""
-    on_emit: Callable[[bytes], bool] = field(default=_nowhere)
+    on_emit: Callable[[bytes], bool] = field(default=_ignore_chunk)
     """Given each chunk the body emits, encoded; an empty one only asks whether there is room for more."""
     scratch_used: bool = False
     calls: CallLog = field(default_factory=CallLog)
@@ -100,34 +100,34 @@ class RunControl:
     """Why this process is to be replaced after the run, if the task asked for it."""
     is_stop_raised: bool = False
     """Whether a call that blocks was cut off by the stop: those that the body makes afterwards go on."""
-    _stop: Stop | None = field(default=None, init=False)
-    _cuts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
+    _stop: StopReason | None = field(default=None, init=False)
+    _aborts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
 
     @property
-    def stop(self) -> Stop | None:
+    def stop(self) -> StopReason | None:
         """Why the body is asked to stop; None: it is not. Setting it cuts off the calls that block."""
         return self._stop
 
     @stop.setter
-    def stop(self, why: Stop | None) -> None:
+    def stop(self, why: StopReason | None) -> None:
         self._stop = why
-        for cut in tuple(self._cuts.values()):
-            cut()
+        for abort in tuple(self._aborts.values()):
+            abort()
 
     @contextmanager
-    def cut_off_by_stop(self, cut: Callable[[], None]) -> Iterator[None]:
-        """Have `cut` called, in any thread, when the body is asked to stop within the block.
+    def abort_on_stop(self, abort: Callable[[], None]) -> Iterator[None]:
+        """Have `abort` called, in any thread, when the body is asked to stop within the block.
 
         Once: when a body that was cut off makes further calls, to clean up for one, they are let through.
         """
         key = object()
-        self._cuts[key] = cut
+        self._aborts[key] = abort
         try:
             if self._stop is not None and not self.is_stop_raised:
-                cut()
+                abort()
             yield
         finally:
-            del self._cuts[key]
+            del self._aborts[key]
 
     @property
     def scratch_path(self) -> Path:
@@ -218,12 +218,12 @@ class Context:
         if self._control.is_over:
             message = "its run has ended"
             raise TaskStopped(message)
-        if self._control.stop is Stop.LOST:
-            raise TaskStopped(Stop.LOST.value)
+        if self._control.stop is StopReason.LOST:
+            raise TaskStopped(StopReason.LOST.value)
 
-    def cut_off_by_stop(self, cut: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have `cut` called, in any thread, when this run is asked to stop within the block."""
-        return self._control.cut_off_by_stop(cut)
+    def abort_on_stop(self, abort: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have `abort` called, in any thread, when this run is asked to stop within the block."""
+        return self._control.abort_on_stop(abort)
 
     def raise_stop(self) -> NoReturn:
         """Raise what a call was cut off for; calls that the body makes afterwards are let through.
@@ -246,7 +246,9 @@ class Context:
             total: Units in all, if known.
             note: One line for people, cut to 500 characters.
         """
-        self._control.on_progress(Progress(float(done), None if total is None else float(total), _line(note)))
+        self._control.on_progress(
+            Progress(float(done), None if total is None else float(total), _one_line(note))
+        )
 
     async def emit(self, data: Any) -> None:
         r"""Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
@@ -264,18 +266,18 @@ class Context:
         """
         import asyncio
 
-        has_room = self._control.on_emit(_chunk(data))
+        has_room = self._control.on_emit(_encode_chunk(data))
         while not has_room and not self.cancelled():
-            await asyncio.sleep(CROWDED_SECONDS)
+            await asyncio.sleep(BACKPRESSURE_SECONDS)
             has_room = self._control.on_emit(b"")
 
     def emit_sync(self, data: Any) -> None:
         """As `emit`, from a plain function."""
         import time
 
-        has_room = self._control.on_emit(_chunk(data))
+        has_room = self._control.on_emit(_encode_chunk(data))
         while not has_room and not self.cancelled():
-            time.sleep(CROWDED_SECONDS)
+            time.sleep(BACKPRESSURE_SECONDS)
             has_room = self._control.on_emit(b"")
 
     def retry(self, after: float | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
@@ -295,7 +297,7 @@ class Context:
             raise ValueError(message)
         if self._control.retry is None:
             seconds = None if after is None else float(after)
-            self._control.retry = RetryRequest(seconds, _line(reason), bool(charge))
+            self._control.retry = RetryRequest(seconds, _one_line(reason), bool(charge))
         raise RetryRequested(reason)
 
     def replace_process(self, why: str) -> None:
@@ -308,7 +310,7 @@ class Context:
         Args:
             why: What is wrong with the process, for the log, such as "the GPU context is broken".
         """
-        self._control.replacement_reason = _line(f"asked by the task: {why}")
+        self._control.replacement_reason = _one_line(f"asked by the task: {why}")
 
     def scratch(self) -> Path:
         """Return a directory of this run's own. It is removed when the run ends, also after a kill."""
@@ -341,20 +343,20 @@ class Context:
                 raise FileNotFoundError(
                     error.errno, f"cannot publish {made} as {final}", str(final)
                 ) from error
-            beside = final.with_name(f".{final.name}.{os.urandom(4).hex()}.part")
-            shutil.copyfile(made, beside)
-            _sync_file(beside)
-            beside.replace(final)
+            temporary = final.with_name(f".{final.name}.{os.urandom(4).hex()}.part")
+            shutil.copyfile(made, temporary)
+            _sync_file(temporary)
+            temporary.replace(final)
             made.unlink()
         return final
 
 
-def _line(text: object) -> str:
+def _one_line(text: object) -> str:
     """Return what a body says in words, cut and fit to be sent and stored."""
-    return storable(str(text), _LONGEST_LINE)
+    return storable(str(text), _MAX_LINE)
 
 
-def _chunk(data: Any) -> bytes:
+def _encode_chunk(data: Any) -> bytes:
     from tidegate.codec import encode
     from tidegate.store.streams import CHUNK_BYTES
 
@@ -366,20 +368,20 @@ def _chunk(data: Any) -> bytes:
     return encode(shown, path="chunk", limit=CHUNK_BYTES)  # a token stream may be cut inside a character
 
 
-_present: ContextVar[Context | None] = ContextVar("tidegate_context", default=None)
+_current: ContextVar[Context | None] = ContextVar("tidegate_context", default=None)
 
 
-def present() -> Context | None:
+def current_context() -> Context | None:
     """Return the context of the run that this code is part of; None outside a task.
 
     Holds in everything the body awaits or starts as an asyncio task, but not in threads of its own making.
     """
-    return _present.get()
+    return _current.get()
 
 
-def set_present(context: Context) -> None:
+def set_current_context(context: Context) -> None:
     """Say whose run the code from here on is part of, in the present `contextvars` context."""
-    _present.set(context)
+    _current.set(context)
 
 
 def _sync_file(path: Path) -> None:

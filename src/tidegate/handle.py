@@ -21,12 +21,12 @@ from tidegate.errors import (
 )
 from tidegate.readers import Seconds, seconds_option
 from tidegate.store.streams import StoredChunk
+from tidegate.task_watcher import TaskWatcher
 from tidegate.values import Chunk, HistoryEntry, TaskStatus, history_entry, task_status
-from tidegate.watch import TaskWatch
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
-    from tidegate.store.rows import CancelAnswer, StoredResult
+    from tidegate.store.rows import CancelStatus, StoredResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class StoreSource(Protocol):
         """Return the store, opened."""
         ...
 
-    def task_watch(self, store: Store) -> TaskWatch:
+    def task_watcher(self, store: Store) -> TaskWatcher:
         """Return the running loop's watcher of tasks."""
         ...
 
@@ -91,7 +91,7 @@ class Handle(TaskReference, Generic[R_co]):
         Raises:
             TaskNotFoundError: No such task, or its retention time is over.
         """
-        rows = await (await self._source.opened_store()).read([self.id])
+        rows = await (await self._source.opened_store()).read_tasks([self.id])
         if self.id not in rows:
             raise TaskNotFoundError(
                 f"no task has the id {self.id}", fix="check the id; finished tasks go after 7 days"
@@ -114,7 +114,7 @@ class Handle(TaskReference, Generic[R_co]):
         """
         seconds = None if timeout in (None, math.inf) else seconds_option("timeout", timeout)
         store = await self._source.opened_store()
-        stored = await wait_final(store, self._source.task_watch(store), self.id, seconds)
+        stored = await wait_until_final(store, self._source.task_watcher(store), self.id, seconds)
         if stored.state is State.SUCCEEDED:
             value: R_co = self._decode(stored.data)
             return value
@@ -150,8 +150,8 @@ class Handle(TaskReference, Generic[R_co]):
         """Yield the chunks that follow, all that are there at once."""
         from tidegate.codec import decode
 
-        watch = self._source.task_watch(await self._source.opened_store())
-        async with contextlib.aclosing(watch.follow_in_parts(self.id, after)) as parts:
+        watch = self._source.task_watcher(await self._source.opened_store())
+        async with contextlib.aclosing(watch.follow_in_batches(self.id, after)) as parts:
             async for part in parts:
                 yield [
                     Chunk(event.sequence, event.run, to_datetime(event.at), decode(event.data, path="chunk"))
@@ -159,7 +159,7 @@ class Handle(TaskReference, Generic[R_co]):
                     if isinstance(event, StoredChunk)
                 ]
 
-    async def cancel(self, why: str = "", *, force: bool = False) -> CancelAnswer:
+    async def cancel(self, why: str = "", *, force: bool = False) -> CancelStatus:
         """Cancel the task wherever it is.
 
         A waiting one is cancelled at once. A running one is asked to stop and never runs again; if its
@@ -175,7 +175,7 @@ class Handle(TaskReference, Generic[R_co]):
 
     async def history(self) -> list[HistoryEntry]:
         """Return every run and act of the task, oldest first."""
-        return [history_entry(row) for row in await (await self._source.opened_store()).history(self.id)]
+        return [history_entry(row) for row in await (await self._source.opened_store()).get_history(self.id)]
 
     def status_sync(self) -> TaskStatus:
         """As `status`, from sync code."""
@@ -200,7 +200,7 @@ class Handle(TaskReference, Generic[R_co]):
             with contextlib.suppress(UsageError):  # closed where nothing can be awaited any more
                 run_sync(parts.aclose())
 
-    def cancel_sync(self, why: str = "", *, force: bool = False) -> CancelAnswer:
+    def cancel_sync(self, why: str = "", *, force: bool = False) -> CancelStatus:
         """As `cancel`, from sync code."""
         return run_sync(self.cancel(why, force=force))
 
@@ -209,7 +209,9 @@ class Handle(TaskReference, Generic[R_co]):
         return run_sync(self.history())
 
 
-async def wait_final(store: Store, watch: TaskWatch, task_id: str, timeout: float | None) -> StoredResult:
+async def wait_until_final(
+    store: Store, watch: TaskWatcher, task_id: str, timeout: float | None
+) -> StoredResult:
     """Return the result row of a task once it is final.
 
     Raises:
@@ -219,12 +221,12 @@ async def wait_final(store: Store, watch: TaskWatch, task_id: str, timeout: floa
     import asyncio
 
     ends_at = None if timeout is None else asyncio.get_running_loop().time() + timeout
-    while (stored := await store.result(task_id)) is None:
+    while (stored := await store.get_result(task_id)) is None:
         try:
             async with asyncio.timeout_at(ends_at):
                 await watch.final(task_id)  # and yet it need not be: a dead one may have been redriven
         except TimeoutError:
-            stored = await store.result(task_id)
+            stored = await store.get_result(task_id)
             break
     if stored is None:
         raise ResultTimeoutError(

@@ -46,12 +46,12 @@ class Hooks:
         self.stop_hooks.append(callable_option("on_stop", hook))
         return hook
 
-    def classifier(self, judge: Classifier) -> Classifier:
+    def classifier(self, classify: Classifier) -> Classifier:
         """Register a judgement of exceptions, asked after the rules of `retry=` and before Tidegate's own.
 
         Args:
-            judge: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
+            classify: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
                 One that raises is passed over.
         """
-        self.classifiers.append(callable_option("classifier", judge))
-        return judge
+        self.classifiers.append(callable_option("classifier", classify))
+        return classify

@@ -30,14 +30,14 @@ R = TypeVar("R")
 class TaskFunction(Generic[P, C, R]):
     """What `@app.task` makes of a function. Calling it stays a plain call; `enqueue` stores a task."""
 
-    def __init__(self, body: Callable[..., Any], spec: TaskSpec, home: Enqueuer) -> None:
-        self.body = body
+    def __init__(self, function: Callable[..., Any], spec: TaskSpec, enqueuer: Enqueuer) -> None:
+        self.function = function
         self.spec = spec
-        self.is_async = inspect.iscoroutinefunction(body)
-        self._home = home
-        self.__doc__ = body.__doc__
-        self.__name__ = body.__name__
-        self.__wrapped__ = body
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._enqueuer = enqueuer
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__wrapped__ = function
 
     def __repr__(self) -> str:
         return f"<task function {self.spec.name}>"
@@ -49,10 +49,10 @@ class TaskFunction(Generic[P, C, R]):
         Raises:
             ConfigError: An annotation cannot be resolved.
         """
-        return Signature.of(self.body, injected=Context)
+        return Signature.of(self.function, injected=Context)
 
     @cached_property
-    def _plain(self) -> ConfiguredTaskFunction[P, R]:
+    def _without_options(self) -> ConfiguredTaskFunction[P, R]:
         """This function without options."""
         return self.using()
 
@@ -63,10 +63,10 @@ class TaskFunction(Generic[P, C, R]):
         """
         name = self.signature.context
         if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
-            here: C = self.body(*args, **kwargs)
+            here: C = self.function(*args, **kwargs)
             return here
-        given, named = self.signature.with_context(args, kwargs, Context.detached())
-        result: C = self.body(*given, **named)
+        positional, named = self.signature.with_context(args, kwargs, Context.detached())
+        result: C = self.function(*positional, **named)
         return result
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -76,11 +76,11 @@ class TaskFunction(Generic[P, C, R]):
             ArgumentsError: The arguments do not fit the signature, or one cannot be stored.
             StoreError: Not stored, or (StoreUnavailableError) possibly stored: try again.
         """
-        return await self._plain.enqueue(*args, **kwargs)
+        return await self._without_options.enqueue(*args, **kwargs)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, from sync code."""
-        return self._plain.enqueue_sync(*args, **kwargs)
+        return self._without_options.enqueue_sync(*args, **kwargs)
 
     async def enqueue_many(
         self, calls: Iterable[CallArguments] | AsyncIterable[CallArguments]
@@ -101,19 +101,19 @@ class TaskFunction(Generic[P, C, R]):
         Example:
             >>> await greet.enqueue_many([("Ada",), {"name": "Alan"}])  # doctest: +SKIP
         """
-        return await self._plain.enqueue_many(calls)
+        return await self._without_options.enqueue_many(calls)
 
     def enqueue_many_sync(self, calls: Iterable[CallArguments]) -> list[Handle[R]]:
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
-        return self._plain.enqueue_many_sync(calls)
+        return self._without_options.enqueue_many_sync(calls)
 
     def handle(self, task_id: str) -> Handle[R]:
         """Return a handle on a stored task of this function; `result()` decodes by its annotation."""
-        return Handle(task_id, self._home, self.signature.load_result)
+        return Handle(task_id, self._enqueuer, self.signature.load_result)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Check these arguments and return the task without storing it, for `enqueue_many`."""
-        return self._plain.prepare(*args, **kwargs)
+        return self._without_options.prepare(*args, **kwargs)
 
     def using(
         self,
@@ -175,7 +175,7 @@ class TaskFunction(Generic[P, C, R]):
             unique=unique,
             labels=labels,
         )
-        return ConfiguredTaskFunction(self.spec, self.signature, self._home, options, conn)
+        return ConfiguredTaskFunction(self.spec, self.signature, self._enqueuer, options, conn)
 
 
 class TaskDecorator:
@@ -183,15 +183,15 @@ class TaskDecorator:
 
     @overload
     def __call__(
-        self, body: Callable[Concatenate[Context, P], Awaitable[R]], /
+        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
     ) -> TaskFunction[P, Awaitable[R], R]: ...
     @overload
-    def __call__(self, body: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> TaskFunction[P, R, R]: ...
     @overload
-    def __call__(self, body: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, Awaitable[R], R]: ...
     @overload
-    def __call__(self, body: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
-    def __call__(self, body: Any, /) -> Any:
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    def __call__(self, function: Any, /) -> Any:
         """Declare the function."""
         raise TypeError("TaskDecorator describes a type; use @app.task")
 
@@ -213,7 +213,7 @@ def on(
         OptionError: A value cannot work.
     """
     return Rule(
-        _matched(error),
+        _error_or_reason(error),
         retry=True,
         wait=None if wait is None else backoff_option("on(…): wait", wait),
         attempts=None if attempts is None else whole_option("on(…): attempts", attempts),
@@ -222,10 +222,10 @@ def on(
 
 def discard(error: type[BaseException] | Reason | str) -> Rule:
     """Make a retry rule: this kind of error is never tried again. The task is kept as a dead letter."""
-    return Rule(_matched(error), retry=False)
+    return Rule(_error_or_reason(error), retry=False)
 
 
-def rules_option(retry: Sequence[Rule | type[BaseException] | Reason | str]) -> tuple[Rule, ...]:
+def retry_rules_option(retry: Sequence[Rule | type[BaseException] | Reason | str]) -> tuple[Rule, ...]:
     """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` it.
 
     Raises:
@@ -236,7 +236,7 @@ def rules_option(retry: Sequence[Rule | type[BaseException] | Reason | str]) -> 
     return tuple(rule if isinstance(rule, Rule) else on(rule) for rule in retry)
 
 
-def _matched(error: type[BaseException] | Reason | str) -> type[BaseException] | Reason:
+def _error_or_reason(error: type[BaseException] | Reason | str) -> type[BaseException] | Reason:
     if isinstance(error, type) and issubclass(error, BaseException):
         return error
     fix = f"use an exception class or one of {', '.join(Reason)}"
@@ -248,47 +248,47 @@ def _matched(error: type[BaseException] | Reason | str) -> type[BaseException] |
         raise wrong("retry", error, fix) from None
 
 
-def place_to_run(body: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
+def choose_runs_in(function: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
     """Return where a body runs: as wanted, else coroutines on the loop, plain functions in a process.
 
     Raises:
         OptionError: It cannot run there.
     """
-    is_async = inspect.iscoroutinefunction(body)
+    is_async = inspect.iscoroutinefunction(function)
     if wanted is not None:
-        place = RunsIn(choice_option("runs_in", wanted, RunsIn))
+        runs_in = RunsIn(choice_option("runs_in", wanted, RunsIn))
     else:
-        place = RunsIn.LOOP if is_async else RunsIn.PROCESS
-    if place is RunsIn.LOOP and not is_async:
+        runs_in = RunsIn.LOOP if is_async else RunsIn.PROCESS
+    if runs_in is RunsIn.LOOP and not is_async:
         raise OptionError(
             'runs_in="loop" on a plain function', fix='make it async def, or use "process" or "thread"'
         )
-    if place is RunsIn.THREAD and is_async:
+    if runs_in is RunsIn.THREAD and is_async:
         raise OptionError('runs_in="thread" on an async function', fix='use "loop" or "process"')
-    if memory_limit and place is not RunsIn.PROCESS:
+    if memory_limit and runs_in is not RunsIn.PROCESS:
         raise OptionError("memory_limit needs a process of its own", fix='add runs_in="process"')
-    return place
+    return runs_in
 
 
-def function_name(body: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """Return the stable name of a function: `module:function`, never `__main__`.
 
     Raises:
         ConfigError: A lambda, a function inside another one, or one of a script that is no file, which no
             worker could find again.
     """
-    qualname = body.__qualname__
+    qualname = function.__qualname__
     if "<" in qualname:
         raise ConfigError(
-            f"{body.__module__}.{qualname} cannot be a task function",
+            f"{function.__module__}.{qualname} cannot be a task function",
             fix="define it at the top of a module, or name it",
         )
-    return f"{_module_name(body.__module__)}:{qualname}"
+    return f"{_module_name(function.__module__)}:{qualname}"
 
 
-def place_of(body: Callable[..., Any]) -> str:
+def defined_at(function: Callable[..., Any]) -> str:
     """Return where a function stands: `app.py:12`."""
-    code = inspect.unwrap(body).__code__
+    code = inspect.unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 

@@ -7,7 +7,7 @@ import os
 import time
 
 from tidegate import Context, Fixed, Pool, Tidegate, Timings, Transient
-from tidegate.testing.checker import Witness
+from tidegate.testing.checker import FunctionRecorder
 
 LEASE = float(os.environ.get("LEASE", "1.0"))
 app = Tidegate(
@@ -49,6 +49,6 @@ async def flaky(ctx: Context, number: int) -> int:
 
 
 if "WITNESS" in os.environ:
-    witness = Witness(os.environ["WITNESS"])
+    recorder = FunctionRecorder(os.environ["WITNESS"])
     for function in app.functions.values():
-        witness.watch(function)
+        recorder.record_runs(function)

@@ -8,10 +8,10 @@ import os
 import httpx2
 
 from tidegate import Pool, Tidegate, Timings
-from tidegate.upstream import granted
-from tidegate.upstream.settings import CallTimes
+from tidegate.calls import gate_permit
+from tidegate.calls.settings import CallTimes
 
-granted.HOLD_MARGIN_SECONDS = float(os.environ.get("HOLD_MARGIN_SECONDS", "10"))
+gate_permit.PERMIT_MARGIN_SECONDS = float(os.environ.get("PERMIT_MARGIN_SECONDS", "10"))
 app = Tidegate(
     pools=[Pool(concurrency=8, poll_interval=0.05)],
     timings=Timings(lease=0.6, beat=0.15, reap=0.2, promote=0.05, drain_grace=5.0),

@@ -15,14 +15,14 @@ from support import until
 from tidegate import State, Tidegate
 from tidegate.codec import CODEC
 from tidegate.domain.spec import Priority
-from tidegate.store.rows import ClaimAsk, CrashTerms, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
 from tidegate.store.sqlite import claim as claiming
 from tidegate.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_claim_that_is_committed_while_the_worker_stops_is_given_back_and_not_charged(
+async def test_a_claim_committed_while_the_worker_stops_is_released_uncharged(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, go_on = threading.Event(), threading.Event()
@@ -53,7 +53,7 @@ async def _is_set(event: threading.Event) -> bool:
     return event.is_set()
 
 
-async def test_a_queue_for_each_user_is_claimed_in_the_same_order_as_by_single_lanes(
+async def test_a_queue_per_user_is_claimed_in_the_same_order_as_by_single_channels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(5)
@@ -69,10 +69,10 @@ async def test_a_queue_for_each_user_is_claimed_in_the_same_order_as_by_single_l
         )
         for number in range(300)
     ]
-    functions = {"known": CrashTerms(), "also known": CrashTerms(crash_limit=2)}
+    functions = {"known": CrashPolicy(), "also known": CrashPolicy(crash_limit=2)}
     orders = []
     for many in (3, 100_000):
-        monkeypatch.setattr(claiming, "MANY_LANES", many)
+        monkeypatch.setattr(claiming, "MANY_CHANNELS", many)
         ticks = itertools.count(1_800_000_000)
         store = SqliteStore(tmp_path / f"{many}.db", clock=lambda ticks=ticks: float(next(ticks)))
         await store.add_worker(NewWorker("w", "w", "p", "h", 1, ("*",), 10, 1e9))
@@ -81,8 +81,8 @@ async def test_a_queue_for_each_user_is_claimed_in_the_same_order_as_by_single_l
         order: list[str] = []
         for queues in (("*",), ("user 3", "user 1", "nobody"), ("*",)):
             for reserved in ({}, {Priority.BULK: 2}, {}, {}):
-                ask = ClaimAsk("w", 11, queues, functions, reserved=reserved)
-                order += [task.fence.task_id for task in (await store.claim(ask)).tasks]
+                request = ClaimRequest("w", 11, queues, functions, reserved=reserved)
+                order += [task.fence.task_id for task in (await store.claim(request)).tasks]
         orders.append(order)
         await store.close()
     assert orders[0] == orders[1]

@@ -18,7 +18,7 @@ from attack_support import OddStore
 from support import FAST, make_app
 from tidegate import ConfigError, Pool, State, StoreUnavailableError, Tidegate, UsageError
 from tidegate.store.rows import NewTask
-from tidegate.watch import TaskWatch
+from tidegate.task_watcher import TaskWatcher
 
 pytestmark = pytest.mark.anyio
 
@@ -28,22 +28,22 @@ def odd_app(directory: Path) -> tuple[Tidegate, OddStore]:
     return Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST), store  # type: ignore[arg-type]
 
 
-async def test_a_task_of_a_stage_that_failed_can_be_enqueued_alone_and_is_there(tmp_path: Path) -> None:
+async def test_a_task_of_a_failed_enqueue_batch_can_be_enqueued_alone(tmp_path: Path) -> None:
     app, store = odd_app(tmp_path)
 
     @app.task(name="t")
     async def body(number: int) -> None: ...
 
     tasks = [body.prepare(number) for number in range(5_100)]
-    store.fail_once("commit_stage", StoreUnavailableError("away"))
-    store.fail_once("drop_stage", StoreUnavailableError("away"))
+    store.fail_once("commit_batch", StoreUnavailableError("away"))
+    store.fail_once("drop_batch", StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         await app.enqueue_many(tasks)
     answers = [await app.enqueue_prepared(task.new_task) for task in tasks[:3]]
-    rows = await app.store.read([answer.task_id for answer in answers])
+    rows = await app.store.read_tasks([answer.task_id for answer in answers])
     assert [answer.created for answer in answers] == [True, True, True]
     assert {rows[answer.task_id].state for answer in answers} == {State.READY}
-    assert await app.store.check() == []
+    assert await app.store.check_integrity() == []
     await app.aclose()
 
 
@@ -60,13 +60,13 @@ async def test_an_enqueue_of_many_that_fails_says_why_and_leaves_nothing(tmp_pat
 
     with pytest.raises(LookupError):
         await app.enqueue_many(broken())
-    store.fail_once("stage", StoreUnavailableError("away"))
+    store.fail_once("enqueue_part", StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError, match="away"):
         await app.enqueue_many(body.prepare(number) for number in range(5_050))
-    store.fail_once("drop_stage", StoreUnavailableError("away as well"))
+    store.fail_once("drop_batch", StoreUnavailableError("away as well"))
     with pytest.raises(LookupError):
         await app.enqueue_many(broken())
-    assert await app.store.queue_stats() == []
+    assert await app.store.get_queue_stats() == []
     await app.aclose()
 
 
@@ -82,13 +82,13 @@ async def test_a_result_is_waited_for_although_the_dead_task_was_redriven_meanwh
         return "done"
 
     async def redrive_first(method: Any, task_id: str) -> Any:
-        is_dead = (await store.read([task_id]))[task_id].state is State.DEAD
+        is_dead = (await store.read_tasks([task_id]))[task_id].state is State.DEAD
         if is_dead and "redrive" not in store.calls:
             assert (await store.redrive([task_id]))[task_id] == "done"
         return await method(task_id)
 
     async with app.worker():
-        store.around["result"] = redrive_first  # before the task can be dead, or the first look is missed
+        store.around["get_result"] = redrive_first  # before the task can be dead, or the first look is missed
         handle = await body.enqueue()
         async with asyncio.timeout(10):
             assert await handle.result() == "done"
@@ -130,7 +130,7 @@ def test_an_interrupted_sync_call_goes_on_doing_nothing(tmp_path: Path) -> None:
     assert len(yielded) <= count + 1 < 200
 
     async def stats() -> Any:
-        return await app.store.queue_stats()
+        return await app.store.get_queue_stats()
 
     assert asyncio.run(stats()) == []
     app.close()
@@ -194,7 +194,7 @@ async def test_a_sync_call_inside_a_loop_is_refused_at_once_and_changes_nothing(
         body.enqueue_sync()
     with pytest.raises(UsageError):
         app.enqueue_many_sync([body.prepare()])
-    assert await (await app.opened_store()).queue_stats() == []
+    assert await (await app.opened_store()).get_queue_stats() == []
 
 
 def test_a_forked_child_of_an_application_in_use_enqueues_and_waits_on_its_own(tmp_path: Path) -> None:
@@ -270,5 +270,5 @@ async def test_waiting_for_many_results_leaves_nothing_behind(app: Tidegate) -> 
         for _ in range(20):
             with pytest.raises(TimeoutError):
                 await late.result(0.01)
-    watch: TaskWatch = app.task_watch(app.store)
+    watch: TaskWatcher = app.task_watcher(app.store)
     assert watch._waiting == {}

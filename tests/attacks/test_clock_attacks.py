@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.domain.outcome import Answer, Fence, Succeeded
+from tidegate.domain.outcome import Fence, FinishStatus, Succeeded
 from tidegate.domain.spec import Priority
-from tidegate.store.rows import ClaimAsk, CrashTerms, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.worker.steward.reap import Reaper
+from tidegate.worker.maintenance.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
 LEASE, BEAT, REAP = 30.0, 10.0, 5.0
@@ -44,7 +44,7 @@ class World:
         )
         task = NewTask("01900000-0000-7000-8000-000000000001", "f", "q", Priority.NORMAL, b"{}", "json")
         await self.workers_store.enqueue([task])
-        claim = await self.workers_store.claim(ClaimAsk("w", 10, ("*",), {"f": CrashTerms()}))
+        claim = await self.workers_store.claim(ClaimRequest("w", 10, ("*",), {"f": CrashPolicy()}))
         return claim.tasks[0].fence
 
     async def live(self, seconds: float, *, beating: bool = True) -> None:
@@ -53,9 +53,9 @@ class World:
             for clock in (self.steady, self.wall, self.workers_wall):
                 clock.now += 1.0
             if beating and second % BEAT == BEAT - 1:
-                await self.workers_store.beat(["w"], LEASE)
+                await self.workers_store.extend_leases(["w"], LEASE)
             if second % REAP == REAP - 1:
-                await self.reaper.act()
+                await self.reaper.run_once()
 
     async def close(self) -> None:
         await self.store.close()
@@ -69,7 +69,7 @@ async def test_a_clock_set_forward_costs_no_worker_that_beats_its_lease(tmp_path
     for clock in (world.wall, world.workers_wall):
         clock.now += 3600.0
     await world.live(2 * LEASE)
-    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [FinishStatus.DONE]
     await world.close()
 
 
@@ -77,7 +77,7 @@ async def test_a_worker_whose_clock_is_behind_keeps_its_lease_while_it_beats(tmp
     world = World(tmp_path / "queue.db", behind=3600.0)
     fence = await world.run_one()
     await world.live(4 * LEASE)
-    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [FinishStatus.DONE]
     await world.close()
 
 
@@ -86,7 +86,7 @@ async def test_a_dead_worker_whose_lease_ends_in_a_far_future_is_found_by_its_si
     fence = await world.run_one()
     await world.live(LEASE, beating=True)
     await world.live(LEASE + 4 * REAP, beating=False)
-    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.FENCED]
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [FinishStatus.FENCED]
     await world.close()
 
 
@@ -96,9 +96,9 @@ async def test_a_host_that_slept_lets_everyone_beat_first(tmp_path: Path) -> Non
     await world.live(2 * LEASE + 1)
     for clock in (world.wall, world.workers_wall):  # a sleeping host's monotonic clock stands still
         clock.now += 8 * 3600.0
-    await world.reaper.act()
+    await world.reaper.run_once()
     await world.live(2 * LEASE)
-    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.DONE]
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [FinishStatus.DONE]
     await world.close()
 
 
@@ -106,7 +106,7 @@ async def test_a_dead_worker_is_found_within_its_lease_and_two_passes(tmp_path: 
     world = World(tmp_path / "queue.db")
     fence = await world.run_one()
     await world.live(3 * LEASE)
-    await world.workers_store.beat(["w"], LEASE)
+    await world.workers_store.extend_leases(["w"], LEASE)
     await world.live(LEASE + 2 * REAP, beating=False)
-    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [Answer.FENCED]
+    assert await world.store.finish([Succeeded(fence, b"1", "json")]) == [FinishStatus.FENCED]
     await world.close()

@@ -48,17 +48,17 @@ async def _truth(value: Any) -> bool:
     return bool(value)
 
 
-async def test_a_worker_that_lost_its_lease_begins_anew(app: Tidegate) -> None:
+async def test_an_embedded_worker_that_lost_its_lease_restarts(app: Tidegate) -> None:
     @app.task(name="t")
     async def body() -> str:
         return "done"
 
     async with app.worker():
         assert await (await body.enqueue()).result(5) == "done"
-        for worker in await app.store.workers():
-            await app.store.retire_worker(worker.id, why="by the test", loss=True, only_if_expired=False)
+        for worker in await app.store.list_workers():
+            await app.store.retire_worker(worker.id, why="by the test", is_loss=True, only_if_expired=False)
         assert await (await body.enqueue()).result(8) == "done"
-    assert await app.store.workers() == []
+    assert await app.store.list_workers() == []
 
 
 async def test_a_run_of_a_worker_that_lost_its_lease_is_stopped_and_fenced(app: Tidegate) -> None:
@@ -74,8 +74,8 @@ async def test_a_run_of_a_worker_that_lost_its_lease_is_stopped_and_fenced(app: 
     async with app.worker():
         handle = await body.enqueue()
         await until(lambda: _truth(starts))
-        for worker in await app.store.workers():
-            await app.store.retire_worker(worker.id, why="by the test", loss=True, only_if_expired=False)
+        for worker in await app.store.list_workers():
+            await app.store.retire_worker(worker.id, why="by the test", is_loss=True, only_if_expired=False)
         assert await handle.result(8) == "run 2"
     assert len(starts) == 2
     runs = [entry for entry in await handle.history() if entry.kind == "run"]
@@ -125,7 +125,7 @@ async def test_an_embedded_worker_serves_every_pool_of_its_application_and_runs_
 
     async with app.worker() as worker:
         handles = [await body.using(queue=pool.name).enqueue() for pool in pools]
-        assert len(await app.store.workers()) == len(worker.ids) == 3
+        assert len(await app.store.list_workers()) == len(worker.ids) == 3
         assert [await handle.result(10) for handle in handles] == [True] * 3
         started.clear()
         await body.using(queue="files").enqueue()
@@ -145,7 +145,7 @@ async def test_an_embedded_worker_leaves_pools_alone_that_it_was_not_given(tmp_p
     async with app.worker(pools=pools[1:]):
         left = await body.using(queue="chat").enqueue()
         assert await (await body.using(queue="mail").enqueue()).result(10) == "done"
-        rows = await app.store.read([left.id])
+        rows = await app.store.read_tasks([left.id])
     assert rows[left.id].state is State.READY
     with pytest.raises(OptionError, match="pools"):
         app.worker(pools=[])
@@ -184,7 +184,7 @@ def test_one_application_serves_many_loops_one_after_the_other_and_keeps_none_of
     assert [asyncio.run(once(number)) for number in range(5)] == list(range(5))
     gc.collect()
     assert [loop for loop in loops if loop() is not None] == []
-    assert [thread for thread in threading.enumerate() if thread.name == "tidegate-keeper"] == []
+    assert [thread for thread in threading.enumerate() if thread.name == "tidegate-background"] == []
     app.close()
 
 
@@ -221,7 +221,7 @@ def test_many_threads_with_loops_of_their_own_share_one_application(tmp_path: Pa
     app.close()
 
 
-async def test_what_a_stopping_worker_could_not_write_runs_again_uncharged(tmp_path: Path) -> None:
+async def test_outcomes_a_stopping_worker_could_not_write_run_again_uncharged(tmp_path: Path) -> None:
     store = OddStore(tmp_path / "queue.db")
     app = Tidegate(store=store, pools=[Pool(concurrency=4, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
     started: list[int] = []

@@ -10,7 +10,7 @@ from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.errors import KeyConflictError
-from tidegate.store.rows import ClaimAsk, CrashTerms, NewTask, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewTask, NewWorker
 from tidegate.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -29,11 +29,11 @@ async def test_a_key_outlives_the_retention_of_its_task(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "queue.db", clock=lambda: now[0])
     (first,) = await store.enqueue([new(1)])
     await store.add_worker(NewWorker("w", "w", "p", "h", 1, ("*",), 1, 30.0))
-    claim = await store.claim(ClaimAsk("w", 1, ("*",), {"f": CrashTerms()}))
+    claim = await store.claim(ClaimRequest("w", 1, ("*",), {"f": CrashPolicy()}))
     await store.finish([Succeeded(claim.tasks[0].fence, b"1", CODEC)])
     now[0] += 8 * DAY
-    assert await store.sweep(finished_seconds=7 * DAY, dead_seconds=90 * DAY) == 1
-    assert await store.read([first.task_id]) == {}
+    assert await store.delete_expired(finished_seconds=7 * DAY, dead_seconds=90 * DAY) == 1
+    assert await store.read_tasks([first.task_id]) == {}
     (again,) = await store.enqueue([new(2)])
     assert (again.created, again.task_id) == (False, first.task_id)
     with pytest.raises(KeyConflictError):
@@ -41,5 +41,5 @@ async def test_a_key_outlives_the_retention_of_its_task(tmp_path: Path) -> None:
     now[0] += 23 * DAY
     (late,) = await store.enqueue([new(4)])
     assert late.created
-    assert await store.check() == []
+    assert await store.check_integrity() == []
     await store.close()

@@ -20,16 +20,16 @@ import pytest
 from support import APPS, all_final
 from tidegate import State
 from tidegate.domain.states import FINAL
-from tidegate.store.rows import CancelAnswer
+from tidegate.store.rows import CancelStatus
 from tidegate.testing.checker import (
-    CancelTold,
-    Limits,
-    Submitted,
-    Told,
+    ClientObservations,
+    ObservedCancel,
+    RunLimits,
+    SubmittedTask,
     check,
     digest_of,
     read_notes,
-    read_record,
+    read_snapshot,
 )
 
 pytestmark = pytest.mark.anyio
@@ -126,8 +126,8 @@ class Crowd:
     def __init__(self, module: Any, rng: random.Random) -> None:
         self.module = module
         self.rng = rng
-        self.submitted: list[Submitted] = []
-        self.cancels: list[CancelTold] = []
+        self.submitted: list[SubmittedTask] = []
+        self.cancels: list[ObservedCancel] = []
 
     async def enqueue(self, number: int) -> None:
         module, rng = self.module, self.rng
@@ -140,13 +140,13 @@ class Crowd:
             ]
         )().new_task
         await module.app.enqueue_prepared(task)
-        self.submitted.append(Submitted(task.id, digest_of(task.args)))
+        self.submitted.append(SubmittedTask(task.id, digest_of(task.args)))
         if rng.random() < 0.05:
             await self.cancel(rng.choice(self.submitted).task_id)
 
     async def cancel(self, task_id: str) -> None:
-        answer: CancelAnswer = await self.module.app.cancel(task_id)
-        self.cancels.append(CancelTold(task_id, answer, time.time()))
+        answer: CancelStatus = await self.module.app.cancel(task_id)
+        self.cancels.append(ObservedCancel(task_id, answer, time.time()))
 
 
 def load_chaos(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -191,18 +191,18 @@ async def rage(
         await all_final(module.app, [one.task_id for one in crowd.submitted], within=120)
     finally:
         fleet.close()
-    record = await read_record(module.app.store)
-    limits = {name: Limits.of(function.spec) for name, function in module.app.functions.items()}
-    told = Told(tuple(crowd.submitted), tuple(crowd.cancels))
-    violations = check(told, read_notes(directory / "notes"), record, limits=limits)
+    snapshot = await read_snapshot(module.app.store)
+    limits = {name: RunLimits.of(function.spec) for name, function in module.app.functions.items()}
+    told = ClientObservations(tuple(crowd.submitted), tuple(crowd.cancels))
+    violations = check(told, read_notes(directory / "notes"), snapshot, limits=limits)
     assert [str(violation) for violation in violations] == []
-    assert len(record.rows) == len(crowd.submitted)
-    assert {row.state for row in record.rows.values()} <= FINAL
-    states = Counter(row.state for row in record.rows.values())
-    assert states[State.SUCCEEDED] > 0.7 * len(record.rows)
-    assert await module.app.store.check() == []
+    assert len(snapshot.rows) == len(crowd.submitted)
+    assert {row.state for row in snapshot.rows.values()} <= FINAL
+    states = Counter(row.state for row in snapshot.rows.values())
+    assert states[State.SUCCEEDED] > 0.7 * len(snapshot.rows)
+    assert await module.app.store.check_integrity() == []
     await module.app.aclose()
-    return done | Counter({"tasks": len(record.rows)})
+    return done | Counter({"tasks": len(snapshot.rows)})
 
 
 async def test_a_few_kills_lose_nothing_and_repeat_nothing_without_a_reason(

@@ -17,13 +17,13 @@ from support import FAST, until
 from tidegate import Context, Pool, Tidegate
 from tidegate.context import Progress
 from tidegate.domain.outcome import Fence
-from tidegate.store.rows import ProgressNote
-from tidegate.worker.finisher import Finisher
+from tidegate.store.rows import ProgressUpdate
+from tidegate.worker.engine.finisher import Finisher
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_last_progress_is_kept_also_while_other_ends_are_being_written(tmp_path: Path) -> None:
+async def test_the_last_progress_is_kept_while_other_outcomes_are_written(tmp_path: Path) -> None:
     store = OddStore(tmp_path / "queue.db")
     app = Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
     writing, go_on = asyncio.Event(), asyncio.Event()
@@ -34,7 +34,7 @@ async def test_the_last_progress_is_kept_also_while_other_ends_are_being_written
         return await method(*args)
 
     @app.task(name="first")
-    async def first() -> None: ...
+    async def before_write() -> None: ...
 
     @app.task(name="second")
     async def second(ctx: Context) -> None:
@@ -49,7 +49,7 @@ async def test_the_last_progress_is_kept_also_while_other_ends_are_being_written
 
         await until(runs)
         store.around["finish"] = slow
-        await first.enqueue()
+        await before_write.enqueue()
         await writing.wait()
         await asyncio.sleep(0.05)
         go_on.set()
@@ -65,7 +65,7 @@ class Notebook:
     def __init__(self) -> None:
         self.last: dict[Fence, float] = {}
 
-    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+    async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         for note in notes:
             self.last[note.fence] = note.done
         return []
@@ -79,7 +79,7 @@ async def test_progress_from_many_threads_is_never_lost_and_stops_no_write() -> 
     def tell(thread: int) -> None:
         for number in range(told):
             for run in range(40):
-                finisher.note(Fence(f"{thread}", run), Progress(number, None, ""))
+                finisher.record_progress(Fence(f"{thread}", run), Progress(number, None, ""))
 
     threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
     before = sys.getswitchinterval()

@@ -26,7 +26,7 @@ def test_a_scratch_base_that_others_use_too_is_not_cleared_of_their_things(
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
         os.utime(tmp_path / name, (old, old))
-    assert scratch.remove_all_but({living}, 86_400.0, time.time()) == 1
+    assert scratch.remove_stale({living}, 86_400.0, time.time()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, precious])
 
 

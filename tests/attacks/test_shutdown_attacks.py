@@ -26,7 +26,7 @@ async def state_of(handle: Any) -> State:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
-async def test_a_body_that_ignores_its_cancel_does_not_hold_the_shutdown(app: Tidegate, kind: str) -> None:
+async def test_a_task_that_ignores_its_cancel_does_not_block_the_shutdown(app: Tidegate, kind: str) -> None:
     over, told = threading.Event(), asyncio.Event()
 
     @app.task(name="coroutine", timeout=NO_LIMIT)
@@ -70,8 +70,8 @@ async def test_a_start_hook_that_raises_leaves_no_thread_and_no_lease(app: Tideg
     with pytest.raises(RuntimeError, match="no client today"):
         async with app.worker():
             pass
-    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-keeper"]
-    assert await app.store.workers() == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
+    assert await app.store.list_workers() == []
 
 
 async def test_a_stop_hook_that_raises_keeps_no_thread_and_no_lease_and_no_other_hook_back(
@@ -94,8 +94,8 @@ async def test_a_stop_hook_that_raises_keeps_no_thread_and_no_lease_and_no_other
     async with app.worker():
         handle = await body.enqueue()
         assert await handle.result(5) == "done"
-    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-keeper"]
-    assert await app.store.workers() == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
+    assert await app.store.list_workers() == []
     assert stopped == ["last"]
 
 
@@ -117,8 +117,8 @@ async def test_a_stop_that_is_cancelled_midway_leaves_no_thread_and_no_lease(app
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(5):
             await stopping
-    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-keeper"]
-    assert await app.store.workers() == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
+    assert await app.store.list_workers() == []
     assert await state_of(handle) is State.READY
 
 
@@ -189,7 +189,7 @@ asyncio.run(main())
 """
 
 
-async def test_ctrl_c_in_a_program_with_a_worker_gives_its_tasks_back_at_once(
+async def test_ctrl_c_in_a_program_with_a_worker_releases_its_tasks_at_once(
     app: Tidegate, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
@@ -208,4 +208,4 @@ async def test_ctrl_c_in_a_program_with_a_worker_gives_its_tasks_back_at_once(
     (task_id,) = told - {"started"}
     row = await app.status(task_id)
     assert (row.state, row.releases, row.attempts) == (State.READY, 1, 0)
-    assert await app.store.workers() == []
+    assert await app.store.list_workers() == []

@@ -31,8 +31,8 @@ async def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("error", UNFORESEEN, ids=repr)
-@pytest.mark.parametrize("method", ["claim", "finish", "progress", "beat", "lost_claims"])
-async def test_a_worker_goes_on_after_an_error_nobody_foresaw(
+@pytest.mark.parametrize("method", ["claim", "finish", "save_progress", "extend_leases", "find_lost_claims"])
+async def test_a_worker_continues_after_an_unexpected_error(
     odd: tuple[Tidegate, OddStore], method: str, error: Exception
 ) -> None:
     app, store = odd
@@ -45,7 +45,7 @@ async def test_a_worker_goes_on_after_an_error_nobody_foresaw(
 
     async with app.worker():
         store.fail_once(method, error)
-        if method == "lost_claims":
+        if method == "find_lost_claims":
             store.fail_once("claim", RuntimeError("so that claims are in doubt"))
 
         async def met() -> bool:
@@ -54,11 +54,11 @@ async def test_a_worker_goes_on_after_an_error_nobody_foresaw(
         first = await body.enqueue()
         await until(met)
         assert await first.result(5) == "done"
-        await asyncio.sleep(1.5 * FAST.lease if method == "beat" else 0)
+        await asyncio.sleep(1.5 * FAST.lease if method == "extend_leases" else 0)
         assert await (await body.enqueue()).result(5) == "done"
 
 
-async def test_cancels_are_seen_after_an_error_nobody_foresaw(odd: tuple[Tidegate, OddStore]) -> None:
+async def test_cancel_requests_are_seen_after_an_unexpected_error(odd: tuple[Tidegate, OddStore]) -> None:
     app, store = odd
     started = asyncio.Event()
 
@@ -68,12 +68,12 @@ async def test_cancels_are_seen_after_an_error_nobody_foresaw(odd: tuple[Tidegat
         await asyncio.sleep(30)
 
     async with app.worker():
-        store.fail_once("cancel_requests", RuntimeError("a fault of ours"))
+        store.fail_once("list_cancel_requests", RuntimeError("a fault of ours"))
         handle = await body.enqueue()
         await started.wait()
 
         async def met() -> bool:
-            return "cancel_requests" not in store.around
+            return "list_cancel_requests" not in store.around
 
         await until(met)
         await handle.cancel()
@@ -81,7 +81,7 @@ async def test_cancels_are_seen_after_an_error_nobody_foresaw(odd: tuple[Tidegat
             await handle.result(5)
 
 
-async def test_who_waits_for_a_result_hears_of_an_error_nobody_foresaw(
+async def test_a_waiter_for_a_result_gets_an_unexpected_store_error(
     odd: tuple[Tidegate, OddStore],
 ) -> None:
     app, store = odd
@@ -90,7 +90,7 @@ async def test_who_waits_for_a_result_hears_of_an_error_nobody_foresaw(
     async def body() -> None: ...
 
     handle = await body.enqueue()
-    store.fail_once("stream_heads", RuntimeError("a fault of ours"))
+    store.fail_once("read_stream_heads", RuntimeError("a fault of ours"))
     with pytest.raises(RuntimeError, match="a fault of ours"):
         async with asyncio.timeout(5):
             await handle.result()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support import make_app, until
-from tidegate.store.sqlite.session import Session
+from tidegate.store.sqlite.session import JobSession
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +21,9 @@ async def test_a_store_that_is_closed_in_mid_write_and_used_again_has_one_writer
 ) -> None:
     app = make_app(tmp_path)
     go_on, inside, most = threading.Event(), [0], [0]
-    real = Session.write
+    real = JobSession.write
 
-    def counted(session: Session, jobs: Sequence[Any], *late: Callable[[], Any]) -> Any:
+    def counted(session: JobSession, jobs: Sequence[Any], *late: Callable[[], Any]) -> Any:
         inside[0] += 1
         most[0] = max(most[0], inside[0])
         try:
@@ -36,7 +36,7 @@ async def test_a_store_that_is_closed_in_mid_write_and_used_again_has_one_writer
     async def body(number: int) -> None: ...
 
     await body.enqueue(0)
-    monkeypatch.setattr(Session, "write", counted)
+    monkeypatch.setattr(JobSession, "write", counted)
     first = asyncio.create_task(body.enqueue(1))
     await until(lambda: _truth(inside[0]))
     closing = asyncio.create_task(app.aclose())
@@ -47,7 +47,7 @@ async def test_a_store_that_is_closed_in_mid_write_and_used_again_has_one_writer
     handles = await asyncio.gather(first, second)
     await closing
     assert most == [1]
-    assert len(await app.store.read([handle.id for handle in handles])) == 2
+    assert len(await app.store.read_tasks([handle.id for handle in handles])) == 2
     await app.aclose()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from support import APPS, until, worker_process
 from tidegate import State
-from tidegate.worker.control import Line
+from tidegate.worker.control import ControlConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -68,16 +68,16 @@ async def test_a_process_that_ends_at_once_again_and_again_is_not_restarted_in_a
     client: Any, tmp_path: Path, odd: str
 ) -> None:
     with worker_process("attacked:app", tmp_path, ODD=odd):
-        await came(lambda: imports(tmp_path, "process"), "the first process starts")
+        await came(lambda: imports(tmp_path, "pool_main"), "the first process starts")
         time.sleep(4.0)
-        assert len(imports(tmp_path, "process")) <= 5
+        assert len(imports(tmp_path, "pool_main")) <= 5
     await client.app.aclose()
 
 
-async def test_a_failed_start_beside_a_thread_that_never_ends_is_noticed(client: Any, tmp_path: Path) -> None:
+async def test_a_failed_start_is_noticed_despite_an_endless_thread(client: Any, tmp_path: Path) -> None:
     odd = "raise in start hook, thread that never ends"
     with worker_process("attacked:app", tmp_path, ODD=odd) as worker:
-        await came(lambda: len(imports(tmp_path, "process")) >= 2, "a second process is tried")
+        await came(lambda: len(imports(tmp_path, "pool_main")) >= 2, "a second process is tried")
         assert "no client today" in worker.log()
     await client.app.aclose()
 
@@ -91,16 +91,16 @@ async def test_a_thread_that_never_ends_holds_up_neither_start_nor_stop(client: 
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("where", ["manifest", "process", "slot"])
+@pytest.mark.parametrize("where", ["manifest", "pool_main", "child_main"])
 async def test_a_worker_whose_application_hangs_while_it_is_imported_can_be_stopped(
     client: Any, tmp_path: Path, where: str
 ) -> None:
     with worker_process("attacked:app", tmp_path, ODD=f"hang in {where}", GRACE="60") as worker:
-        if where == "slot":
+        if where == "child_main":
             await client.quick.enqueue()
         await came(lambda: imports(tmp_path, where), f"{where} begins to import")
         worker.signal(signal.SIGTERM)
-        if where == "slot":
+        if where == "child_main":
             await came(lambda: "draining" in worker.log(), "the first signal was heard")
             worker.signal(signal.SIGTERM)
         assert worker.wait(8) == 0
@@ -110,12 +110,12 @@ async def test_a_worker_whose_application_hangs_while_it_is_imported_can_be_stop
     await client.app.aclose()
 
 
-@pytest.mark.parametrize("where", ["process", "slot", "start hook"])
+@pytest.mark.parametrize("where", ["pool_main", "child_main", "start hook"])
 async def test_processes_end_with_a_killed_supervisor_also_while_they_start(
     client: Any, tmp_path: Path, where: str
 ) -> None:
     with worker_process("attacked:app", tmp_path, ODD=f"hang in {where}") as worker:
-        if where == "slot":
+        if where == "child_main":
             await client.quick.enqueue()
         if where == "start hook":
             await came(lambda: notes(tmp_path, "starts"), "the start hook runs")
@@ -131,9 +131,9 @@ async def test_processes_end_with_a_killed_supervisor_also_while_they_start(
     await client.app.aclose()
 
 
-def test_a_process_that_does_not_read_never_blocks_who_writes_to_it() -> None:
+def test_a_process_that_does_not_read_never_blocks_the_supervisor() -> None:
     ours, theirs = socket.socketpair()
-    line = Line(ours, lambda message: None, lambda: None)
+    line = ControlConnection(ours, lambda message: None, lambda: None)
     begin = time.monotonic()
     with theirs:
         sent = [line.send(beat=begin) for _ in range(5_000)]
@@ -143,7 +143,7 @@ def test_a_process_that_does_not_read_never_blocks_who_writes_to_it() -> None:
     assert time.monotonic() - begin < 5
 
 
-async def test_bodies_can_end_the_processes_they_start(client: Any, tmp_path: Path) -> None:
+async def test_task_functions_can_end_the_processes_they_start(client: Any, tmp_path: Path) -> None:
     with worker_process("attacked:app", tmp_path):
         assert await (await client.end_a_child.enqueue()).result(15) == -signal.SIGTERM
         assert await (await client.end_a_child_of_the_loop.enqueue()).result(15) == -signal.SIGTERM
@@ -152,16 +152,16 @@ async def test_bodies_can_end_the_processes_they_start(client: Any, tmp_path: Pa
     await client.app.aclose()
 
 
-async def test_a_bad_deploy_buries_no_task(client: Any, tmp_path: Path) -> None:
+async def test_a_bad_deploy_dead_letters_no_task(client: Any, tmp_path: Path) -> None:
     """Child slots that can no longer import the application are not the fault of the tasks they were meant for."""
-    with worker_process("attacked:app", tmp_path, ODD="fail in slot") as worker:
+    with worker_process("attacked:app", tmp_path, ODD="fail in child_main") as worker:
         assert await (await client.quick.enqueue()).result(15) == "done"
         (tmp_path / "fail now").touch()
-        for pid in imports(tmp_path, "slot"):
+        for pid in imports(tmp_path, "child_main"):
             os.kill(pid, signal.SIGKILL)
         handles = [await client.quick.enqueue() for _ in range(3)]
         await came(lambda: worker.log().count("RuntimeError: a bad deploy") >= 7, "slots are tried")
-        rows = await client.app.store.read([handle.id for handle in handles])
+        rows = await client.app.store.read_tasks([handle.id for handle in handles])
         assert {(row.counters.crashes, row.counters.attempts) for row in rows.values()} == {(0, 0)}
         (tmp_path / "fail now").unlink()
         for handle in handles:
@@ -169,7 +169,7 @@ async def test_a_bad_deploy_buries_no_task(client: Any, tmp_path: Path) -> None:
     await client.app.aclose()
 
 
-async def test_a_worker_that_loses_its_lease_is_replaced_although_a_body_swallows_every_cancel(
+async def test_a_worker_that_loses_its_lease_is_replaced_despite_a_task_that_swallows_cancels(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("attacked:app", tmp_path):
@@ -177,9 +177,9 @@ async def test_a_worker_that_loses_its_lease_is_replaced_although_a_body_swallow
         await came(lambda: notes(tmp_path, "swallows"))
         store = client.app.store
         mine = (await handle.status()).worker_id
-        await store.retire_worker(mine, why="by the test", loss=True, only_if_expired=False)
+        await store.retire_worker(mine, why="by the test", is_loss=True, only_if_expired=False)
         await handle.cancel()
-        await came(lambda: len(imports(tmp_path, "process")) >= 2, "another process starts")
+        await came(lambda: len(imports(tmp_path, "pool_main")) >= 2, "another process starts")
         assert await (await client.aquick.enqueue()).result(15) == "done"
     assert (await handle.status()).state is State.CANCELLED
     await client.app.aclose()

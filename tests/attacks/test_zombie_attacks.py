@@ -65,7 +65,7 @@ def freeze(pid: int, directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("body", ["nap", "sync_nap"])
-async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
+async def test_a_finish_from_a_retired_worker_is_refused_and_it_continues_with_a_new_lease(
     client: Any, tmp_path: Path, body: str
 ) -> None:
     with worker_process("attacked:app", tmp_path, OUT=str(tmp_path)) as first:
@@ -91,7 +91,7 @@ async def test_a_zombies_end_is_refused_and_it_works_on_under_a_new_lease(
     await client.app.aclose()
 
 
-async def test_a_supervisor_that_stood_still_alone_kills_nobody_who_answers(
+async def test_a_supervisor_that_was_frozen_kills_no_process_that_answers(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("attacked:app", tmp_path, OUT=str(tmp_path), STALL="1.0", LEASE="20") as worker:

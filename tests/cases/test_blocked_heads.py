@@ -41,7 +41,7 @@ def parked(app: Tidegate) -> Any:
 
 @pytest.mark.parametrize("kept_back", [in_flight, by_the_minute, parked])
 @pytest.mark.parametrize("heads", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
-async def test_what_is_not_kept_back_is_done_at_once(
+async def test_unblocked_tasks_run_at_once(
     app: Tidegate, request: pytest.FixtureRequest, heads: int, kept_back: Callable[[Tidegate], Any]
 ) -> None:
     is_measured = request.node.get_closest_marker("slow") is not None
@@ -56,9 +56,9 @@ async def test_what_is_not_kept_back_is_done_at_once(
         await asyncio.sleep(0.01)
 
     store = await app.opened_store()
-    await store.declare(app.declared())
+    await store.declare_limits(app.declared())
     if kept_back is parked:
-        await store.park("parked", seconds=None, why="for the test")
+        await store.park_gate("parked", seconds=None, why="for the test")
     await app.enqueue_many(head.using(priority=Priority.INTERACTIVE).prepare() for _ in range(heads))
     took = timed_claims(app)
     async with app.worker(), app.worker():
@@ -90,10 +90,10 @@ def timed_claims(app: Tidegate) -> list[float]:
     took: list[float] = []
     claim = app.store.claim
 
-    async def timed(ask: Any) -> Any:
+    async def timed(request: Any) -> Any:
         began_at = time.monotonic()
         try:
-            return await claim(ask)
+            return await claim(request)
         finally:
             took.append(time.monotonic() - began_at)
 

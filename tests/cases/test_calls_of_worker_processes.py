@@ -12,8 +12,8 @@ import pytest
 
 from counting_provider import CountingProvider
 from support import all_final, load_app, worker_process
-from tidegate import CancelAnswer, State
-from tidegate.domain.upstream import GateState
+from tidegate import CancelStatus, State
+from tidegate.limits.values import GateState
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ async def test_a_cancel_cuts_the_call_of_a_plain_function_in_a_child_process(
             handle = await client.calls_by_blocking.enqueue()
             await provider.has(1, within=30)
             asked_at = time.monotonic()
-            assert await handle.cancel() is CancelAnswer.ASKED
+            assert await handle.cancel() is CancelStatus.REQUESTED
             rows = await all_final(client.app, [handle.id], within=20)
             assert time.monotonic() - asked_at < 10
     assert rows[handle.id].state is State.CANCELLED
@@ -80,7 +80,7 @@ async def test_a_key_that_a_proxy_calls_expired_parks_and_every_task_goes_on_wit
         with worker_process("ringed:app", tmp_path, PROVIDER_URL=proxy.url):
             handles = [await client.through_proxy.enqueue(number) for number in range(12)]
             rows = await all_final(client.app, [handle.id for handle in handles])
-        gates = {row.name: row.gate.state for row in await client.app.store.upstreams()}
+        gates = {row.name: row.gate.state for row in await client.app.store.list_upstreams()}
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     assert {row.counters.attempts for row in rows.values()} == {0}
     assert proxy.calls["good"] == 12

@@ -74,7 +74,7 @@ async def run_one(
         (BrokenText(), ""),
     ],
 )
-async def test_a_message_that_no_database_likes_is_recorded_and_the_task_goes_on(
+async def test_an_unstorable_error_message_is_recorded_and_the_task_continues(
     app: Tidegate, error: Exception, kept: str
 ) -> None:
     async def body() -> None:
@@ -115,7 +115,7 @@ async def test_a_group_and_a_cycle_of_causes_do_not_hang_the_recording(app: Tide
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-async def test_what_can_never_succeed_is_asked_once(app: Tidegate, status: int) -> None:
+async def test_a_permanent_error_is_tried_once(app: Tidegate, status: int) -> None:
     calls = []
 
     async def body() -> None:
@@ -141,7 +141,7 @@ async def test_what_can_never_succeed_is_asked_once(app: Tidegate, status: int) 
         TimeoutError(),
     ],
 )
-async def test_what_may_pass_is_asked_as_often_as_allowed(app: Tidegate, error: Exception) -> None:
+async def test_a_transient_error_is_tried_as_often_as_allowed(app: Tidegate, error: Exception) -> None:
     calls = []
 
     async def body() -> None:
@@ -213,7 +213,7 @@ async def test_a_rate_limit_without_a_wait_parks_the_task_for_a_minute(app: Tide
     assert row.reason == "rate_limit"
 
 
-async def test_a_wait_beyond_the_deadline_ends_the_task_now_and_says_so(app: Tidegate) -> None:
+async def test_a_wait_beyond_the_deadline_ends_the_task_now_with_its_reason(app: Tidegate) -> None:
     async def body() -> None:
         raise StatusError(429, {"Retry-After": "86400"})
 
@@ -225,7 +225,7 @@ async def test_a_wait_beyond_the_deadline_ends_the_task_now_and_says_so(app: Tid
     assert "rate_limit" in runs[0].why
 
 
-async def test_users_say_what_a_failure_means(app: Tidegate) -> None:
+async def test_users_classify_failures(app: Tidegate) -> None:
     raised: list[Exception] = [RetryAfter(0.05), Transient("again"), Permanent("never")]
 
     async def body() -> None:
@@ -258,7 +258,7 @@ async def test_rules_count_their_own_attempts_and_discard_keeps_a_dead_letter(ap
         handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     assert rows[handle.id].state is State.DEAD
-    assert (await app.store.dead_letters(_every()))[0].task_id == handle.id
+    assert (await app.store.list_dead_letters(_every()))[0].task_id == handle.id
 
 
 def _every() -> Any:
@@ -330,7 +330,7 @@ async def test_what_is_no_exception_is_a_failed_run_and_the_worker_goes_on(
     assert type(raised).__name__ in runs[0].error_class
 
 
-async def test_arguments_of_an_older_release_are_dead_at_once_and_the_body_is_not_entered(
+async def test_arguments_of_an_older_release_are_dead_at_once_and_the_function_is_not_called(
     app: Tidegate,
 ) -> None:
     entered = []
@@ -353,7 +353,7 @@ async def test_arguments_of_an_older_release_are_dead_at_once_and_the_body_is_no
     assert entered == []
 
 
-async def test_a_type_error_from_inside_the_body_is_an_ordinary_failure(app: Tidegate) -> None:
+async def test_a_type_error_from_inside_the_function_is_an_ordinary_failure(app: Tidegate) -> None:
     async def body(a: int) -> None:
         len(a)  # type: ignore[arg-type]
 
@@ -394,7 +394,7 @@ async def test_a_result_that_cannot_be_stored_does_not_repeat_the_work(app: Tide
         assert (await handle.status()).state is State.SUCCEEDED
 
 
-async def test_the_context_says_which_attempt_it_is(app: Tidegate) -> None:
+async def test_the_context_has_the_attempt_number(app: Tidegate) -> None:
     seen: list[tuple[int, int, int]] = []
 
     async def body(ctx: Context) -> None:

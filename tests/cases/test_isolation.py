@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support import all_final, load_app, until, worker_process
-from tidegate import CancelAnswer, State
+from tidegate import CancelStatus, State
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +80,7 @@ async def test_what_is_no_exception_is_a_failed_run_in_a_child_too(
 
 
 @pytest.mark.parametrize("how", ["sleep", "recv", "except Exception", "except BaseException", "regex"])
-async def test_code_that_does_not_listen_ends_at_its_limit(
+async def test_unresponsive_code_ends_at_its_time_limit(
     client: Any, worker: Any, tmp_path: Path, how: str
 ) -> None:
     first = await client.normal.enqueue(1)
@@ -114,7 +114,7 @@ async def test_a_time_limit_ends_the_whole_process_tree(
 
 
 @pytest.mark.parametrize("how", ["at once", "slowly", "grandchild", "MemoryError"])
-async def test_a_task_over_its_memory_limit_is_killed_with_the_figure_and_hurts_nobody(
+async def test_a_task_over_its_memory_limit_is_killed_alone_and_the_amount_is_recorded(
     client: Any, worker: Any, tmp_path: Path, how: str
 ) -> None:
     handle = await client.eat.enqueue(how)
@@ -210,7 +210,7 @@ async def test_coroutines_run_in_children_too_with_progress_and_retry(client: An
 
 
 @pytest.mark.parametrize("name", ["listens", "deaf_to_cancel"])
-async def test_a_cancel_reaches_a_child_and_its_grace_ends_a_deaf_one(
+async def test_a_cancel_reaches_a_child_and_kills_it_after_its_grace(
     client: Any, worker: Any, tmp_path: Path, name: str
 ) -> None:
     handle = await getattr(client, name).enqueue()
@@ -220,25 +220,27 @@ async def test_a_cancel_reaches_a_child_and_its_grace_ends_a_deaf_one(
 
     await until(listening)
     asked_at = time.monotonic()
-    assert await handle.cancel() is CancelAnswer.ASKED
+    assert await handle.cancel() is CancelStatus.REQUESTED
     rows = await all_final(client.app, [handle.id])
     assert time.monotonic() - asked_at < 3
     assert rows[handle.id].state is State.CANCELLED
     await client.app.aclose()
 
 
-async def test_a_cancel_by_force_ends_what_does_not_listen(client: Any, worker: Any, tmp_path: Path) -> None:
+async def test_a_forced_cancel_ends_a_function_that_ignores_cancels(
+    client: Any, worker: Any, tmp_path: Path
+) -> None:
     handle = await client.deaf_forever.enqueue()
 
     async def listening() -> bool:
         return bool(noted(tmp_path, "listening"))
 
     await until(listening)
-    assert await handle.cancel() is CancelAnswer.ASKED
-    polite = await client.pause.enqueue(0.6)
-    await polite.result(10)
+    assert await handle.cancel() is CancelStatus.REQUESTED
+    client_with_transport = await client.pause.enqueue(0.6)
+    await client_with_transport.result(10)
     assert (await handle.status()).state is State.RUNNING
-    assert await handle.cancel(force=True) is CancelAnswer.ASKED
+    assert await handle.cancel(force=True) is CancelStatus.REQUESTED
     rows = await all_final(client.app, [handle.id], within=5)
     assert rows[handle.id].state is State.CANCELLED
     assert not any(alive(pid) for pid in noted(tmp_path, "listening"))

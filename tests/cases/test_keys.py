@@ -18,26 +18,26 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_same_key_names_the_first_task_whatever_became_of_it(app: Tidegate) -> None:
     @app.task(name="t", max_attempts=1)
-    async def body(number: int) -> int:
+    async def function(number: int) -> int:
         if number == 2:
             raise OSError("fails")
         return number
 
-    first = await body.using(key="one").enqueue(1)
+    first = await function.using(key="one").enqueue(1)
     assert first.created
-    again = await body.using(key="one").enqueue(1)
+    again = await function.using(key="one").enqueue(1)
     assert (again.id, again.created) == (first.id, False)
-    failing = await body.using(key="two").enqueue(2)
-    cancelled = await body.using(key="three").enqueue(3)
+    failing = await function.using(key="two").enqueue(2)
+    cancelled = await function.using(key="three").enqueue(3)
     await cancelled.cancel()
     async with app.worker():
         await all_final(app, [first.id, failing.id, cancelled.id])
         for key, number, handle in [("one", 1, first), ("two", 2, failing), ("three", 3, cancelled)]:
-            assert (await body.using(key=key).enqueue(number)).id == handle.id
+            assert (await function.using(key=key).enqueue(number)).id == handle.id
     with pytest.raises(KeyConflictError) as caught:
-        await body.using(key="one").enqueue(7)
+        await function.using(key="one").enqueue(7)
     assert caught.value.facts["task_id"] == first.id
-    other = await body.using(key="one", tenant="acme").enqueue(7)
+    other = await function.using(key="one", tenant="acme").enqueue(7)
     assert other.created
 
 
@@ -45,11 +45,11 @@ async def test_twenty_at_once_with_one_key_are_one_task(app: Tidegate) -> None:
     ran: list[int] = []
 
     @app.task(name="t")
-    async def body() -> None:
+    async def function() -> None:
         ran.append(1)
 
     async with app.worker():
-        handles = await asyncio.gather(*(body.using(key="k").enqueue() for _ in range(20)))
+        handles = await asyncio.gather(*(function.using(key="k").enqueue() for _ in range(20)))
         await all_final(app, [handles[0].id])
     assert len({handle.id for handle in handles}) == 1
     assert sum(handle.created is True for handle in handles) == 1
@@ -60,14 +60,14 @@ async def test_a_unique_task_is_free_again_at_its_final_state_and_not_before(app
     go, inside = asyncio.Event(), []
 
     @app.task(name="t", max_attempts=2, backoff=Fixed(0.05))
-    async def body(fate: str) -> None:
-        inside.append((await body.using(unique="until_final").enqueue(fate)).created)
+    async def function(fate: str) -> None:
+        inside.append((await function.using(unique="until_final").enqueue(fate)).created)
         await go.wait()
         if fate == "dies":
             raise OSError("again")
 
     async def enqueue(fate: str) -> Any:
-        return await body.using(unique="until_final").enqueue(fate)
+        return await function.using(unique="until_final").enqueue(fate)
 
     async with app.worker():
         for fate in ("lives", "dies", "cancelled"):
@@ -92,13 +92,13 @@ async def test_a_unique_task_is_free_again_at_its_final_state_and_not_before(app
 
 async def test_unique_for_a_time_outlives_the_end_and_goes_by_arguments(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     async with app.worker():
-        first = await body.using(unique="1h").enqueue(1)
+        first = await function.using(unique="1h").enqueue(1)
         await all_final(app, [first.id])
-        assert (await body.using(unique="1h").enqueue(1)).id == first.id
-        assert (await body.using(unique="1h").enqueue(2)).created
+        assert (await function.using(unique="1h").enqueue(1)).id == first.id
+        assert (await function.using(unique="1h").enqueue(2)).created
 
 
 async def test_two_processes_with_one_key_get_one_task(app: Tidegate, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from support import FAST, all_final, make_app, until
-from tidegate import CancelAnswer, Context, Fixed, Progress, State, TaskCancelledError, TaskStopped, Tidegate
-from tidegate.context import present
+from tidegate import CancelStatus, Context, Fixed, Progress, State, TaskCancelledError, TaskStopped, Tidegate
+from tidegate.context import current_context
 
 pytestmark = pytest.mark.anyio
 QUICK = Fixed(0.01)
@@ -32,14 +32,14 @@ async def test_a_run_that_takes_too_long_is_stopped_charged_and_tried_again(app:
     cleaned = []
 
     @app.task(name="t", timeout=0.1, max_attempts=2, backoff=QUICK)
-    async def body() -> None:
+    async def function() -> None:
         try:
             await asyncio.sleep(30)
         finally:
             cleaned.append(1)
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     runs = await runs_of(handle)
     assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "timeout")
@@ -49,11 +49,13 @@ async def test_a_run_that_takes_too_long_is_stopped_charged_and_tried_again(app:
 
 
 @pytest.mark.parametrize("stubborn", ["swallows once", "swallows always", "shields", "raises another"])
-async def test_a_body_that_swallows_its_time_limit_is_closed_without_it(app: Tidegate, stubborn: str) -> None:
+async def test_a_function_that_ignores_its_time_limit_does_not_keep_its_run_open(
+    app: Tidegate, stubborn: str
+) -> None:
     release = asyncio.Event()
 
     @app.task(name="t", timeout=0.1, max_attempts=1)
-    async def body() -> str:
+    async def function() -> str:
         try:
             if stubborn == "shields":
                 await asyncio.shield(asyncio.create_task(release.wait()))
@@ -74,7 +76,7 @@ async def test_a_body_that_swallows_its_time_limit_is_closed_without_it(app: Tid
         return "untouched"
 
     async with app.worker():
-        handle, beside = await body.enqueue(), await neighbour.enqueue()
+        handle, beside = await function.enqueue(), await neighbour.enqueue()
         rows = await all_final(app, [handle.id, beside.id])
         release.set()
         assert await beside.result(5) == "untouched"
@@ -83,11 +85,11 @@ async def test_a_body_that_swallows_its_time_limit_is_closed_without_it(app: Tid
 
 async def test_a_cancelled_error_of_the_tasks_own_making_is_an_ordinary_failure(app: Tidegate) -> None:
     @app.task(name="t", max_attempts=2, backoff=QUICK)
-    async def body() -> None:
+    async def function() -> None:
         raise asyncio.CancelledError("from a library")
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     assert rows[handle.id].state is State.DEAD
     assert len(await runs_of(handle)) == 2
@@ -95,11 +97,11 @@ async def test_a_cancelled_error_of_the_tasks_own_making_is_an_ordinary_failure(
 
 async def test_the_total_timeout_of_a_task_ends_it_without_another_run(app: Tidegate) -> None:
     @app.task(name="t", total_timeout=0.2, max_attempts=50, backoff=Fixed(0.08))
-    async def body() -> None:
+    async def function() -> None:
         raise OSError("again")
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "deadline")
     assert 1 <= len(await runs_of(handle)) <= 5
@@ -109,10 +111,10 @@ async def test_a_task_past_the_deadline_its_caller_named_is_not_run(app: Tidegat
     entered = []
 
     @app.task(name="t")
-    async def body() -> None:
+    async def function() -> None:
         entered.append(1)
 
-    handles = [await body.using(deadline=0.05).enqueue() for _ in range(10)]
+    handles = [await function.using(deadline=0.05).enqueue() for _ in range(10)]
     await asyncio.sleep(0.06)
     async with app.worker():
         rows = await all_final(app, [handle.id for handle in handles])
@@ -122,12 +124,12 @@ async def test_a_task_past_the_deadline_its_caller_named_is_not_run(app: Tidegat
 
 async def test_a_total_timeout_named_at_the_enqueue_overrides_that_of_the_function(app: Tidegate) -> None:
     @app.task(name="t", total_timeout=0.2, max_attempts=2, backoff=Fixed(1.0))
-    async def body() -> None:
+    async def function() -> None:
         raise OSError("again")
 
     async with app.worker():
-        short = await body.enqueue()
-        long = await body.using(total_timeout="1h").enqueue()
+        short = await function.enqueue()
+        long = await function.using(total_timeout="1h").enqueue()
         rows = await all_final(app, [short.id, long.id])
     assert (rows[short.id].reason, len(await runs_of(short))) == ("deadline", 1)
     assert "raise total_timeout=" in rows[short.id].message
@@ -136,24 +138,24 @@ async def test_a_total_timeout_named_at_the_enqueue_overrides_that_of_the_functi
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_a_running_task_is_asked_to_stop_within_a_second(app: Tidegate, kind: str) -> None:
-    async def body() -> None:
+    async def function() -> None:
         await asyncio.sleep(30)
 
-    def sync_body(ctx: Context) -> None:
+    def sync_function(ctx: Context) -> None:
         while True:
             ctx.raise_if_cancelled()
             time.sleep(0.01)
 
-    function = app.task(name="t")(body if kind == "async" else sync_body)
+    function = app.task(name="t")(function if kind == "async" else sync_function)
     async with app.worker():
         handle = await function.enqueue()
         await until(lambda: is_running(handle))
         asked_at = time.monotonic()
-        assert await handle.cancel("not needed") is CancelAnswer.ASKED
+        assert await handle.cancel("not needed") is CancelStatus.REQUESTED
         rows = await all_final(app, [handle.id])
         assert time.monotonic() - asked_at < 1.0
     assert rows[handle.id].state is State.CANCELLED
-    assert await handle.cancel() is CancelAnswer.FINISHED
+    assert await handle.cancel() is CancelStatus.FINISHED
     with pytest.raises(TaskCancelledError):
         await handle.result(1)
 
@@ -162,14 +164,14 @@ async def test_a_task_that_fails_after_its_cancel_is_not_tried_again(app: Tidega
     go = asyncio.Event()
 
     @app.task(name="t", backoff=QUICK)
-    async def body() -> None:
+    async def function() -> None:
         try:
             await go.wait()
         except asyncio.CancelledError:
             raise OSError("failed while stopping") from None
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         await until(lambda: is_running(handle))
         await handle.cancel()
         rows = await all_final(app, [handle.id])
@@ -181,12 +183,14 @@ async def test_cancelled_while_no_worker_is_up_never_runs(app: Tidegate) -> None
     entered: list[int] = []
 
     @app.task(name="t")
-    async def body(number: int) -> None:
+    async def function(number: int) -> None:
         entered.append(number)
 
-    handles = [await body.using(delay=0.01 if number % 4 == 0 else 0).enqueue(number) for number in range(40)]
+    handles = [
+        await function.using(delay=0.01 if number % 4 == 0 else 0).enqueue(number) for number in range(40)
+    ]
     for handle in handles[::2]:
-        assert await handle.cancel() is CancelAnswer.CANCELLED
+        assert await handle.cancel() is CancelStatus.CANCELLED
     await app.aclose()
     async with app.worker():
         rows = await all_final(app, [handle.id for handle in handles])
@@ -200,7 +204,7 @@ async def test_a_cancel_at_any_moment_ends_in_one_final_state_that_agrees_with_i
     ran: dict[str, int] = {}
 
     @app.task(name="t", backoff=QUICK)
-    async def body(ctx: Context, number: int) -> None:
+    async def function(ctx: Context, number: int) -> None:
         ran[ctx.task_id] = ran.get(ctx.task_id, 0) + 1
         await asyncio.sleep(0.005)
         if number % 3 == 0 and ctx.run == 1:
@@ -209,7 +213,7 @@ async def test_a_cancel_at_any_moment_ends_in_one_final_state_that_agrees_with_i
     async with app.worker():
         handles, answers = [], {}
         for number in range(300):
-            handle = await body.enqueue(number)
+            handle = await function.enqueue(number)
             handles.append(handle)
             await asyncio.sleep((number % 10) / 1000)
             answers[handle.id] = await handle.cancel()
@@ -217,9 +221,9 @@ async def test_a_cancel_at_any_moment_ends_in_one_final_state_that_agrees_with_i
     assert len(set(answers.values())) > 1
     for task_id, answer in answers.items():
         state = rows[task_id].state
-        if answer is CancelAnswer.CANCELLED:
+        if answer is CancelStatus.CANCELLED:
             assert state is State.CANCELLED
-        elif answer is CancelAnswer.FINISHED:
+        elif answer is CancelStatus.FINISHED:
             assert state is State.SUCCEEDED
         else:
             assert state in {State.CANCELLED, State.SUCCEEDED}
@@ -248,7 +252,7 @@ async def test_all_tasks_of_a_process_share_one_loop_and_none_sees_anothers_vari
     app.on_stop(lambda: opened.append(asyncio.get_running_loop()))
 
     @app.task(name="t", backoff=QUICK)
-    async def body(ctx: Context, number: int) -> int:
+    async def function(ctx: Context, number: int) -> int:
         assert variable.get() == -1
         variable.set(number)
         await client.call()
@@ -262,7 +266,7 @@ async def test_all_tasks_of_a_process_share_one_loop_and_none_sees_anothers_vari
         return asyncio.run(asyncio.sleep(0, 7))
 
     async with app.worker():
-        handles = [await body.enqueue(number) for number in range(50)]
+        handles = [await function.enqueue(number) for number in range(50)]
         mixed = [await own_loop.enqueue() for _ in range(5)]
         assert [await handle.result(10) for handle in handles] == list(range(50))
         assert [await handle.result(10) for handle in mixed] == [7] * 5
@@ -273,7 +277,7 @@ async def test_ctx_retry_makes_exactly_one_next_run_and_cannot_be_swallowed(app:
     seen: list[int] = []
 
     @app.task(name="t", max_attempts=3, backoff=QUICK)
-    async def body(ctx: Context) -> str:
+    async def function(ctx: Context) -> str:
         seen.append(ctx.attempt)
         if len(seen) == 1:
             try:
@@ -288,7 +292,7 @@ async def test_ctx_retry_makes_exactly_one_next_run_and_cannot_be_swallowed(app:
         return "done"
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         assert await handle.result(10) == "done"
     assert seen == [1, 1, 2]
     assert [run.charge for run in await runs_of(handle)] == ["nothing", "attempt", ""]
@@ -296,11 +300,11 @@ async def test_ctx_retry_makes_exactly_one_next_run_and_cannot_be_swallowed(app:
 
 async def test_ctx_retry_is_bounded_by_the_attempts_it_is_charged(app: Tidegate) -> None:
     @app.task(name="t", max_attempts=3, backoff=QUICK)
-    async def body(ctx: Context) -> None:
+    async def function(ctx: Context) -> None:
         ctx.retry(reason="never ready")
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     assert rows[handle.id].state is State.DEAD
     assert len(await runs_of(handle)) == 3
@@ -310,13 +314,13 @@ async def test_progress_is_seen_while_it_runs_and_after_the_end(app: Tidegate) -
     go = asyncio.Event()
 
     @app.task(name="t")
-    async def body(ctx: Context) -> None:
+    async def function(ctx: Context) -> None:
         ctx.progress(1, 4, "first quarter")
         await go.wait()
         ctx.progress(4, 4, "all")
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
 
         async def told() -> Any:
             row = await handle.status()
@@ -335,7 +339,7 @@ async def test_scratch_is_the_runs_own_and_gone_afterwards_and_publish_is_whole_
     seen: list[Path] = []
 
     @app.task(name="t", max_attempts=2, backoff=QUICK)
-    def body(ctx: Context) -> str:
+    def function(ctx: Context) -> str:
         path = ctx.scratch() / "picture.png"
         seen.append(path)
         path.write_bytes(b"half")
@@ -345,7 +349,7 @@ async def test_scratch_is_the_runs_own_and_gone_afterwards_and_publish_is_whole_
         return str(ctx.publish(tmp_path / "picture.png"))
 
     async with app.worker():
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         assert await handle.result(10) == str(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes() == b"whole"
     assert seen[0] != seen[1]
@@ -355,17 +359,17 @@ async def test_scratch_is_the_runs_own_and_gone_afterwards_and_publish_is_whole_
 
 async def test_remaining_counts_down_to_the_nearer_limit(app: Tidegate) -> None:
     @app.task(name="t", timeout=60)
-    async def body(ctx: Context) -> float:
+    async def function(ctx: Context) -> float:
         return ctx.remaining()
 
     async with app.worker():
-        by_timeout = await (await body.enqueue()).result(5)
-        by_deadline = await (await body.using(deadline=20).enqueue()).result(5)
+        by_timeout = await (await function.enqueue()).result(5)
+        by_deadline = await (await function.using(deadline=20).enqueue()).result(5)
     assert 58 < by_timeout <= 60
     assert 18 < by_deadline <= 20
 
 
-async def test_a_thread_that_does_not_listen_is_closed_and_keeps_its_slot_until_it_returns(
+async def test_an_unresponsive_thread_ends_its_run_and_keeps_its_slot_until_it_returns(
     tmp_path: Path,
 ) -> None:
     from tidegate import Pool
@@ -395,32 +399,32 @@ async def test_a_thread_that_does_not_listen_is_closed_and_keeps_its_slot_until_
     await application.aclose()
 
 
-async def test_leaving_the_worker_gives_back_what_still_runs_uncharged(app: Tidegate) -> None:
+async def test_stopping_the_worker_releases_running_tasks_uncharged(app: Tidegate) -> None:
     from dataclasses import replace
 
     @app.task(name="t")
-    async def body() -> None:
+    async def function() -> None:
         await asyncio.sleep(30)
 
     async with app.worker(timings=replace(FAST, drain_grace=0.1)):
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         await until(lambda: is_running(handle))
     row = await handle.status()
     assert (row.state, row.attempts, row.releases) == (State.READY, 0, 1)
     assert (await runs_of(handle))[0].outcome == "released"
 
 
-async def test_a_task_that_may_run_once_only_is_not_given_back_when_its_worker_leaves(app: Tidegate) -> None:
+async def test_a_run_once_task_is_not_released_when_its_worker_stops(app: Tidegate) -> None:
     from dataclasses import replace
 
     @app.task(name="t", on_crash="fail")
-    async def body() -> None:
+    async def function() -> None:
         begun.set()
         await asyncio.sleep(30)
 
     begun = asyncio.Event()
     async with app.worker(timings=replace(FAST, drain_grace=0.1)):
-        handle = await body.enqueue()
+        handle = await function.enqueue()
         await asyncio.wait_for(begun.wait(), 20)
     row = await handle.status()
     assert (row.state, row.run) == (State.DEAD, 1)
@@ -431,7 +435,7 @@ async def test_a_task_that_may_run_once_only_is_not_given_back_when_its_worker_l
 
 async def test_a_plain_call_is_a_plain_call(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(ctx: Context, number: int, *, twice: bool = False) -> int:
+    async def function(ctx: Context, number: int, *, twice: bool = False) -> int:
         assert not ctx.cancelled()
         return number * (2 if twice else 1)
 
@@ -439,17 +443,17 @@ async def test_a_plain_call_is_a_plain_call(app: Tidegate) -> None:
     def plain(number: int) -> int:
         return number + 1
 
-    assert await body(3, twice=True) == 6
-    assert await body(Context.detached(), 4) == 4
+    assert await function(3, twice=True) == 6
+    assert await function(Context.detached(), 4) == 4
     assert plain(1) == 2
 
 
-def test_a_body_that_was_stopped_cannot_publish() -> None:
-    from tidegate.context import Stop
+def test_a_stopped_function_cannot_publish() -> None:
+    from tidegate.context import StopReason
 
     ctx = Context.detached()
     (ctx.scratch() / "f").write_text("x")
-    ctx._control.stop = Stop.LOST
+    ctx._control.stop = StopReason.LOST
     with pytest.raises(TaskStopped):
         ctx.publish(Path(os.devnull).parent / "f")
     ctx._control.remove_scratch()
@@ -461,18 +465,18 @@ async def test_code_inside_a_run_finds_its_context_without_being_given_it(app: T
 
     @app.task(name="loop", priority="bulk")
     async def on_the_loop() -> list[tuple[str, int, str] | None]:
-        here = named(present())
+        here = named(current_context())
         return [here, *await asyncio.gather(*(as_task() for _ in range(2)))]
 
     async def as_task() -> tuple[str, int, str] | None:
-        return named(present())
+        return named(current_context())
 
     @app.task(name="thread", runs_in="thread")
     def in_a_thread() -> tuple[str, int, str] | None:
-        return named(present())
+        return named(current_context())
 
     async with app.worker():
         looped, threaded = await on_the_loop.enqueue(), await in_a_thread.enqueue()
         assert await looped.result(10) == [(looped.id, 1, "bulk")] * 3
         assert await threaded.result(10) == (threaded.id, 1, "normal")
-    assert present() is None
+    assert current_context() is None

@@ -48,7 +48,7 @@ def wrong_clock(library: Path, offset: str) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
-async def test_what_a_killed_machine_ran_is_taken_up_by_another(
+async def test_tasks_of_a_killed_machine_are_reclaimed_by_another(
     client: Any, tmp_path: Path, url: str
 ) -> None:
     with (
@@ -73,7 +73,7 @@ async def test_what_a_killed_machine_ran_is_taken_up_by_another(
 
 
 @pytest.mark.parametrize("offset", [f"+{HOURS}", f"-{HOURS}"])
-async def test_a_worker_whose_clock_is_hours_off_decides_nothing_by_it(
+async def test_a_worker_with_a_wrong_clock_does_not_use_it(
     client: Any, tmp_path: Path, url: str, fake_clock: Path, offset: str
 ) -> None:
     wrong = wrong_clock(fake_clock, offset)
@@ -84,7 +84,7 @@ async def test_a_worker_whose_clock_is_hours_off_decides_nothing_by_it(
         store = await client.app.opened_store()
 
         async def both_work() -> bool:
-            return len(await store.workers()) == 2
+            return len(await store.list_workers()) == 2
 
         await until(both_work)
         later = await client.nap.using(delay=3_600).enqueue(0.0)
@@ -99,7 +99,7 @@ async def test_a_worker_whose_clock_is_hours_off_decides_nothing_by_it(
         rows = await all_final(client.app, ids)
         assert {row.run for row in rows.values()} == {1}, "no lease was cut short"
         assert (await later.status()).state is State.SCHEDULED, "nothing ran before its time"
-        assert len(await store.workers()) == 2
+        assert len(await store.list_workers()) == 2
     await client.app.aclose()
 
 
@@ -128,7 +128,7 @@ async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_
 
     async def all_work(count: int) -> None:
         async def look() -> bool:
-            return len(await store.workers()) >= count
+            return len(await store.list_workers()) >= count
 
         await until(look, within=60, what=f"{count} workers are there")
 
@@ -137,7 +137,7 @@ async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_
         await client.app.enqueue_many([client.call.prepare() for _ in range(tasks)])
 
         async def done() -> bool:
-            (row,) = await store.queue_stats()
+            (row,) = await store.get_queue_stats()
             return row.ready + row.blocked + row.running + row.retrying == 0
 
         await until(done, within=60, what="all are done")

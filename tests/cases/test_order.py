@@ -20,17 +20,17 @@ async def test_people_go_first_and_the_others_in_the_order_they_came(tmp_path: P
     go = asyncio.Event()
 
     @app.task(name="t")
-    async def body(name: str) -> None:
+    async def function(name: str) -> None:
         order.append(name)
         running.set()
         if name == "low1":
             await go.wait()
 
     async with app.worker():
-        ids = [(await body.using(priority="bulk").enqueue("low1")).id]
+        ids = [(await function.using(priority="bulk").enqueue("low1")).id]
         await running.wait()
-        ids += [(await body.using(priority="bulk").enqueue(f"low{number}")).id for number in range(2, 6)]
-        ids.append((await body.using(priority="interactive").enqueue("high")).id)
+        ids += [(await function.using(priority="bulk").enqueue(f"low{number}")).id for number in range(2, 6)]
+        ids.append((await function.using(priority="interactive").enqueue("high")).id)
         go.set()
         await all_final(app, ids)
     assert order == ["low1", "high", "low2", "low3", "low4", "low5"]
@@ -42,14 +42,16 @@ async def test_urgent_work_without_end_does_not_starve_the_rest(tmp_path: Path) 
     order: list[str] = []
 
     @app.task(name="t")
-    async def body(name: str) -> None:
+    async def function(name: str) -> None:
         order.append(name)
         if name == "high" and len(order) < 200:
-            await body.using(priority="interactive").enqueue("high")
+            await function.using(priority="interactive").enqueue("high")
 
-    low = [(await body.using(priority=priority).enqueue(priority)).id for priority in ("bulk", "normal") * 3]
-    await body.using(priority="interactive").enqueue("high")
-    await body.using(priority="interactive").enqueue("high")
+    low = [
+        (await function.using(priority=priority).enqueue(priority)).id for priority in ("bulk", "normal") * 3
+    ]
+    await function.using(priority="interactive").enqueue("high")
+    await function.using(priority="interactive").enqueue("high")
     async with app.worker():
         await all_final(app, low)
     assert order.index("bulk") <= 13
@@ -65,10 +67,10 @@ async def test_a_task_given_another_priority_while_it_waits_goes_by_it(tmp_path:
     order: list[int] = []
 
     @app.task(name="t")
-    async def body(number: int) -> None:
+    async def function(number: int) -> None:
         order.append(number)
 
-    ids = [(await body.enqueue(number)).id for number in range(4)]
+    ids = [(await function.enqueue(number)).id for number in range(4)]
     await app.store.reprioritise([ids[3]], Priority.INTERACTIVE)
     async with app.worker():
         await all_final(app, ids)
@@ -76,19 +78,19 @@ async def test_a_task_given_another_priority_while_it_waits_goes_by_it(tmp_path:
     await app.aclose()
 
 
-async def test_a_failed_task_makes_room_and_its_last_attempt_is_expedited(tmp_path: Path) -> None:
+async def test_a_failed_task_yields_and_its_last_attempt_is_expedited(tmp_path: Path) -> None:
     app = make_app(tmp_path, pools=[Pool(concurrency=1, poll_interval=0.05)])
     order: list[str] = []
 
     @app.task(name="t", max_attempts=3, backoff=Fixed(0.05))
-    async def body(name: str) -> None:
+    async def function(name: str) -> None:
         order.append(name)
         await asyncio.sleep(0.01)
         if name == "bad" and order.count("bad") < 3:
             raise OSError("not yet")
 
-    ids = [(await body.enqueue("bad")).id]
-    ids += [(await body.enqueue("good")).id for _ in range(20)]
+    ids = [(await function.enqueue("bad")).id]
+    ids += [(await function.enqueue("good")).id for _ in range(20)]
     async with app.worker():
         await all_final(app, ids)
     first, second, third = (place for place, name in enumerate(order) if name == "bad")
@@ -110,11 +112,11 @@ async def test_a_strict_pool_serves_its_queues_as_listed(
     order: list[str] = []
 
     @app.task(name="t")
-    async def body(queue: str) -> None:
+    async def function(queue: str) -> None:
         order.append(queue)
 
-    ids = [(await body.using(queue=queue).enqueue(queue)).id for queue in ("b", "b", "a", "a")]
-    other = await body.using(queue="c").enqueue("c")
+    ids = [(await function.using(queue=queue).enqueue(queue)).id for queue in ("b", "b", "a", "a")]
+    other = await function.using(queue="c").enqueue("c")
     async with app.worker():
         await all_final(app, ids)
     assert order == expected
@@ -124,47 +126,47 @@ async def test_a_strict_pool_serves_its_queues_as_listed(
 
 async def test_tasks_of_the_far_future_cost_the_present_ones_nothing(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body() -> None: ...
+    async def function() -> None: ...
 
-    await app.enqueue_many(body.using(delay=86_400).prepare() for _ in range(5_000))
-    due = await app.enqueue_many(body.prepare() for _ in range(100))
+    await app.enqueue_many(function.using(delay=86_400).prepare() for _ in range(5_000))
+    due = await app.enqueue_many(function.prepare() for _ in range(100))
     async with app.worker():
         rows = await all_final(app, due)
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
-    (stats,) = [queue for queue in await app.store.queue_stats() if queue.queue == "default"]
+    (stats,) = [queue for queue in await app.store.get_queue_stats() if queue.queue == "default"]
     assert (stats.scheduled, stats.ready) == (5_000, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 12_000])
 async def test_many_tasks_are_stored_in_order_all_or_none(app: Tidegate, count: int) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
-    ids = await app.enqueue_many(body.prepare(number) for number in range(count))
+    ids = await app.enqueue_many(function.prepare(number) for number in range(count))
     assert len(ids) == count == len(set(ids))
     assert ids == sorted(ids)
-    stats = {queue.queue: queue for queue in await app.store.queue_stats()}
+    stats = {queue.queue: queue for queue in await app.store.get_queue_stats()}
     assert (stats["default"].ready if count else 0) == count
 
 
 async def test_a_bad_item_among_many_stores_none(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     def items() -> object:
         for number in range(7_000):
-            yield body.prepare(number if number != 6_500 else "six")  # type: ignore[arg-type]
+            yield function.prepare(number if number != 6_500 else "six")  # type: ignore[arg-type]
 
     with pytest.raises(Exception, match="do not fit"):
         await app.enqueue_many(items())  # type: ignore[arg-type]
-    assert [queue for queue in await app.store.queue_stats() if queue.ready or queue.scheduled] == []
+    assert [queue for queue in await app.store.get_queue_stats() if queue.ready or queue.scheduled] == []
 
 
 async def test_a_key_given_twice_in_one_call_names_one_task(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
-    tasks = [body.using(key="k").prepare(1), body.prepare(2), body.using(key="k").prepare(1)]
+    tasks = [function.using(key="k").prepare(1), function.prepare(2), function.using(key="k").prepare(1)]
     ids = await app.enqueue_many(tasks)
     assert ids[0] == ids[2] != ids[1]
 
@@ -172,13 +174,13 @@ async def test_a_key_given_twice_in_one_call_names_one_task(app: Tidegate) -> No
 @pytest.mark.slow
 async def test_seventy_thousand_at_once_while_a_worker_runs(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     async with app.worker():
-        ids = await app.enqueue_many(body.prepare(number) for number in range(70_000))
+        ids = await app.enqueue_many(function.prepare(number) for number in range(70_000))
         assert len(set(ids)) == 70_000
 
         async def done() -> bool:
-            return all(queue.ready == queue.running == 0 for queue in await app.store.queue_stats())
+            return all(queue.ready == queue.running == 0 for queue in await app.store.get_queue_stats())
 
         await until(done, within=120)

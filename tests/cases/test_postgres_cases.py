@@ -81,7 +81,7 @@ async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
     started: Counter[int] = Counter()
     before = len(postgres.log())
 
-    async def body(number: int) -> None:
+    async def function(number: int) -> None:
         started[number] += 1
 
     async with AsyncExitStack() as stack:
@@ -90,7 +90,7 @@ async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
             one = Tidegate(narrow.url(user=WORKER), timings=FAST, pools=pools)
             stack.push_async_callback(one.aclose)
 
-            task = one.task(name="t")(body)
+            task = one.task(name="t")(function)
             await stack.enter_async_context(one.worker())
         ids = [(await task.enqueue(number)).id for number in range(100)]
         ids += await one.enqueue_many(task.prepare(number) for number in range(100, 500))
@@ -110,54 +110,54 @@ async def test_a_savepoint_that_is_rolled_back_takes_its_task_and_its_key_along(
     app: Tidegate, url: str
 ) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     connection: Any = await asyncpg.connect(url)
     async with connection.transaction():
-        kept = await body.using(conn=connection).enqueue(1)
+        kept = await function.using(conn=connection).enqueue(1)
         undone = connection.transaction()
         await undone.start()
-        gone = await body.using(conn=connection, key="k").enqueue(2)
+        gone = await function.using(conn=connection, key="k").enqueue(2)
         await undone.rollback()
-        again = await body.using(conn=connection, key="k").enqueue(3)
+        again = await function.using(conn=connection, key="k").enqueue(3)
     await connection.close()
     store = await app.opened_store()
-    assert set(await store.read([kept.id, gone.id, again.id])) == {kept.id, again.id}
+    assert set(await store.read_tasks([kept.id, gone.id, again.id])) == {kept.id, again.id}
 
 
 async def test_a_savepoint_of_psycopg_does_so_too(app: Tidegate, url: str) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     def enqueue() -> tuple[str, str]:
         with psycopg.connect(url) as connection:
-            kept = body.using(conn=connection).enqueue_sync(1)
+            kept = function.using(conn=connection).enqueue_sync(1)
             with connection.transaction() as savepoint:
-                gone = body.using(conn=connection, key="k").enqueue_sync(2)
+                gone = function.using(conn=connection, key="k").enqueue_sync(2)
                 raise psycopg.Rollback(savepoint)
         return kept.id, gone.id
 
     kept, gone = await asyncio.to_thread(enqueue)
     store = await app.opened_store()
-    assert set(await store.read([kept, gone])) == {kept}
-    assert (await body.using(key="k").enqueue(3)).created
+    assert set(await store.read_tasks([kept, gone])) == {kept}
+    assert (await function.using(key="k").enqueue(3)).created
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "serializable"])
-async def test_who_waits_for_a_key_whose_transaction_rolls_back_gets_the_task(
+async def test_a_waiter_for_a_key_gets_the_task_when_the_other_transaction_rolls_back(
     app: Tidegate, url: str, isolation: str
 ) -> None:
     @app.task(name="t")
-    async def body(number: int) -> None: ...
+    async def function(number: int) -> None: ...
 
     first, second = [await asyncpg.connect(url) for _ in range(2)]
     held = first.transaction(isolation=isolation)
     await held.start()
-    never = await body.using(conn=first, key="k").enqueue(1)
+    never = await function.using(conn=first, key="k").enqueue(1)
 
     async def other() -> str:
         async with second.transaction(isolation=isolation):
-            return (await body.using(conn=second, key="k").enqueue(1)).id
+            return (await function.using(conn=second, key="k").enqueue(1)).id
 
     waiting = asyncio.create_task(other())
     await until(lambda: _waits(first, second), what="the second waits for the first")
@@ -165,7 +165,7 @@ async def test_who_waits_for_a_key_whose_transaction_rolls_back_gets_the_task(
     task_id = await waiting
     await asyncio.gather(first.close(), second.close())
     store = await app.opened_store()
-    assert set(await store.read([never.id, task_id])) == {task_id}
+    assert set(await store.read_tasks([never.id, task_id])) == {task_id}
 
 
 async def _waits(one: Any, other: Any) -> bool:

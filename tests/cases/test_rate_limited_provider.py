@@ -12,7 +12,7 @@ from tidegate.testing.provider import ProviderSettings, SimulatedProvider
 pytestmark = pytest.mark.anyio
 
 
-async def test_tasks_put_off_by_a_rate_limit_all_succeed_with_a_single_attempt_each(app: Tidegate) -> None:
+async def test_tasks_delayed_by_a_rate_limit_all_succeed_with_a_single_attempt_each(app: Tidegate) -> None:
     settings = ProviderSettings(requests_per_minute=10, requests_burst=5, window_seconds=1.0)
     async with SimulatedProvider(settings) as provider, httpx2.AsyncClient() as client:
 

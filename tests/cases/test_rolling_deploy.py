@@ -39,7 +39,7 @@ async def test_an_old_worker_leaves_new_functions_to_the_new_one(tmp_path: Path)
     del new.functions["t3"]
     async with old.worker():
         assert await (await old_t1.enqueue()).result(10) == "old"
-        rows = await new.store.read(ids)
+        rows = await new.store.read_tasks(ids)
         assert {(row.state, row.run) for row in rows.values()} == {(State.READY, 0)}
         async with new.worker():
             rows = await all_final(new, ids)
@@ -47,10 +47,10 @@ async def test_an_old_worker_leaves_new_functions_to_the_new_one(tmp_path: Path)
     assert (await nobodys.status()).state is State.READY
     await nobodys.cancel()
 
-    async def settled() -> bool:
+    async def finished() -> bool:
         return (await nobodys.status()).state is State.CANCELLED
 
-    await until(settled)
+    await until(finished)
     await old.aclose()
     await new.aclose()
 

@@ -35,13 +35,15 @@ def _impatient_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("answers", [True, False], ids=["500", "connection lost"])
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-@pytest.mark.parametrize(("polite", "requests"), [(True, 3), (False, 9)], ids=["transport", "bare SDK"])
+@pytest.mark.parametrize(
+    ("client_with_transport", "requests"), [(True, 3), (False, 9)], ids=["transport", "bare SDK"]
+)
 async def test_three_attempts_are_three_requests_with_the_transport_and_nine_without(
-    app: Tidegate, kind: str, answers: bool, polite: bool, requests: int
+    app: Tidegate, kind: str, answers: bool, client_with_transport: bool, requests: int
 ) -> None:
     provider = AlwaysDown(answers=answers)
     wire = httpx2.MockTransport(provider)
-    http = httpx2.AsyncClient(transport=app.upstream("u").transport(wire) if polite else wire)
+    http = httpx2.AsyncClient(transport=app.upstream("u").transport(wire) if client_with_transport else wire)
 
     @app.task(name="t", max_attempts=3, backoff=Fixed(0.01))
     async def ask() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from support import FAST, all_final, make_app, until
 from tidegate import Fixed, OptionError, Pool, State, Tidegate
-from tidegate.domain.upstream import GateState
+from tidegate.limits.options import changed_limits
+from tidegate.limits.values import GateState
 from tidegate.store.rows import UpstreamRow
-from tidegate.upstream.limits import changed_limits
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ class AnswerError(Exception):
 
 
 async def gate_of(app: Tidegate, name: str) -> UpstreamRow:
-    rows = await (await app.opened_store()).upstreams()
+    rows = await (await app.opened_store()).list_upstreams()
     return next(row for row in rows if row.name == name)
 
 
@@ -96,7 +96,7 @@ async def test_a_429_parks_the_upstream_and_other_tasks_run_on(app: Tidegate) ->
         await until(lambda: _is_parked(app), what="the gate is parked")
         rest = [await call.enqueue() for _ in range(5)]
         assert await (await free.enqueue()).result(5) == "free"
-        (stats,) = await app.store.queue_stats()
+        (stats,) = await app.store.get_queue_stats()
         assert (stats.ready, stats.blocked) == (0, 5)
         rows = await all_final(app, [first.id, *(handle.id for handle in rest)])
     assert calls[1] - calls[0] >= 0.7
@@ -182,13 +182,13 @@ async def test_a_storm_of_retries_is_spread_by_the_system_wide_budget(tmp_path: 
         async with app.worker():
             handles = [await call.enqueue(number) for number in range(60)]
             rows = await all_final(app, [handle.id for handle in handles])
-        budget = (await app.store.budgets())[0]
+        budget = (await app.store.list_retry_budgets())[0]
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     at_most(again, 20 + 4, 1.0)
     assert budget.amount == 20
 
 
-async def test_twenty_thousand_blocked_tasks_in_front_delay_nobody(app: Tidegate) -> None:
+async def test_twenty_thousand_blocked_tasks_do_not_delay_others(app: Tidegate) -> None:
     upstream = app.upstream("u", requests_per_minute=1)
 
     @app.task(name="blocked", upstream=upstream, priority="interactive")
@@ -204,7 +204,7 @@ async def test_twenty_thousand_blocked_tasks_in_front_delay_nobody(app: Tidegate
         handles = [await free.enqueue() for _ in range(50)]
         await all_final(app, [handle.id for handle in handles])
         assert time.monotonic() - begun < 10
-        (stats,) = await app.store.queue_stats()
+        (stats,) = await app.store.get_queue_stats()
     assert stats.ready + stats.paced + stats.blocked >= 19_998
 
 
@@ -223,7 +223,7 @@ async def test_the_code_of_the_latest_worker_counts_and_it_logs_what_it_changed(
     assert "limits of u: requests_per_minute was 120, is 900 now, as declared here" in caplog.text
 
 
-async def test_a_limit_set_by_hand_counts_and_the_warning_names_the_command_that_hands_it_back(
+async def test_a_manual_limit_wins_and_the_warning_names_the_command_that_resets_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with _app(tmp_path) as app:
@@ -283,4 +283,4 @@ async def test_another_way_to_count_a_window_is_taken_from_the_code(tmp_path: Pa
         other.upstream("u", requests_per_minute=100, fixed_windows=True)
         async with one.worker(), other.worker():
             row = await gate_of(one, "u")
-    assert [window.fixed for window in row.limits.windows] == [True]
+    assert [window.is_fixed for window in row.limits.windows] == [True]

@@ -71,13 +71,13 @@ TYPED: list[tuple[Any, Any]] = [
 async def round_trip(app: Tidegate, hint: Any, value: Any) -> tuple[Any, Any]:
     seen: list[Any] = []
 
-    async def body(ctx: Context, value: Any) -> Any:
+    async def function(ctx: Context, value: Any) -> Any:
         seen.append(value)
         return value
 
     if hint is not None:
-        body.__annotations__ = {"ctx": Context, "value": hint, "return": hint}
-    function = app.task(name="t")(body)
+        function.__annotations__ = {"ctx": Context, "value": hint, "return": hint}
+    function = app.task(name="t")(function)
     async with app.worker():
         result = await (await function.enqueue(value)).result(10)
     return seen[0], result
@@ -121,18 +121,18 @@ async def test_a_value_that_would_come_back_changed_is_refused_with_its_place(
     app: Tidegate, value: Any, place: str
 ) -> None:
     @app.task(name="t")
-    async def body(value: Any) -> None: ...
+    async def function(value: Any) -> None: ...
 
     with pytest.raises(ArgumentsError) as caught:
-        await body.enqueue(value)
+        await function.enqueue(value)
     assert str(caught.value.facts["path"]).startswith(place.partition("[")[0].partition(".")[0])
-    assert await app.store.queue_stats() == [] if await app.opened_store() else True
+    assert await app.store.get_queue_stats() == [] if await app.opened_store() else True
 
 
 async def test_wrong_arguments_are_refused_in_the_calling_process(app: Tidegate) -> None:
     @app.task(name="t")
-    async def body(a: int, b: int = 1, **more: int) -> None: ...
+    async def function(a: int, b: int = 1, **more: int) -> None: ...
 
     for args, kwargs in [((), {}), ((1, 2, 3), {}), (("one",), {}), ((1,), {"x": "not an int"})]:
         with pytest.raises(ArgumentsError, match="do not fit"):
-            await body.enqueue(*args, **kwargs)
+            await function.enqueue(*args, **kwargs)

@@ -73,7 +73,7 @@ async def test_tasks_of_a_killed_pool_process_run_again_at_once_and_are_not_char
     await client.app.aclose()
 
 
-async def test_after_a_kill_of_everything_another_worker_takes_up_what_was_running(
+async def test_another_worker_reclaims_what_ran_when_everything_was_killed(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path) as worker:
@@ -82,7 +82,7 @@ async def test_after_a_kill_of_everything_another_worker_takes_up_what_was_runni
         with worker_process("bodies:app", tmp_path):
 
             async def two_workers() -> bool:
-                return len(await client.app.store.workers()) == 2
+                return len(await client.app.store.list_workers()) == 2
 
             await until(two_workers)
             killed_at = time.time()
@@ -118,7 +118,7 @@ async def test_a_task_of_a_dead_worker_starts_again_within_lease_and_reap_interv
     await client.app.aclose()
 
 
-async def test_pool_processes_end_soon_after_their_supervisor_died_and_give_their_tasks_back(
+async def test_pool_processes_end_soon_after_their_supervisor_died_and_release_their_tasks(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path) as worker:
@@ -173,7 +173,7 @@ async def test_a_task_that_kills_its_process_each_time_is_dead_at_its_crash_limi
     await client.app.aclose()
 
 
-async def test_a_coroutine_that_will_not_stop_costs_its_process_and_its_neighbours_nothing(
+async def test_a_coroutine_that_will_not_stop_ends_its_process_without_charging_others(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path):
@@ -190,7 +190,7 @@ async def test_a_coroutine_that_will_not_stop_costs_its_process_and_its_neighbou
     await client.app.aclose()
 
 
-async def test_sigterm_lets_short_tasks_end_and_gives_long_ones_back_uncharged(
+async def test_sigterm_lets_short_tasks_finish_and_releases_long_ones_uncharged(
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("bodies:app", tmp_path, GRACE="1.5") as worker:
@@ -207,16 +207,16 @@ async def test_sigterm_lets_short_tasks_end_and_gives_long_ones_back_uncharged(
         queued = await client.nap.enqueue(0.0)
         assert worker.wait() == 0
         assert 1.0 < time.monotonic() - asked_at < 6.0
-    rows = await client.app.store.read([short.id, long.id, queued.id])
+    rows = await client.app.store.read_tasks([short.id, long.id, queued.id])
     assert rows[short.id].state is State.SUCCEEDED
     assert rows[long.id].state is State.READY
     assert (rows[long.id].counters.attempts, rows[long.id].counters.releases) == (0, 1)
     assert rows[queued.id].run == 0
-    assert await client.app.store.workers() == []
+    assert await client.app.store.list_workers() == []
     await client.app.aclose()
 
 
-async def test_a_second_signal_gives_everything_back_now(client: Any, tmp_path: Path) -> None:
+async def test_a_second_signal_releases_everything_now(client: Any, tmp_path: Path) -> None:
     with worker_process("bodies:app", tmp_path, GRACE="60") as worker:
         handle = await client.nap.enqueue(60.0)
         await started(tmp_path, handle.id)
@@ -238,7 +238,7 @@ async def test_an_idle_worker_stops_at_once(client: Any, tmp_path: Path) -> None
     with worker_process("bodies:app", tmp_path) as worker:
 
         async def registered() -> bool:
-            return len(await (await client.app.opened_store()).workers()) == 1
+            return len(await (await client.app.opened_store()).list_workers()) == 1
 
         await until(registered)
         worker.signal(signal.SIGINT)
@@ -258,9 +258,7 @@ async def test_scratch_is_removed_also_after_a_kill(client: Any, tmp_path: Path)
     await client.app.aclose()
 
 
-async def test_a_process_that_answers_no_more_is_killed_and_its_task_taken_up(
-    client: Any, tmp_path: Path
-) -> None:
+async def test_an_unresponsive_process_is_killed_and_its_task_reclaimed(client: Any, tmp_path: Path) -> None:
     with worker_process("bodies:app", tmp_path, STALL="1.0"):
         handle = await client.nap.enqueue(2.0)
         first = (await started(tmp_path, handle.id))[0]

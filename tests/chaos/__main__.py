@@ -20,11 +20,11 @@ import msgspec
 
 from chaos import report
 from chaos.hosts import clean_environment
-from chaos.houses import STORES, House, house
-from chaos.judge import judge
-from chaos.plan import SHORTEST_SECONDS, Plan
+from chaos.plan import SHORTEST_SECONDS, ChaosPlan
 from chaos.processes import RUN
-from chaos.seen import Seen
+from chaos.run_checks import check_run
+from chaos.run_record import ChaosRecord
+from chaos.store_backends import STORES, StoreBackend, store_backend
 from tidegate import __version__
 
 _INTERRUPTED, _TERMINATED = 130, 143
@@ -35,21 +35,21 @@ def main(argv: list[str]) -> int:
     if sys.platform != "linux":
         print("chaos finds and stops processes through /proc and pidfds: it needs Linux", file=sys.stderr)
         return 2
-    chosen = _arguments(argv)
-    plan = Plan(chosen.seed, seconds=chosen.seconds, workers=chosen.workers, lease=chosen.lease)
-    directory = (chosen.directory or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))).resolve()
+    options = _arguments(argv)
+    plan = ChaosPlan(options.seed, seconds=options.seconds, workers=options.workers, lease=options.lease)
+    directory = (options.directory or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     code = 1
     try:
-        with house(chosen.store, directory) as home:
-            seen = _run(plan, directory, home)
-        code = _TERMINATED if seen is None else _report(seen, directory, chosen.json)
+        with store_backend(options.store, directory) as backend:
+            run_record = _run(plan, directory, backend)
+        code = _TERMINATED if run_record is None else _report(run_record, directory, options.json)
     except KeyboardInterrupt:
         code = _INTERRUPTED
     finally:
         if code == 1:
-            _tell(f"store, ledgers and logs are kept in {directory}")
-        elif chosen.directory is None:
+            _log(f"store, ledgers and logs are kept in {directory}")
+        elif options.directory is None:
             shutil.rmtree(directory, ignore_errors=True)
     return code
 
@@ -76,24 +76,24 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--directory", type=Path, help="keep everything there (default: only after a violation)"
     )
-    chosen = parser.parse_args(argv)
-    if chosen.seconds < SHORTEST_SECONDS or chosen.workers < 2 or chosen.lease < 0.5:
+    options = parser.parse_args(argv)
+    if options.seconds < SHORTEST_SECONDS or options.workers < 2 or options.lease < 0.5:
         parser.error(f"use --seconds {SHORTEST_SECONDS:g} or more, --workers 2 or more, --lease 0.5 or more")
-    if chosen.directory is not None and (chosen.directory / "store").exists():
-        parser.error(f"{chosen.directory} holds another run")
-    if chosen.json is not None:
-        chosen.json = chosen.json.absolute()  # before we go to another directory
-    if chosen.seed is None:
-        chosen.seed = random.SystemRandom().randrange(1_000_000)
-    return chosen
+    if options.directory is not None and (options.directory / "store").exists():
+        parser.error(f"{options.directory} holds another run")
+    if options.json is not None:
+        options.json = options.json.absolute()  # before we go to another directory
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    return options
 
 
-def _run(plan: Plan, directory: Path, home: House) -> Seen | None:
+def _run(plan: ChaosPlan, directory: Path, backend: StoreBackend) -> ChaosRecord | None:
     """Run it; return what was seen, None if SIGTERM ended it."""
     run_id = uuid.uuid4().hex
     ours = {
         RUN: run_id,
-        "TIDEGATE_DATABASE_URL": home.url,
+        "TIDEGATE_DATABASE_URL": backend.url,
         "TIDEGATE_SCRATCH": str(directory / "scratch"),
         "TIDEGATE_RUN": str(directory / "run"),
         "TIDEGATE_CHAOS_DIRECTORY": str(directory),
@@ -101,16 +101,16 @@ def _run(plan: Plan, directory: Path, home: House) -> Seen | None:
         "SPT_NOENV": "1",  # where setproctitle is installed, it leaves the environment in /proc as it was
     }
     env = clean_environment() | ours
-    _tell(f"seed {plan.seed}, in {directory}")
+    _log(f"seed {plan.seed}, in {directory}")
     os.environ |= ours
     os.chdir(directory)  # so that no tidegate.toml of the checkout is read
 
-    from chaos.world import World  # which imports the application, and that reads our environment
+    from chaos.chaos_run import ChaosRun  # which imports the application, and that reads our environment
 
-    world = World(plan, directory, run_id, env, home, _tell)
+    chaos_run = ChaosRun(plan, directory, run_id, env, backend, _log)
 
-    async def run() -> Seen | None:
-        job = asyncio.create_task(world.run(), name="chaos")
+    async def run() -> ChaosRecord | None:
+        job = asyncio.create_task(chaos_run.run(), name="chaos")
         terminated = False
 
         def terminate() -> None:
@@ -129,19 +129,19 @@ def _run(plan: Plan, directory: Path, home: House) -> Seen | None:
     return asyncio.run(run())
 
 
-def _report(seen: Seen, directory: Path, path: Path | None) -> int:
+def _report(run_record: ChaosRecord, directory: Path, path: Path | None) -> int:
     """Judge, print the table and what offends, write the JSON; return the exit code."""
-    verdict = judge(seen)
-    (directory / "faults.json").write_bytes(msgspec.json.format(msgspec.json.encode(seen.journal)))
+    verdict = check_run(run_record)
+    (directory / "faults.json").write_bytes(msgspec.json.format(msgspec.json.encode(run_record.fault_log)))
     if path is not None:
-        figures = report.to_plain(seen, verdict) | {"version": __version__, "commit": _commit()}
+        figures = report.to_plain(run_record, verdict) | {"version": __version__, "commit": _commit()}
         path.write_text(json.dumps(figures, indent=2) + "\n")
-    rows = list(report.table(seen, verdict))
+    rows = list(report.format_table(run_record, verdict))
     width = max(len(name) for name, _ in rows)
     print()
     for name, value in rows:
         print(f"{name:<{width}}  {value}")
-    for line in report.offending(seen, verdict):
+    for line in report.format_violations(run_record, verdict):
         print(line)
     return 1 if verdict.violations else 0
 
@@ -150,16 +150,18 @@ def _commit() -> str:
     """Return the commit of this checkout, marked if files differ from it; empty without git."""
     try:
         words = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
-        told = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        described = subprocess.run(
+            words, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return told.stdout.strip()
+    return described.stdout.strip()
 
 
 _began_at = time.monotonic()
 
 
-def _tell(text: str) -> None:
+def _log(text: str) -> None:
     """Say what happens, on stderr; stdout has the table."""
     print(f"{time.monotonic() - _began_at:7.1f} s  {text}", file=sys.stderr, flush=True)
 

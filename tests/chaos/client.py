@@ -17,27 +17,36 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tidegate.app
-from chaos import bodies
-from chaos.ledgers import Answered, Cancelled, Cancelling, Final, Ledger, Sent, Trouble, read_clients
+from chaos import functions
 from chaos.plan import LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
+from chaos.process_logs import (
+    CancelAnswered,
+    CancelSent,
+    ClientError,
+    EnqueueAnswered,
+    EnqueueSent,
+    FinalSeen,
+    ProcessLog,
+    read_clients,
+)
 from tidegate import State, StoreError, TaskCancelledError, TaskFailedError, Tidegate
 from tidegate.store.rows import NewTask
 
 T = TypeVar("T")
 
-STAGED_FROM = 25
+BATCHED_FROM = 25
 """Tasks in one transaction; more are staged, as 5,000 are in earnest."""
 _MEAN_TASKS = 3.0
 """Of one enqueue."""
 _MOST_WAITS = 20
 
 
-def ledger_path(directory: Path, name: str) -> Path:
+def client_log_path(directory: Path, name: str) -> Path:
     """Return where the clients of one name write."""
     return directory / f"{name}.ndjson"
 
 
-class Client:
+class ChaosClient:
     """What one client process does.
 
     Args:
@@ -50,7 +59,7 @@ class Client:
     def __init__(self, app: Tidegate, path: Path, *, rng: random.Random, lease: float) -> None:
         self._app = app
         self._path = path
-        self._ledger = Ledger(path)
+        self._log = ProcessLog(path)
         self._rng = rng
         self._lease = lease
         self._recent: list[str] = []
@@ -64,7 +73,7 @@ class Client:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rng.expovariate(tasks_per_second / _MEAN_TASKS)):
                     await stopping.wait()
-            await self._act()
+            await self._inject_one()
         for wait in self._waits:
             wait.cancel()
         await asyncio.gather(*self._waits, return_exceptions=True)
@@ -76,26 +85,26 @@ class Client:
 
         Args:
             tasks: One, unless `many`.
-            many: Through `enqueue_many`, staged from `STAGED_FROM` tasks on.
+            many: Through `enqueue_many`, staged from `BATCHED_FROM` tasks on.
             call: Name of a call that was sent before by another process.
         """
-        sent = Sent(call or self._app.next_id(), tuple(tasks), many)
-        self._ledger.write(sent)
+        sent = EnqueueSent(call or self._app.next_id(), tuple(tasks), many)
+        self._log.write(sent)
         ids = await self._until_answered(lambda: self._enqueue(sent))
-        self._ledger.write(Answered(sent.call, ids))
+        self._log.write(EnqueueAnswered(sent.call, ids))
         return ids
 
-    async def _enqueue(self, sent: Sent) -> tuple[str, ...]:
+    async def _enqueue(self, sent: EnqueueSent) -> tuple[str, ...]:
         if sent.many:
             return tuple(answer.task_id for answer in await self._app.enqueue_all(list(sent.tasks)))
         return ((await self._app.enqueue_prepared(sent.tasks[0])).task_id,)
 
-    async def _act(self) -> None:
+    async def _inject_one(self) -> None:
         dice = self._rng.random()
         if dice < 0.85:
             self._remember(await self.submit([self._task()], many=False))
         else:
-            number = self._rng.choice((2, 5, 10, 20, 2 * STAGED_FROM))
+            number = self._rng.choice((2, 5, 10, 20, 2 * BATCHED_FROM))
             self._remember(await self.submit([self._task() for _ in range(number)], many=True))
         if self._rng.random() < 0.06:
             await self._cancel(self._rng.choice(self._recent))
@@ -110,20 +119,20 @@ class Client:
     # --- acts by id --------------------------------------------------------------------------------------
 
     async def _cancel(self, task_id: str) -> None:
-        self._ledger.write(Cancelling(task_id))
+        self._log.write(CancelSent(task_id))
         answer = await self._until_answered(lambda: self._app.cancel(task_id, why="at random"))
-        self._ledger.write(Cancelled(task_id, answer, time.time()))
+        self._log.write(CancelAnswered(task_id, answer, time.time()))
 
     async def _wait(self, task_id: str) -> None:
         handle = self._app.handle(task_id)
         try:
             result: Any = await self._until_answered(handle.result)
         except TaskCancelledError:  # before its parent
-            self._ledger.write(Final(task_id, State.CANCELLED, 0))
+            self._log.write(FinalSeen(task_id, State.CANCELLED, 0))
         except TaskFailedError:
-            self._ledger.write(Final(task_id, State.DEAD, 0))
+            self._log.write(FinalSeen(task_id, State.DEAD, 0))
         else:
-            self._ledger.write(Final(task_id, State.SUCCEEDED, result[1]))
+            self._log.write(FinalSeen(task_id, State.SUCCEEDED, result[1]))
 
     async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
         while True:
@@ -144,18 +153,20 @@ class Client:
         dice = rng.random()
         if dice < 0.12:  # other processes and later ones use the same keys, with the same arguments
             number = 10 * (int(time.time()) // 3) + rng.randrange(3)
-            return bodies.nap.using(key=f"key {number}", **options).prepare(number, 0.1).new_task
+            return functions.nap.using(key=f"key {number}", **options).prepare(number, 0.1).new_task
         if dice < 0.2:
-            return bodies.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5).new_task
-        function, arguments = self._choice()
+            return (
+                functions.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5).new_task
+            )
+        function, arguments = self._choose_task()
         task: NewTask = function.using(**options).prepare(rng.randrange(1_000_000), *arguments).new_task
         return task
 
-    def _choice(self) -> tuple[Any, tuple[Any, ...]]:
+    def _choose_task(self) -> tuple[Any, tuple[Any, ...]]:
         """Return a function and its arguments after the number."""
         rng = self._rng
         name = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-        function = getattr(bodies, name)
+        function = getattr(functions, name)
         if name in {"hopeless", "forbidden", "overrun"}:
             return function, ()
         if name == "flaky":
@@ -177,18 +188,18 @@ _WEIGHTS = {
 
 
 async def _main(name: str, seed: str, tasks_per_second: float) -> None:
-    tidegate.app.STAGE_TASKS = STAGED_FROM  # so that a staged enqueue needs no 5,000 tasks
+    tidegate.app.PART_TASKS = BATCHED_FROM  # so that a staged enqueue needs no 5,000 tasks
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    path = ledger_path(bodies.directory, name)
-    client = Client(bodies.app, path, rng=random.Random(seed), lease=bodies.plan.lease)
+    path = client_log_path(functions.directory, name)
+    client = ChaosClient(functions.app, path, rng=random.Random(seed), lease=functions.plan.lease)
     try:
         await client.run(tasks_per_second, stopping)
     except Exception as error:
-        Ledger(path).write(Trouble(f"{name}: {type(error).__name__}: {error}"))
+        ProcessLog(path).write(ClientError(f"{name}: {type(error).__name__}: {error}"))
         raise
     finally:
-        await bodies.app.aclose()
+        await functions.app.aclose()
 
 
 if __name__ == "__main__":

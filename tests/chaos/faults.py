@@ -12,11 +12,11 @@ from math import inf
 from tidegate.domain.outcome import Fence
 
 
-class Kind(StrEnum):
+class ChaosFaultKind(StrEnum):
     """What can go wrong."""
 
     KILL_POOL = "pool process killed"
-    KILL_SLOT = "slot killed"
+    KILL_CHILD = "child killed"
     KILL_SUPERVISOR = "supervisor killed"
     KILL_WORKER = "whole worker killed"
     KILL_CLIENT = "client killed"
@@ -31,22 +31,32 @@ class Kind(StrEnum):
     """No write was let through: mostly a process that was stopped while it held the write lock."""
 
 
-WORKER_KILLS = (Kind.KILL_POOL, Kind.KILL_SLOT, Kind.KILL_SUPERVISOR, Kind.KILL_WORKER)
-STOPS = (Kind.STOP_POOL, Kind.STOP_SUPERVISOR, Kind.STOP_BOTH)
-SHARED = (Kind.OUTAGE, Kind.FREEZE)
+WORKER_KILLS = (
+    ChaosFaultKind.KILL_POOL,
+    ChaosFaultKind.KILL_CHILD,
+    ChaosFaultKind.KILL_SUPERVISOR,
+    ChaosFaultKind.KILL_WORKER,
+)
+STOPS = (ChaosFaultKind.STOP_POOL, ChaosFaultKind.STOP_SUPERVISOR, ChaosFaultKind.STOP_BOTH)
+SHARED = (ChaosFaultKind.OUTAGE, ChaosFaultKind.FREEZE)
 """What is done to everyone alike. It explains no re-run: everyone must have the time to beat afterwards."""
-STANDSTILLS = (Kind.STALL, Kind.BLOCKED)
+STALLS = (ChaosFaultKind.STALL, ChaosFaultKind.BLOCKED)
 """What nobody did on purpose, and every bound is longer for."""
-POOL_DEATHS = (Kind.KILL_POOL, Kind.KILL_WORKER)
-STEWARD_ENDS = (Kind.KILL_SUPERVISOR, Kind.KILL_WORKER, Kind.DRAIN)
-LEASE_THREATS = (Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, Kind.KILL_SUPERVISOR, Kind.KILL_WORKER)
+POOL_DEATHS = (ChaosFaultKind.KILL_POOL, ChaosFaultKind.KILL_WORKER)
+MAINTENANCE_ENDS = (ChaosFaultKind.KILL_SUPERVISOR, ChaosFaultKind.KILL_WORKER, ChaosFaultKind.DRAIN)
+LEASE_THREATS = (
+    ChaosFaultKind.STOP_SUPERVISOR,
+    ChaosFaultKind.STOP_BOTH,
+    ChaosFaultKind.KILL_SUPERVISOR,
+    ChaosFaultKind.KILL_WORKER,
+)
 
 
 @dataclass(slots=True)
-class Fault:
+class InjectedFault:
     """Something done to one host, or to all."""
 
-    kind: Kind
+    kind: ChaosFaultKind
     host: str
     """Empty: all of them."""
     began_at: float
@@ -63,49 +73,49 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Hush:
+class GlobalFault:
     """A fault that hits everyone, in a time when nothing else goes wrong."""
 
-    fault: Fault
+    fault: InjectedFault
     running: frozenset[Fence]
     """Runs that were under way when it began."""
-    quiet_until: float = inf
+    observed_until: float = inf
     """Whatever ended before this moment ended because of it, or by itself."""
     finished_after: float | None = None
     """Seconds after its end until the first task was finished; None: none was."""
 
 
 @dataclass(slots=True)
-class Journal:
+class FaultLog:
     """Everything the nemesis did, and what was seen to go wrong at once."""
 
-    faults: list[Fault] = field(default_factory=list)
-    hushes: list[Hush] = field(default_factory=list)
+    faults: list[InjectedFault] = field(default_factory=list)
+    global_faults: list[GlobalFault] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """What no ledger shows: a worker that ended by itself, a process that was left behind."""
 
-    def began(
+    def record_start(
         self,
-        kind: Kind,
+        kind: ChaosFaultKind,
         host: str,
         pids: Iterable[int] = (),
         what: str = "",
         *,
         began_at: float | None = None,
-    ) -> Fault:
+    ) -> InjectedFault:
         """Note a fault since a moment, or from now on; set `ended_at` when it is over."""
         since = time.time() if began_at is None else began_at
-        fault = Fault(kind, host, since, pids=frozenset(pids), what=what)
+        fault = InjectedFault(kind, host, since, pids=frozenset(pids), what=what)
         self.faults.append(fault)
         return fault
 
-    def happened(self, kind: Kind, host: str, pids: Iterable[int], began_at: float) -> Fault:
+    def record(self, kind: ChaosFaultKind, host: str, pids: Iterable[int], began_at: float) -> InjectedFault:
         """Note a fault that takes no time, and was done since that moment."""
-        fault = self.began(kind, host, pids, began_at=began_at)
+        fault = self.record_start(kind, host, pids, began_at=began_at)
         fault.ended_at = time.time()
         return fault
 
-    def count(self) -> Counter[Kind]:
+    def count(self) -> Counter[ChaosFaultKind]:
         """Return how often each kind was done."""
         return Counter(fault.kind for fault in self.faults)
 
@@ -114,11 +124,11 @@ class Journal:
         """Kills of workers or parts of them."""
         return sum(fault.kind in WORKER_KILLS for fault in self.faults)
 
-    def touching(self, host: str, begin: float, end: float) -> Iterator[Fault]:
+    def touching(self, host: str, begin: float, end: float) -> Iterator[InjectedFault]:
         """Yield the faults that a host felt in a span of time."""
         return (fault for fault in self.faults if fault.touches(host, begin, end))
 
     def stalled_seconds(self, begin: float, end: float) -> float:
         """Return for how long the machine or the store stood still by itself in a span of time."""
-        stalls = (fault for fault in self.faults if fault.kind in STANDSTILLS)
+        stalls = (fault for fault in self.faults if fault.kind in STALLS)
         return sum(max(0.0, min(end, stall.ended_at) - max(begin, stall.began_at)) for stall in stalls)

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos import processes
-from chaos.faults import Journal
-from chaos.ledgers import PROCESSES, read_processes
+from chaos.faults import FaultLog
+from chaos.process_logs import PROCESSES, read_processes
 from chaos.processes import HOST, is_alive
 
 LONGEST_GAP_SECONDS = 1.0
 """Without a process after one was killed."""
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Life:
+class HostProcess:
     """One process of a host."""
 
     pid: int
@@ -34,7 +34,7 @@ class Life:
     code: int | None = None
 
 
-class Host:
+class ChaosHost:
     """One place and its command.
 
     Args:
@@ -43,7 +43,7 @@ class Host:
         directory: Where it runs, and its log is kept.
         env: All of its environment but the host's name.
         run_id: Names the run.
-        journal: Told of a command that ends by itself.
+        fault_log: Told of a command that ends by itself.
         rng: For the time until the next start.
     """
 
@@ -55,98 +55,100 @@ class Host:
         directory: Path,
         env: Mapping[str, str],
         run_id: str,
-        journal: Journal,
+        fault_log: FaultLog,
         rng: random.Random,
     ) -> None:
         self.name = name
-        self.lives: list[Life] = []
-        self.is_busy = False
+        self.processes_started: list[HostProcess] = []
+        self.is_in_use = False
         """Whether something is being done to it that must not be mixed with something else."""
         self.log_path = directory / f"{name}.log"
         self._command = command
         self._directory = directory
-        self._mark = f"{run_id}/{name}"
-        self._env = dict(env) | {HOST: self._mark}
-        self._journal = journal
+        self._marker = f"{run_id}/{name}"
+        self._env = dict(env) | {HOST: self._marker}
+        self._fault_log = fault_log
         self._rng = rng
         self._is_closing = False
-        self._living: asyncio.Task[None] | None = None
+        self._restart_job: asyncio.Task[None] | None = None
 
     @property
-    def life(self) -> Life | None:
+    def current_process(self) -> HostProcess | None:
         """The process that is there now."""
-        if self.lives and not self.lives[-1].ended.is_set():
-            return self.lives[-1]
+        if self.processes_started and not self.processes_started[-1].ended.is_set():
+            return self.processes_started[-1]
         return None
 
     def start(self) -> None:
         """Begin to have one process after the other."""
-        self._living = asyncio.create_task(self._live(), name=f"chaos host {self.name}")
+        self._restart_job = asyncio.create_task(self._restart_loop(), name=f"chaos host {self.name}")
 
-    async def close(self, number: signal.Signals, within: float) -> int | None:
+    async def end(self, number: signal.Signals, within: float) -> int | None:
         """Have the present process end by that signal, and no other one; return its exit code.
 
         None: it did not end in time.
         """
-        self.start_no_more()
-        life = self.life
-        if life is not None:
+        self.stop_restarting()
+        current_process = self.current_process
+        if current_process is not None:
             self.expect_end()
-            self.send([life.pid], number)
+            self.send([current_process.pid], number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
-                    await life.ended.wait()
-        if self._living is not None:
-            if life is None or life.ended.is_set():
-                self._living.cancel()
-            await asyncio.wait([self._living], timeout=1.0)
-        return life.code if life is not None else 0
+                    await current_process.ended.wait()
+        if self._restart_job is not None:
+            if current_process is None or current_process.ended.is_set():
+                self._restart_job.cancel()
+            await asyncio.wait([self._restart_job], timeout=1.0)
+        return current_process.code if current_process is not None else 0
 
-    def start_no_more(self) -> None:
+    def stop_restarting(self) -> None:
         """Let the present process be the last one."""
         self._is_closing = True
 
     def send(self, pids: Iterable[int], number: signal.Signals) -> frozenset[int]:
         """Send a signal to those of these processes that belong to this host and live; return them."""
-        return processes.send(pids, number, HOST, self._mark)
+        return processes.send(pids, number, HOST, self._marker)
 
-    def everything(self) -> list[int]:
+    def all_pids(self) -> list[int]:
         """Return all processes of this host, whatever started them."""
-        return processes.carrying(HOST, self._mark)
+        return processes.carrying(HOST, self._marker)
 
     def expect_end(self) -> None:
         """Take the end of the present process as wanted."""
-        if self.life is not None:
-            self.life.is_expected_to_end = True
+        if self.current_process is not None:
+            self.current_process.is_expected_to_end = True
 
     # --- workers -----------------------------------------------------------------------------------------
 
     def pools(self) -> list[int]:
         """Return the living pool processes of the present worker command that have signed in."""
-        life = self.life
-        if life is None:
+        current_process = self.current_process
+        if current_process is None:
             return []
-        signed_in = read_processes(self._directory / PROCESSES).pools.values()
-        return [pool.pid for pool in signed_in if pool.parent == life.pid and is_alive(pool.pid)]
+        registered = read_processes(self._directory / PROCESSES).pools.values()
+        return [pool.pid for pool in registered if pool.parent == current_process.pid and is_alive(pool.pid)]
 
-    def slots(self) -> list[int]:
+    def children(self) -> list[int]:
         """Return the living slots of those pool processes that have signed in."""
         pools = set(self.pools())
-        slots = read_processes(self._directory / PROCESSES).slots.values()
-        return [slot.pid for some in slots for slot in some if slot.parent in pools and is_alive(slot.pid)]
+        children = read_processes(self._directory / PROCESSES).children.values()
+        return [
+            child.pid for some in children for child in some if child.parent in pools and is_alive(child.pid)
+        ]
 
-    async def until_ready(self, within: float) -> bool:
+    async def wait_until_ready(self, within: float) -> bool:
         """Wait until it has a pool process that takes tasks; return whether it has."""
         ends_at = time.monotonic() + within
         while not self.pools():
             if time.monotonic() > ends_at:
                 return False
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return True
 
     # --- one life after the other ------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _restart_loop(self) -> None:
         while not self._is_closing:
             with self.log_path.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
@@ -159,13 +161,13 @@ class Host:
                     stderr=log,
                     start_new_session=True,
                 )
-            life = Life(process.pid, time.time())
-            self.lives.append(life)
-            life.code = await process.wait()
-            life.ended.set()
-            if not life.is_expected_to_end:
-                self._journal.problems.append(
-                    f"{self.name} (process {life.pid}) ended by itself with code {life.code}, see {self.log_path.name}"
+            current_process = HostProcess(process.pid, time.time())
+            self.processes_started.append(current_process)
+            current_process.code = await process.wait()
+            current_process.ended.set()
+            if not current_process.is_expected_to_end:
+                self._fault_log.problems.append(
+                    f"{self.name} (process {current_process.pid}) ended by itself with code {current_process.code}, see {self.log_path.name}"
                 )
             if not self._is_closing:
                 await asyncio.sleep(self._rng.uniform(0.0, LONGEST_GAP_SECONDS))

@@ -10,17 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from chaos.faults import SHARED, STEWARD_ENDS, STOPS, WORKER_KILLS, Fault, Kind
-from chaos.reasons import LATE_SECONDS, TAKEN, cause
-from chaos.seen import Seen
+from chaos.fault_causes import LATE_SECONDS, TAKEN, cause_of
+from chaos.faults import MAINTENANCE_ENDS, SHARED, STOPS, WORKER_KILLS, ChaosFaultKind, InjectedFault
+from chaos.run_record import ChaosRecord
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import Violation
 
-_DUTY_PAUSE_SECONDS = 5.0
+_JOB_PAUSE_SECONDS = 5.0
 """After a failed round a duty waits for so long at most."""
-_STEWARD_FAULTS = frozenset({*STEWARD_ENDS, Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, *SHARED})
-_WORKER_FAULTS = frozenset({*_STEWARD_FAULTS, *STOPS, Kind.KILL_POOL})
+_MAINTENANCE_FAULTS = frozenset(
+    {*MAINTENANCE_ENDS, ChaosFaultKind.STOP_SUPERVISOR, ChaosFaultKind.STOP_BOTH, *SHARED}
+)
+_WORKER_FAULTS = frozenset({*_MAINTENANCE_FAULTS, *STOPS, ChaosFaultKind.KILL_POOL})
 
 Span = tuple[float, float]
 
@@ -30,7 +32,7 @@ class Recovery:
     """One run that a fault took from its worker, and the next run of its task."""
 
     fence: Fence
-    fault: Fault
+    fault: InjectedFault
     lost_at: float
     decided_at: float | None
     due_at: float | None
@@ -47,13 +49,13 @@ class Recovery:
         return self.next_at - self.lost_at - max(0.0, self.due_at - self.decided_at)
 
 
-def recoveries(seen: Seen) -> Iterator[Recovery]:
+def recoveries(run_record: ChaosRecord) -> Iterator[Recovery]:
     """Yield every run that was taken from its worker because something of it was killed or stopped."""
-    starts = {Fence(note.task_id, note.run): note for note in seen.notes if note.event == "start"}
-    for fence, entry, later in _runs(seen):
+    starts = {Fence(note.task_id, note.run): note for note in run_record.notes if note.event == "start"}
+    for fence, entry, later in _runs(run_record):
         if entry.charge not in TAKEN or entry.outcome == "cancelled":
             continue
-        fault = cause(seen, entry, starts.get(fence))
+        fault = cause_of(run_record, entry, starts.get(fence))
         if fault is None or fault.kind not in {*WORKER_KILLS, *STOPS}:
             continue
         goes_on = entry.outcome in {"retrying", "released"}
@@ -68,32 +70,41 @@ def recoveries(seen: Seen) -> Iterator[Recovery]:
         )
 
 
-def taken_up_in_time(seen: Seen) -> Iterator[Violation]:
+def reclaimed_in_time(run_record: ChaosRecord) -> Iterator[Violation]:
     """I14: orphaned runs are decided, and their tasks claimed again, within the bounds."""
-    stewards, workers = _undisturbed(seen, _STEWARD_FAULTS), _undisturbed(seen, _WORKER_FAULTS)
-    for one in recoveries(seen):
-        if one.fault.kind is Kind.KILL_POOL:  # its own supervisor sees it at once
-            yield from _decided_in_time(seen, one, stewards.get(one.fault.host, []), seen.plan.crash_bound)
-        elif one.fault.kind is Kind.KILL_SLOT:
-            yield from _decided_in_time(seen, one, workers.get(one.fault.host, []), seen.plan.crash_bound)
+    maintainers, workers = (
+        _undisturbed(run_record, _MAINTENANCE_FAULTS),
+        _undisturbed(run_record, _WORKER_FAULTS),
+    )
+    for one in recoveries(run_record):
+        if one.fault.kind is ChaosFaultKind.KILL_POOL:  # its own supervisor sees it at once
+            yield from _decided_in_time(
+                run_record, one, maintainers.get(one.fault.host, []), run_record.plan.crash_bound
+            )
+        elif one.fault.kind is ChaosFaultKind.KILL_CHILD:
+            yield from _decided_in_time(
+                run_record, one, workers.get(one.fault.host, []), run_record.plan.crash_bound
+            )
         elif one.fault.kind not in STOPS:  # who was stopped may come back in time: nothing is due then
-            yield from _decided_in_time(seen, one, _of_all(stewards), seen.plan.orphan_bound)
-        yield from _claimed_in_time(seen, one, _of_all(workers))
+            yield from _decided_in_time(run_record, one, _flatten(maintainers), run_record.plan.orphan_bound)
+        yield from _claimed_in_time(run_record, one, _flatten(workers))
 
 
-def _decided_in_time(seen: Seen, one: Recovery, spans: Sequence[Span], seconds: float) -> Iterator[Violation]:
-    bound = _bound(seen, spans, one.lost_at, seconds)
+def _decided_in_time(
+    run_record: ChaosRecord, one: Recovery, spans: Sequence[Span], seconds: float
+) -> Iterator[Violation]:
+    bound = _bound(run_record, spans, one.lost_at, seconds)
     if (one.decided_at or inf) > bound:
         took = "never" if one.decided_at is None else f"{one.decided_at - one.lost_at:.1f} s later"
         what = f"run {one.fence.run} was orphaned ({one.fault}) and decided {took}"
         yield Violation("I14", one.fence.task_id, f"{what}; {bound - one.lost_at:.1f} s were allowed")
 
 
-def _claimed_in_time(seen: Seen, one: Recovery, workers: Sequence[Span]) -> Iterator[Violation]:
+def _claimed_in_time(run_record: ChaosRecord, one: Recovery, workers: Sequence[Span]) -> Iterator[Violation]:
     if one.due_at is None:
         return
-    bound = _bound(seen, workers, one.due_at, seen.plan.claim_bound)
-    row = seen.record.rows[one.fence.task_id]
+    bound = _bound(run_record, workers, one.due_at, run_record.plan.claim_bound)
+    row = run_record.snapshot.rows[one.fence.task_id]
     if one.next_at is None and row.finished_at is not None and row.finished_at <= bound:
         return  # cancelled while it waited
     if (one.next_at or inf) > bound:
@@ -102,9 +113,9 @@ def _claimed_in_time(seen: Seen, one: Recovery, workers: Sequence[Span]) -> Iter
         yield Violation("I14", one.fence.task_id, f"{what}; {bound - one.due_at:.1f} s were allowed")
 
 
-def _runs(seen: Seen) -> Iterator[tuple[Fence, HistoryRow, HistoryRow | None]]:
+def _runs(run_record: ChaosRecord) -> Iterator[tuple[Fence, HistoryRow, HistoryRow | None]]:
     """Yield every run with the one after it."""
-    for task_id, entries in seen.record.histories.items():
+    for task_id, entries in run_record.snapshot.histories.items():
         runs = [entry for entry in entries if entry.kind == "run"]
         for place, entry in enumerate(runs):
             yield Fence(task_id, entry.run or 0), entry, runs[place + 1] if place + 1 < len(runs) else None
@@ -113,7 +124,7 @@ def _runs(seen: Seen) -> Iterator[tuple[Fence, HistoryRow, HistoryRow | None]]:
 # --- who was left alone ----------------------------------------------------------------------------------
 
 
-def _bound(seen: Seen, spans: Sequence[Span], since: float, seconds: float) -> float:
+def _bound(run_record: ChaosRecord, spans: Sequence[Span], since: float, seconds: float) -> float:
     """Return when one of them had been left alone for so many seconds, the machine's stalls not counted.
 
     Infinite if none was: then nothing can be asked.
@@ -121,52 +132,55 @@ def _bound(seen: Seen, spans: Sequence[Span], since: float, seconds: float) -> f
     moments = []
     for begin, end in spans:
         first = max(begin, since)
-        needed = seconds + seen.journal.stalled_seconds(first, end)
+        needed = seconds + run_record.fault_log.stalled_seconds(first, end)
         if end - first >= needed:
-            moments.append(first + seconds + seen.journal.stalled_seconds(first, first + 2 * seconds))
+            moments.append(first + seconds + run_record.fault_log.stalled_seconds(first, first + 2 * seconds))
     return min(moments, default=inf)
 
 
-def _undisturbed(seen: Seen, kinds: frozenset[Kind]) -> dict[str, list[Span]]:
+def _undisturbed(run_record: ChaosRecord, kinds: frozenset[ChaosFaultKind]) -> dict[str, list[Span]]:
     """Return by host the times in which it had a ready worker that none of these faults touched."""
-    hosts = sorted({pool.host for pool in seen.processes.pools.values()})
-    return {host: _undisturbed_host(seen, kinds, host) for host in hosts}
+    hosts = sorted({pool.host for pool in run_record.processes.pools.values()})
+    return {host: _undisturbed_spans(run_record, kinds, host) for host in hosts}
 
 
-def _undisturbed_host(seen: Seen, kinds: frozenset[Kind], host: str) -> list[Span]:
+def _undisturbed_spans(run_record: ChaosRecord, kinds: frozenset[ChaosFaultKind], host: str) -> list[Span]:
     spans: list[Span] = []
-    ready = sorted(pool.at for pool in seen.processes.pools.values() if pool.host == host)
+    ready = sorted(pool.at for pool in run_record.processes.pools.values() if pool.host == host)
     faults = [
         fault
-        for fault in seen.journal.faults
-        if fault.host in {"", host} and (fault.kind in kinds or _blocks_a_reaper(seen, fault))
+        for fault in run_record.fault_log.faults
+        if fault.host in {"", host} and (fault.kind in kinds or _delays_a_reaper(run_record, fault))
     ]
     begin = ready[0]
     for fault in sorted(faults, key=lambda fault: fault.began_at):
         if begin < fault.began_at:
             spans.append((begin, fault.began_at))
-        begin = max(begin, _well_again(fault, ready))
-    if begin < seen.ended_at:
-        spans.append((begin, seen.ended_at))
+        begin = max(begin, _recovered_at(fault, ready))
+    if begin < run_record.ended_at:
+        spans.append((begin, run_record.ended_at))
     return spans
 
 
-def _blocks_a_reaper(seen: Seen, fault: Fault) -> bool:
+def _delays_a_reaper(run_record: ChaosRecord, fault: InjectedFault) -> bool:
     """Return whether the store was blocked for so long that stewards begin their patience anew."""
-    return fault.kind is Kind.BLOCKED and fault.ended_at - fault.began_at > seen.plan.timings.reap
+    return (
+        fault.kind is ChaosFaultKind.BLOCKED
+        and fault.ended_at - fault.began_at > run_record.plan.timings.reap
+    )
 
 
-def _of_all(spans: dict[str, list[Span]]) -> list[Span]:
+def _flatten(spans: dict[str, list[Span]]) -> list[Span]:
     return [span for of_host in spans.values() for span in of_host]
 
 
-def _well_again(fault: Fault, ready: Sequence[float]) -> float:
+def _recovered_at(fault: InjectedFault, ready: Sequence[float]) -> float:
     """Return when a host was well again after a fault; infinity: never."""
     if fault.kind in SHARED:
-        return fault.ended_at + _DUTY_PAUSE_SECONDS
-    if fault.kind is Kind.BLOCKED:
+        return fault.ended_at + _JOB_PAUSE_SECONDS
+    if fault.kind is ChaosFaultKind.BLOCKED:
         return fault.ended_at
-    if fault.kind in {Kind.STOP_SUPERVISOR, Kind.STOP_BOTH, Kind.STOP_POOL}:
+    if fault.kind in {ChaosFaultKind.STOP_SUPERVISOR, ChaosFaultKind.STOP_BOTH, ChaosFaultKind.STOP_POOL}:
         # Its pool process may have lost its lease, and be replaced.
         return max(
             [fault.ended_at, *(at for at in ready if fault.began_at < at < fault.ended_at + LATE_SECONDS)]

@@ -19,20 +19,20 @@ import apsw
 
 from tidegate.store.sqlite.lock import FileLock
 
-WAYS = ("locked", "moved", "blocked")
+OUTAGE_KINDS = ("locked", "moved", "blocked")
 _BUSY_MILLISECONDS = 10_000
 
 
 @asynccontextmanager
-async def store_away(way: str, database: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
+async def make_unavailable(outage_kind: str, database: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
     """Keep everyone from writing to the store for the block; nobody is told.
 
     Args:
-        way: One of `WAYS`.
+        outage_kind: One of `OUTAGE_KINDS`.
         database: The store's file.
         env: For the process that holds the lock.
     """
-    if way == "moved":
+    if outage_kind == "moved":
         aside = database.parent.with_name(database.parent.name + ".away")
         database.parent.rename(aside)
         database.parent.touch()  # no directory: else whoever starts now makes itself a new, empty store there
@@ -43,7 +43,7 @@ async def store_away(way: str, database: Path, env: Mapping[str, str]) -> AsyncI
             aside.rename(database.parent)
         return
     holder = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "chaos.outage", way, str(database),
+        sys.executable, "-m", "chaos.outage", outage_kind, str(database),
         env=env, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     try:
@@ -57,10 +57,10 @@ async def store_away(way: str, database: Path, env: Mapping[str, str]) -> AsyncI
         await holder.wait()
 
 
-def hold(way: str, database: Path) -> None:
+def hold_write_lock(outage_kind: str, database: Path) -> None:
     """Take the write lock, say so, and keep it until killed."""
     with ExitStack() as stack:
-        if way == "locked":
+        if outage_kind == "locked":
             stack.enter_context(FileLock(database.with_name(database.name + ".lock")).held())
         db = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY_MILLISECONDS)
@@ -71,4 +71,4 @@ def hold(way: str, database: Path) -> None:
 
 
 if __name__ == "__main__":
-    hold(sys.argv[1], Path(sys.argv[2]))
+    hold_write_lock(sys.argv[1], Path(sys.argv[2]))

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from tidegate import Pool, Timings
-from tidegate.worker.process import ORPHAN_SECONDS
+from tidegate.worker.engine.pool_main import ORPHAN_SECONDS
 
 SHORTEST_SECONDS = 5.0
 KILLS_PER_SECOND = 1 / 3
@@ -28,7 +28,7 @@ ENDS_DEAD = {"hopeless": "unknown", "forbidden": "rejected", "overrun": "timeout
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChaosPlan:
     """One run. The seed chooses what goes wrong; what it meets depends on the machine."""
 
     seed: int
@@ -103,7 +103,7 @@ class Plan:
         return self.lease + 5 * 1.1 * self.timings.reap + 2.0
 
     @property
-    def quiet_seconds(self) -> float:
+    def observation_seconds(self) -> float:
         """After an outage or a freeze, until a steward that judged the living by it would have shown."""
         return self.lease + 3 * self.timings.reap
 
@@ -125,7 +125,7 @@ class Plan:
         """After SIGTERM, until the worker command has ended."""
         return self.lease + 4 * self.timings.stop_grace + 5.0
 
-    def settle_bound(self, open_tasks: int) -> float:
+    def final_bound(self, open_tasks: int) -> float:
         """After the last fault, until so many open tasks are all final.
 
         Orphans are found first, by reapers that begin their patience anew. Each task may need a few runs

@@ -54,7 +54,7 @@ def test_a_dozen_kills_an_outage_and_a_freeze_lose_nothing_and_re_run_nothing_wi
     figures = json.loads(figures_path.read_text())
     assert (figures["ok"], figures["lost"], figures["violations"]) == (True, 0, [])
     assert figures["kills"] >= 12
-    assert [(hit["running"] >= 50, hit["run_again"]) for hit in figures["outages_and_freezes"]] == [
+    assert [(inject["running"] >= 50, inject["run_again"]) for inject in figures["outages_and_freezes"]] == [
         (True, 0)
     ] * 2
     assert processes.carrying("TMPDIR", str(tmp_path)) == []

@@ -20,7 +20,7 @@ from tidegate.domain.outcome import Charge, Dead, Outcome, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ClaimAsk, ClaimedTask, CrashTerms, NewTask, NewWorker
+from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def big(number: int) -> int:
 _names = itertools.count()
 
 
-class Place:
+class Workspace:
     """A directory with an application, `MODULE:app`, and a database."""
 
     def __init__(self, directory: Path) -> None:
@@ -120,7 +120,7 @@ class Place:
     ) -> str:
         """Claim all ready tasks as a worker would and end them so; None leaves one running. Return its id."""
         worker_id = self._make_id()
-        terms = {name: CrashTerms() for name in functions or self.ask(_functions_of_ready)}
+        terms = {name: CrashPolicy() for name in functions or self.ask(_functions_of_ready)}
 
         async def claim_and_finish(store: Store) -> None:
             await store.add_worker(
@@ -128,7 +128,7 @@ class Place:
                     worker_id, "w1", "default", "host", 123, ("*",), slots, lease_seconds=30.0, version="0"
                 )
             )
-            claim = await store.claim(ClaimAsk(worker_id, slots, ("*",), terms))
+            claim = await store.claim(ClaimRequest(worker_id, slots, ("*",), terms))
             outcomes = [outcome for task in claim.tasks if (outcome := end(task)) is not None]
             await store.finish(outcomes)
 

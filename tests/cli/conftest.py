@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_support import Place
+from cli_support import Workspace
 
 
 @pytest.fixture
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A directory with an application and no database yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -19,11 +19,11 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         monkeypatch.setenv(f"TIDEGATE_{name}", "x")
         monkeypatch.delenv(f"TIDEGATE_{name}")
     monkeypatch.setenv("TIDEGATE_RUN", str(tmp_path / "run"))
-    return Place(tmp_path)
+    return Workspace(tmp_path)
 
 
 @pytest.fixture
-def place(empty: Place) -> Place:
+def workspace(empty: Workspace) -> Workspace:
     """The same with a database."""
     empty.run("db", "upgrade")
     return empty

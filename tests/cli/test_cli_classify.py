@@ -12,9 +12,9 @@ from tidegate.domain.failure import Failure
 CASES_FILE = "cases.jsonl"
 
 
-def write(place, text, name=CASES_FILE):
+def write(workspace, text, name=CASES_FILE):
     data = text if isinstance(text, bytes) else text.encode()
-    (place.directory / name).write_bytes(data)
+    (workspace.directory / name).write_bytes(data)
 
 
 def printed(result):
@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_is_wrong_usage(empty):
     assert "cannot read none.jsonl" in empty.run("classify", "--jsonl", "none.jsonl", code=2).stderr
 
 
-def test_one_answer_by_options_is_told_in_words_and_as_json(empty):
+def test_one_answer_by_options_is_printed_as_text_and_as_json(empty):
     args = ["--status", "429", "--header", "Retry-After: 7", "--body", '{"error": {"code": "slow_down"}}']
 
     shown = empty.run("classify", *args).stdout
@@ -180,7 +180,7 @@ def test_an_applications_classifiers_are_asked_first(empty):
     }
 
 
-def test_a_wait_longer_than_tidegate_believes_is_still_told_as_asked(empty):
+def test_a_wait_above_the_cap_is_printed_as_the_provider_asked(empty):
     answer = empty.json("classify", "--status", "429", "--header", "Retry-After: 1000000")
 
     assert answer["wait_s"] == 1_000_000.0

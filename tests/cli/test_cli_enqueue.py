@@ -13,23 +13,23 @@ from tidegate.domain.states import State
 
 
 @pytest.fixture
-def enqueue(place):
+def enqueue(workspace):
     """Return a function that enqueues by command and returns the stored row and its arguments."""
 
     def enqueue(*args):
-        task_id = place.run("enqueue", "--app", place.app, *args).stdout.strip()
-        row = place.ask(lambda store: store.read([task_id]))[task_id]
-        payload, _ = place.ask(lambda store: store.payload(task_id))
+        task_id = workspace.run("enqueue", "--app", workspace.app, *args).stdout.strip()
+        row = workspace.ask(lambda store: store.read_tasks([task_id]))[task_id]
+        payload, _ = workspace.ask(lambda store: store.get_payload(task_id))
         return row, json.loads(payload)
 
     return enqueue
 
 
-def test_the_id_of_the_stored_task_is_printed(place, enqueue):
+def test_the_id_of_the_stored_task_is_printed(workspace, enqueue):
     row, payload = enqueue("greet", "Ada")
 
     assert (row.function, row.queue, row.state, row.priority) == (
-        place.greet,
+        workspace.greet,
         "default",
         State.READY,
         Priority.NORMAL,
@@ -79,17 +79,17 @@ def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args
         (["greet", "Ada", "--label", "x"], "write name=value"),
     ],
 )
-def test_what_cannot_be_stored_is_wrong_usage(place, args, told):
-    result = place.run("enqueue", "--app", place.app, *args, code=2)
+def test_what_cannot_be_stored_is_wrong_usage(workspace, args, told):
+    result = workspace.run("enqueue", "--app", workspace.app, *args, code=2)
 
     assert told in result.stderr
     assert result.stdout == ""
 
 
-def test_an_unknown_function_is_not_found(place):
-    result = place.run("enqueue", "--app", place.app, "great", "Ada", code=3)
+def test_an_unknown_function_is_not_found(workspace):
+    result = workspace.run("enqueue", "--app", workspace.app, "great", "Ada", code=3)
 
-    assert f"declared: {place.module}:big" in result.stderr
+    assert f"declared: {workspace.module}:big" in result.stderr
 
 
 def test_options_reach_the_task(enqueue):
@@ -120,33 +120,36 @@ def test_a_function_keeps_its_own_queue_and_priority(enqueue):
     assert (row.queue, row.priority) == ("docs", Priority.BULK)
 
 
-def test_the_same_key_names_the_first_task(place):
-    first = place.json("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
-    again = place.json("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
+def test_the_same_key_names_the_first_task(workspace):
+    first = workspace.json("enqueue", "--app", workspace.app, "greet", "Ada", "--key", "k")
+    again = workspace.json("enqueue", "--app", workspace.app, "greet", "Ada", "--key", "k")
 
     assert (first["created"], again["created"]) == (True, False)
     assert first["task_id"] == again["task_id"]
 
 
-def test_the_same_key_with_other_arguments_is_a_conflict(place):
-    place.run("enqueue", "--app", place.app, "greet", "Ada", "--key", "k")
+def test_the_same_key_with_other_arguments_is_a_conflict(workspace):
+    workspace.run("enqueue", "--app", workspace.app, "greet", "Ada", "--key", "k")
 
-    assert "TG109" in place.run("enqueue", "--app", place.app, "greet", "Bob", "--key", "k", code=4).stderr
-
-
-def test_the_configured_application_is_taken(place):
-    assert place.run("enqueue", "greet", "Ada", TIDEGATE_APP=place.app).stdout.count("-") == 4
-
-
-def test_another_database_can_be_named(place):
-    place.run("enqueue", "--app", place.app, "--database", "sqlite:///other.db", "greet", "Ada")
-
-    assert (place.directory / "other.db").exists()
-    assert place.lines("tasks", "ls") == []
-    assert len(place.lines("tasks", "ls", "--database", "sqlite:///other.db")) == 1
+    assert (
+        "TG109"
+        in workspace.run("enqueue", "--app", workspace.app, "greet", "Bob", "--key", "k", code=4).stderr
+    )
 
 
-def end_soon(place, outcome_of):
+def test_the_configured_application_is_taken(workspace):
+    assert workspace.run("enqueue", "greet", "Ada", TIDEGATE_APP=workspace.app).stdout.count("-") == 4
+
+
+def test_another_database_can_be_named(workspace):
+    workspace.run("enqueue", "--app", workspace.app, "--database", "sqlite:///other.db", "greet", "Ada")
+
+    assert (workspace.directory / "other.db").exists()
+    assert workspace.lines("tasks", "ls") == []
+    assert len(workspace.lines("tasks", "ls", "--database", "sqlite:///other.db")) == 1
+
+
+def end_soon(workspace, outcome_of):
     """End the next task that appears, from a thread that runs beside the command."""
     import threading
 
@@ -155,9 +158,9 @@ def end_soon(place, outcome_of):
     def look_and_end():
         try:
             until = time.monotonic() + 20
-            while not place.ask(lambda store: store.queue_stats()):
+            while not workspace.ask(lambda store: store.get_queue_stats()):
                 assert time.monotonic() < until
-            place.work(outcome_of)
+            workspace.work(outcome_of)
         except BaseException as error:
             failures.append(error)
 
@@ -167,10 +170,10 @@ def end_soon(place, outcome_of):
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_waiting_prints_the_result(place, as_json):
-    thread, failures = end_soon(place, succeeded)
-    args = ("enqueue", "--app", place.app, "greet", "Ada", "--wait", "--timeout", "20s")
-    answer = place.json(*args) if as_json else place.run(*args).stdout
+def test_waiting_prints_the_result(workspace, as_json):
+    thread, failures = end_soon(workspace, succeeded)
+    args = ("enqueue", "--app", workspace.app, "greet", "Ada", "--wait", "--timeout", "20s")
+    answer = workspace.json(*args) if as_json else workspace.run(*args).stdout
     thread.join()
 
     assert failures == []
@@ -180,9 +183,9 @@ def test_waiting_prints_the_result(place, as_json):
         assert answer == '"hello Ada"\n'
 
 
-def test_waiting_for_a_task_that_dies_fails_and_says_why(place):
-    thread, failures = end_soon(place, dead)
-    result = place.run("enqueue", "--app", place.app, "greet", "Ada", "--wait", code=1)
+def test_waiting_for_a_task_that_dies_fails_and_says_why(workspace):
+    thread, failures = end_soon(workspace, dead)
+    result = workspace.run("enqueue", "--app", workspace.app, "greet", "Ada", "--wait", code=1)
     thread.join()
 
     assert failures == []
@@ -190,8 +193,10 @@ def test_waiting_for_a_task_that_dies_fails_and_says_why(place):
     assert result.stdout == ""
 
 
-def test_waiting_gives_up_after_the_timeout_and_the_task_goes_on(place):
-    result = place.run("enqueue", "--app", place.app, "greet", "Ada", "--wait", "--timeout", "0.05", code=124)
+def test_waiting_gives_up_after_the_timeout_and_the_task_goes_on(workspace):
+    result = workspace.run(
+        "enqueue", "--app", workspace.app, "greet", "Ada", "--wait", "--timeout", "0.05", code=124
+    )
 
     assert "TG400" in result.stderr
-    assert len(place.lines("tasks", "ls", "--state", "ready")) == 1
+    assert len(workspace.lines("tasks", "ls", "--state", "ready")) == 1

@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from cli_support import Place, succeeded
+from cli_support import Workspace, succeeded
 from click.testing import Result
 
 from pgserver import Server
 from postgres_support import SCHEMA, emptied
-from tidegate.cli.failure import CONFLICT, FAILED, UNREACHABLE, USAGE, WRONG_CONFIG
+from tidegate.cli.error_report import CONFLICT, FAILED, UNREACHABLE, USAGE, WRONG_CONFIG
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import TaskFilter
 
 
-class Mover:
+class MoveCommand:
     """Runs the command for a place and a database."""
 
-    def __init__(self, place: Place, url: str) -> None:
-        self.place = place
-        self.ends = (f"sqlite:///{place.database}", url)
+    def __init__(self, workspace: Workspace, url: str) -> None:
+        self.workspace = workspace
+        self.ends = (f"sqlite:///{workspace.database}", url)
 
     @property
     def database(self) -> str:
@@ -31,10 +31,10 @@ class Mover:
         return urlsplit(self.ends[1]).path
 
     def run(self, *options: str, code: int = 0) -> Result:
-        return self.place.run("db", "move", *self.ends, *options, code=code)
+        return self.workspace.run("db", "move", *self.ends, *options, code=code)
 
     def json(self, *options: str, code: int = 0) -> dict[str, object]:
-        found: dict[str, object] = self.place.json("db", "move", *self.ends, *options, code=code)
+        found: dict[str, object] = self.workspace.json("db", "move", *self.ends, *options, code=code)
         return found
 
     def there(self) -> list[str]:
@@ -53,23 +53,23 @@ class Mover:
         """Retire all workers of the source."""
 
         async def retire(store) -> None:
-            for worker in await store.workers():
-                await store.retire_worker(worker.id, why="stopped", loss=False, only_if_expired=False)
+            for worker in await store.list_workers():
+                await store.retire_worker(worker.id, why="stopped", is_loss=False, only_if_expired=False)
 
-        self.place.ask(retire)
+        self.workspace.ask(retire)
 
 
 @pytest.fixture
-def mover(place: Place, postgres: Server) -> Iterator[Mover]:
+def mover(workspace: Workspace, postgres: Server) -> Iterator[MoveCommand]:
     emptied(postgres)
-    yield Mover(place, postgres.url(user=role(SCHEMA, "worker")))
+    yield MoveCommand(workspace, postgres.url(user=role(SCHEMA, "worker")))
     emptied(postgres)
 
 
-def test_a_move_prints_what_it_moved_and_again_what_was_there(mover: Mover) -> None:
-    dead = mover.place.die(2)
-    mover.place.work(succeeded)
-    waiting = mover.place.add(3)
+def test_a_move_prints_what_it_moved_and_again_what_was_there(mover: MoveCommand) -> None:
+    dead = mover.workspace.die(2)
+    mover.workspace.work(succeeded)
+    waiting = mover.workspace.add(3)
     mover.stop_workers()
 
     done = mover.run()
@@ -87,17 +87,17 @@ def test_a_move_prints_what_it_moved_and_again_what_was_there(mover: Mover) -> N
     ]
 
 
-def test_a_dry_run_prints_the_numbers_and_moves_nothing(mover: Mover) -> None:
-    mover.place.add(3)
+def test_a_dry_run_prints_the_numbers_and_moves_nothing(mover: MoveCommand) -> None:
+    mover.workspace.add(3)
 
     assert mover.run("--dry-run").stdout.split() == ["state", "tasks", "ready", "3"]
     assert mover.there() == []
-    mover.place.add(1)
+    mover.workspace.add(1)
 
 
-def test_finished_tasks_come_along_when_asked_for(mover: Mover) -> None:
-    (done,) = mover.place.add(1)
-    mover.place.work(succeeded)
+def test_finished_tasks_come_along_when_asked_for(mover: MoveCommand) -> None:
+    (done,) = mover.workspace.add(1)
+    mover.workspace.work(succeeded)
     mover.stop_workers()
 
     mover.run("--finished")
@@ -105,9 +105,9 @@ def test_finished_tasks_come_along_when_asked_for(mover: Mover) -> None:
     assert mover.there() == [done]
 
 
-def test_a_live_worker_is_named(mover: Mover) -> None:
-    mover.place.add(1)
-    mover.place.work(succeeded)
+def test_a_live_worker_is_named(mover: MoveCommand) -> None:
+    mover.workspace.add(1)
+    mover.workspace.work(succeeded)
 
     refused = mover.run(code=CONFLICT)
 
@@ -115,50 +115,52 @@ def test_a_live_worker_is_named(mover: Mover) -> None:
     assert "stop them" in refused.stderr
 
 
-def test_a_sealed_file_tells_who_comes_late_that_its_tasks_have_moved(mover: Mover) -> None:
+def test_a_sealed_file_refuses_late_users_and_names_the_new_database(mover: MoveCommand) -> None:
     mover.run()
 
-    late = mover.place.run("enqueue", mover.place.greet, "Ada", "--app", mover.place.app, code=WRONG_CONFIG)
+    late = mover.workspace.run(
+        "enqueue", mover.workspace.greet, "Ada", "--app", mover.workspace.app, code=WRONG_CONFIG
+    )
 
     assert "have moved to " in late.stderr
     assert mover.database in late.stderr
 
 
-def test_what_a_sealed_file_shows_is_told_to_be_from_before(mover: Mover) -> None:
-    mover.place.add(2)
-    assert mover.place.json("status")["moved_to"] is None
+def test_output_of_a_sealed_file_is_marked_as_outdated(mover: MoveCommand) -> None:
+    mover.workspace.add(2)
+    assert mover.workspace.json("status")["moved_to"] is None
     mover.run()
 
-    shown = mover.place.run("status")
+    shown = mover.workspace.run("status")
     assert "have moved to " in shown.stderr
     assert mover.database in shown.stderr
-    assert "from before" in mover.place.run("tasks", "ls").stderr
-    doctor = mover.place.run("doctor", "--app", mover.place.app, code=FAILED)
+    assert "from before" in mover.workspace.run("tasks", "ls").stderr
+    doctor = mover.workspace.run("doctor", "--app", mover.workspace.app, code=FAILED)
     assert "have moved to " in doctor.stdout
-    assert mover.database in mover.place.json("status")["moved_to"]
+    assert mover.database in mover.workspace.json("status")["moved_to"]
 
     mover.run("--undo", code=CONFLICT)
-    assert "have moved to " in mover.place.run("status").stderr
+    assert "have moved to " in mover.workspace.run("status").stderr
 
 
-def test_a_task_that_was_kept_back_is_named_with_exit_code_1(mover: Mover) -> None:
-    (first,) = mover.place.add(1, key="order-7")
+def test_a_task_that_was_not_moved_is_named_with_exit_code_1(mover: MoveCommand) -> None:
+    (first,) = mover.workspace.add(1, key="order-7")
     mover.run()
-    other = mover.place.directory / "other.db"
-    mover.place.database, mover.ends = other, (f"sqlite:///{other}", mover.ends[1])
-    mover.place.run("db", "upgrade", "--database", mover.ends[0])
-    (second,) = mover.place.add(1, key="order-7")
+    other = mover.workspace.directory / "other.db"
+    mover.workspace.database, mover.ends = other, (f"sqlite:///{other}", mover.ends[1])
+    mover.workspace.run("db", "upgrade", "--database", mover.ends[0])
+    (second,) = mover.workspace.add(1, key="order-7")
 
     assert mover.json(code=FAILED)["kept_back"] == [second]
     assert f"kept back: {second} (ready)" in mover.run(code=FAILED).stderr
     assert mover.there() == [first]
 
 
-def test_an_undone_move_lets_work_go_on(mover: Mover) -> None:
+def test_an_undone_move_lets_work_go_on(mover: MoveCommand) -> None:
     mover.run()
     assert mover.json("--undo") == {"unsealed": True}
-    assert mover.place.run("status").stderr == ""
-    mover.place.add(1)
+    assert mover.workspace.run("status").stderr == ""
+    mover.workspace.add(1)
     assert "was not sealed" in mover.run("--undo").stderr
 
 
@@ -169,5 +171,7 @@ def test_an_undone_move_lets_work_go_on(mover: Mover) -> None:
     (("sqlite:///nowhere.db", "postgresql://h/a"), UNREACHABLE, "no database at nowhere.db"),
     (("sqlite:///a.db", "postgresql://h/a", "--undo", "--finished"), USAGE, "--undo goes alone"),
 ])  # fmt: skip
-def test_what_cannot_be_moved_is_refused(place: Place, ends: tuple[str, ...], code: int, says: str) -> None:
-    assert says in place.run("db", "move", *ends, code=code).stderr
+def test_what_cannot_be_moved_is_refused(
+    workspace: Workspace, ends: tuple[str, ...], code: int, says: str
+) -> None:
+    assert says in workspace.run("db", "move", *ends, code=code).stderr

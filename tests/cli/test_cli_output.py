@@ -8,7 +8,7 @@ from enum import Enum
 
 import pytest
 
-from tidegate.cli import output, style, table, text
+from tidegate.cli import formatting, output, style, table
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 
@@ -27,22 +27,22 @@ from tidegate.domain.states import State
     ],
 )
 def test_durations_are_one_rounded_unit(seconds, words):
-    assert text.duration(seconds) == words
+    assert formatting.format_duration(seconds) == words
 
 
-def test_moments_are_told_from_now_and_in_utc():
-    assert text.ago(940.0, now=1000.0) == "1 min ago"
-    assert text.ago(1012.0, now=1000.0) == "in 12 s"
-    assert text.ago(None, now=1000.0) == "-"
-    assert text.since(940.0, now=1000.0) == "1 min ago"
-    assert text.since(4600.0, now=1000.0) == "0 s ago", "the clock was set back since"
-    assert text.moment(1_780_315_200.25) == "2026-06-01 12:00:00.250Z"
-    assert text.moment(None) == "-"
+def test_moments_are_printed_relative_to_now_and_in_utc():
+    assert formatting.format_ago(940.0, now=1000.0) == "1 min ago"
+    assert formatting.format_ago(1012.0, now=1000.0) == "in 12 s"
+    assert formatting.format_ago(None, now=1000.0) == "-"
+    assert formatting.format_since(940.0, now=1000.0) == "1 min ago"
+    assert formatting.format_since(4600.0, now=1000.0) == "0 s ago", "the clock was set back since"
+    assert formatting.moment(1_780_315_200.25) == "2026-06-01 12:00:00.250Z"
+    assert formatting.moment(None) == "-"
 
 
-def test_control_characters_are_shown_and_not_obeyed():
-    assert text.clean("a\x1b[31mred\x00\u202eb\nc") == r"a\x1b[31mred\x00\u202eb c"
-    assert text.clean("grüße 你好") == "grüße 你好"
+def test_control_characters_are_escaped():
+    assert formatting.printable("a\x1b[31mred\x00\u202eb\nc") == r"a\x1b[31mred\x00\u202eb c"
+    assert formatting.printable("grüße 你好") == "grüße 你好"
 
 
 def test_integers_that_a_double_would_round_travel_as_text():
@@ -63,7 +63,7 @@ def test_numbers_that_json_has_no_form_for_become_text(capsys):
     assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"x": "inf", "y": ["nan"]}
 
 
-def test_priorities_and_states_are_words():
+def test_priorities_and_states_are_printed_by_name():
     class Other(Enum):
         A = 1
 
@@ -145,7 +145,7 @@ def test_json_shows_characters_that_could_steer_a_terminal_escaped(capsys):
     [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"NO_COLOR": ""}, True, True),
      ({"FORCE_COLOR": "1"}, False, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False)],
 )  # fmt: skip
-def test_colours_obey_no_color_and_force_color(monkeypatch, env, tty, wanted):
+def test_colours_follow_no_color_and_force_color(monkeypatch, env, tty, wanted):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():

@@ -9,15 +9,15 @@ import sys
 
 import psycopg
 import pytest
-from cli_support import Place
+from cli_support import Workspace
 from click.testing import CliRunner
 
 from pgserver import Server
 from postgres_support import fresh_database
 from tidegate.cli import program
-from tidegate.cli.doctor import Finding, Level
+from tidegate.cli.doctor import CheckLevel, CheckResult
 from tidegate.cli.doctor_postgres import check_server
-from tidegate.cli.failure import WRONG_CONFIG
+from tidegate.cli.error_report import WRONG_CONFIG
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.facts import ServerFacts, connections_needed
 from tidegate.store.rows import WorkerRow
@@ -32,7 +32,7 @@ def run(*words: str) -> str:
     return done.stdout
 
 
-class StandIn:
+class FakeServerStore:
     """A store on a server that says what a test wants."""
 
     def __init__(self, facts: ServerFacts, url: str = URL, *, pooled: bool = False) -> None:
@@ -47,7 +47,7 @@ class StandIn:
         return self.pooled
 
 
-async def findings(store: StandIn, live: int = 0) -> dict[str, Finding]:
+async def findings(store: FakeServerStore, live: int = 0) -> dict[str, CheckResult]:
     found = await check_server(store, [worker(number) for number in range(live)])
     return {finding.name: finding for finding in found}
 
@@ -83,10 +83,10 @@ def test_an_upgrade_can_be_printed_and_then_run(postgres: Server) -> None:
     ("INSERT INTO tidegate.migration VALUES (999, 'later', 0); UPDATE tidegate.compatible SET since = 999",
      "schema is newer (999) than this version"),
 ])  # fmt: skip
-def test_who_starts_on_a_schema_of_another_version_ends_at_once_and_says_so(
-    postgres: Server, place: Place, command: str, change: str | None, says: str
+def test_a_command_on_another_schema_version_exits_at_once_with_the_reason(
+    postgres: Server, workspace: Workspace, command: str, change: str | None, says: str
 ) -> None:
-    words = {"worker": [place.app], "enqueue": [place.greet, "Ada", "--app", place.app]}[command]
+    words = {"worker": [workspace.app], "enqueue": [workspace.greet, "Ada", "--app", workspace.app]}[command]
     with fresh_database(postgres) as name:
         url = postgres.url(name)
         if change is not None:
@@ -95,7 +95,7 @@ def test_who_starts_on_a_schema_of_another_version_ends_at_once_and_says_so(
                 connection.execute(change)
         done = subprocess.run(
             [sys.executable, "-m", "tidegate.cli", command, *words, "--database", url],
-            cwd=place.directory, capture_output=True, text=True, timeout=50,
+            cwd=workspace.directory, capture_output=True, text=True, timeout=50,
         )  # fmt: skip
     assert done.returncode == WRONG_CONFIG, done.stderr
     assert says in done.stderr
@@ -110,40 +110,41 @@ def test_a_file_has_no_statements_to_print(words: tuple[str, ...]) -> None:
     assert "no SQL to print" in done.stderr
 
 
-async def test_a_sound_server_is_praised() -> None:
-    found = await findings(StandIn(SOUND), live=3)
-    assert {finding.level for finding in found.values()} == {Level.OK}
+async def test_a_sound_server_passes_every_check() -> None:
+    found = await findings(FakeServerStore(SOUND), live=3)
+    assert {finding.level for finding in found.values()} == {CheckLevel.OK}
 
 
-async def test_more_workers_than_connections_are_told_of() -> None:
+async def test_more_workers_than_connections_are_reported() -> None:
     address = parse_address(f"{URL}?connections=9")
     assert connections_needed(address, processes=4, supervisors=2) == 4 * 10 + 2 * 3
-    found = await findings(StandIn(SOUND, f"{URL}?connections=50"), live=4)
-    assert found["connections"].level is Level.WARN
+    found = await findings(FakeServerStore(SOUND, f"{URL}?connections=50"), live=4)
+    assert found["connections"].level is CheckLevel.WARN
     assert "4 worker processes and 2 supervisors may open up to" in found["connections"].detail
 
 
 @pytest.mark.parametrize(("change", "name", "level"), [
-    ({"version": "13.4"}, "postgresql", Level.FAIL),
-    ({"version": "18beta1"}, "postgresql", Level.OK),
-    ({"may_make_tables": True}, "role", Level.WARN),
-    ({"synchronous_commit": "off"}, "durability", Level.WARN),
-    ({"is_standby": True}, "standby", Level.FAIL),
-    ({"autovacuum": False}, "autovacuum", Level.WARN),
-    ({"oldest_snapshot_seconds": 301.0}, "snapshot", Level.WARN),
-    ({"old_prepared_transactions": 1}, "prepared", Level.WARN),
-    ({"idle_slots": 2}, "slots", Level.WARN),
+    ({"version": "13.4"}, "postgresql", CheckLevel.FAIL),
+    ({"version": "18beta1"}, "postgresql", CheckLevel.OK),
+    ({"may_make_tables": True}, "role", CheckLevel.WARN),
+    ({"synchronous_commit": "off"}, "durability", CheckLevel.WARN),
+    ({"is_standby": True}, "standby", CheckLevel.FAIL),
+    ({"autovacuum": False}, "autovacuum", CheckLevel.WARN),
+    ({"oldest_snapshot_seconds": 301.0}, "snapshot", CheckLevel.WARN),
+    ({"old_prepared_transactions": 1}, "prepared", CheckLevel.WARN),
+    ({"idle_slots": 2}, "slots", CheckLevel.WARN),
 ])  # fmt: skip
 async def test_what_is_wrong_with_a_server_is_named(
-    change: dict[str, object], name: str, level: Level
+    change: dict[str, object], name: str, level: CheckLevel
 ) -> None:
-    found = await findings(StandIn(dataclasses.replace(SOUND, **change)))
+    found = await findings(FakeServerStore(dataclasses.replace(SOUND, **change)))
     assert found[name].level is level
-    assert bool(found[name].fix) is (level is not Level.OK)
+    assert bool(found[name].fix) is (level is not CheckLevel.OK)
 
 
 @pytest.mark.parametrize(
-    ("words", "level"), [("", Level.WARN), ("?hints=off", Level.OK), ("?listen=db:5432", Level.OK)]
+    ("words", "level"),
+    [("", CheckLevel.WARN), ("?hints=off", CheckLevel.OK), ("?listen=db:5432", CheckLevel.OK)],
 )
-async def test_a_pooler_without_a_way_around_it_is_told_of(words: str, level: Level) -> None:
-    assert (await findings(StandIn(SOUND, URL + words, pooled=True)))["pooler"].level is level
+async def test_a_pooler_without_a_direct_connection_is_reported(words: str, level: CheckLevel) -> None:
+    assert (await findings(FakeServerStore(SOUND, URL + words, pooled=True)))["pooler"].level is level

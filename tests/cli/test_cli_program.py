@@ -12,7 +12,7 @@ import pytest
 
 from tidegate import errors
 from tidegate.cli import SHORT_HELPS
-from tidegate.cli.failure import exit_code
+from tidegate.cli.error_report import exit_code
 
 HEAVY = (
     "asyncio",
@@ -52,7 +52,7 @@ def test_every_command_has_a_help(empty, name):
     assert empty.run(name, "--help").stdout.startswith(f"Usage: tidegate {name}")
 
 
-def test_the_version_is_told(empty):
+def test_the_version_is_printed(empty):
     from tidegate import __version__
 
     assert empty.run("--version").stdout == f"tidegate {__version__}\n"
@@ -63,8 +63,8 @@ def test_the_version_is_told(empty):
 @pytest.mark.parametrize(
     "args", [["nonsense"], ["tasks", "nonsense"], ["tasks", "show"], ["tasks", "ls", "--limit", "0"]]
 )
-def test_wrong_usage_ends_with_2(place, args):
-    result = place.run(*args, code=2)
+def test_wrong_usage_ends_with_2(workspace, args):
+    result = workspace.run(*args, code=2)
 
     assert result.stdout == ""
     assert "Error" in result.stderr
@@ -94,10 +94,10 @@ def test_each_error_has_its_exit_code(kind):
     assert exit_code(kind("x")) == EXIT_CODES[kind]
 
 
-def test_a_wrong_configuration_ends_with_78_and_one_line(place):
-    (place.directory / "tidegate.toml").write_text("[pools.a]\nconcurency = 3")
+def test_a_wrong_configuration_ends_with_78_and_one_line(workspace):
+    (workspace.directory / "tidegate.toml").write_text("[pools.a]\nconcurency = 3")
 
-    result = place.run("status", code=78)
+    result = workspace.run("status", code=78)
 
     assert result.stdout == ""
     assert "tidegate.toml [pools.a]: concurency = 3" in result.stderr
@@ -110,7 +110,7 @@ def test_a_database_that_is_not_there_is_not_made_by_looking(empty):
     assert not empty.database.exists()
 
 
-def test_a_file_that_is_no_database_is_told_without_a_traceback(empty):
+def test_a_file_that_is_no_database_is_reported_without_a_traceback(empty):
     other = empty.directory / "notes.txt"
     other.write_text("just some text, long enough to be no database at all" * 20)
 
@@ -126,7 +126,7 @@ def test_a_password_in_a_database_url_is_not_printed(empty):
     assert "user" in result.stderr
 
 
-def test_a_module_that_cannot_be_imported_is_told_with_its_place(empty):
+def test_a_module_that_cannot_be_imported_is_reported_with_its_location(empty):
     (empty.directory / "broken_shop.py").write_text("x = 1\nraise RuntimeError('no key')\n")
 
     result = empty.run("enqueue", "--app", "broken_shop:app", "f", code=78)
@@ -137,10 +137,10 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_place(empty):
     assert "Traceback" not in result.stderr
 
 
-def test_a_command_that_is_interrupted_ends_with_130(place):
+def test_a_command_that_is_interrupted_ends_with_130(workspace):
     watch = subprocess.Popen(
         [sys.executable, "-m", "tidegate.cli", "status", "--watch", "--json"],
-        cwd=place.directory,
+        cwd=workspace.directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -154,20 +154,22 @@ def test_a_command_that_is_interrupted_ends_with_130(place):
     assert "Traceback" not in told
 
 
-def test_a_reader_that_goes_away_causes_no_traceback(place):
-    place.add(200)
+def test_a_reader_that_goes_away_causes_no_traceback(workspace):
+    workspace.add(200)
     command = f"{sys.executable} -m tidegate.cli tasks ls --limit 200 --json | head -n 1"
 
-    ran = subprocess.run(command, shell=True, cwd=place.directory, capture_output=True, text=True, timeout=30)
+    ran = subprocess.run(
+        command, shell=True, cwd=workspace.directory, capture_output=True, text=True, timeout=30
+    )
 
     assert json.loads(ran.stdout)["state"] == "ready"
     assert "Traceback" not in ran.stderr
 
 
-def test_the_script_and_the_module_are_the_same_program(place):
+def test_the_script_and_the_module_are_the_same_program(workspace):
     ran = subprocess.run(
         [sys.executable, "-m", "tidegate.cli", "tasks", "show", "00000000-0000-7000-8000-000000000000"],
-        cwd=place.directory,
+        cwd=workspace.directory,
         env=os.environ | {"NO_COLOR": "1"},
         capture_output=True,
         text=True,

@@ -78,18 +78,24 @@ def test_init_does_not_overwrite(empty):
     assert (empty.directory / "app.py").read_text() == "mine = True"
 
 
-def test_worker_leaves_everything_to_the_application_unless_told(empty, calls):
+def test_worker_uses_the_applications_settings_by_default(empty, calls):
     empty.run("worker", "shop:app", code=7)
 
     ((application, options, _),) = calls
     assert application == "shop:app"
-    assert options == {"pools": None, "timings": None, "database_url": None, "name": None, "steward": True}
+    assert options == {
+        "pools": None,
+        "timings": None,
+        "database_url": None,
+        "name": None,
+        "maintenance": True,
+    }
 
 
-def test_worker_can_leave_the_housekeeping_to_others(empty, calls):
-    empty.run("worker", "shop:app", "--no-steward", code=7)
+def test_worker_can_run_without_maintenance(empty, calls):
+    empty.run("worker", "shop:app", "--no-maintenance", code=7)
 
-    assert calls[0][1]["steward"] is False
+    assert calls[0][1]["maintenance"] is False
 
 
 def test_a_scheduler_needs_a_database_and_no_application(empty, monkeypatch):
@@ -122,7 +128,7 @@ def test_worker_takes_the_configured_application(empty, calls):
     assert [application for application, _, _ in calls] == ["shop:app", "other:app", "third:app"]
 
 
-def test_worker_without_any_application_is_told_how_to_name_one(empty, calls):
+def test_worker_without_an_application_prints_how_to_name_one(empty, calls):
     result = empty.run("worker", code=78)
 
     assert "no application is named" in result.stderr
@@ -218,7 +224,7 @@ def test_demo_passes_on_json_and_its_exit_code(empty, monkeypatch):
     assert seen == [{"json": True, "tasks": 20, "seconds": 10.0, "directory": Path("kept")}]
 
 
-def test_demo_says_what_to_install(empty, monkeypatch):
+def test_demo_names_the_extra_to_install(empty, monkeypatch):
     monkeypatch.delitem(sys.modules, "tidegate.testing.demo", raising=False)
     monkeypatch.setitem(sys.modules, "tidegate.testing.demo", None)
 

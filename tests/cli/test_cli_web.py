@@ -19,63 +19,63 @@ import pytest
 from tidegate.domain.access import digest_of
 
 
-def create(place, *options, code=0):
-    return place.run("tokens", "create", "front", "--role", "submitter", *options, code=code)
+def create(workspace, *options, code=0):
+    return workspace.run("tokens", "create", "front", "--role", "submitter", *options, code=code)
 
 
-def test_a_token_is_printed_once_and_only_its_digest_is_kept(place):
-    token = create(place, "--tenant", "acme").stdout.strip()
+def test_a_token_is_printed_once_and_only_its_digest_is_kept(workspace):
+    token = create(workspace, "--tenant", "acme").stdout.strip()
 
     assert re.fullmatch(r"tg_[0-9a-f]{10}_[\w-]{43}", token)
-    [row] = [json.loads(line) for line in place.run("tokens", "ls", "--json").stdout.splitlines()]
+    [row] = [json.loads(line) for line in workspace.run("tokens", "ls", "--json").stdout.splitlines()]
     assert (row["id"], row["role"], row["tenant"]) == (token.split("_")[1], "submitter", "acme")
-    kept = b"".join(path.read_bytes() for path in place.database.parent.iterdir())
+    kept = b"".join(path.read_bytes() for path in workspace.database.parent.iterdir())
     assert token.split("_", 2)[2].encode() not in kept
     assert digest_of(token) in kept
 
 
-def test_the_tenant_must_be_said_or_that_it_is_all(place):
-    assert "--all-tenants" in create(place, code=2).stderr
-    create(place, "--tenant", "a", "--all-tenants", code=2)
-    create(place, "--tenant", "", code=2)
-    assert json.loads(create(place, "--all-tenants", "--json").stdout)["tenant"] is None
+def test_the_tenant_or_all_tenants_must_be_named(workspace):
+    assert "--all-tenants" in create(workspace, code=2).stderr
+    create(workspace, "--tenant", "a", "--all-tenants", code=2)
+    create(workspace, "--tenant", "", code=2)
+    assert json.loads(create(workspace, "--all-tenants", "--json").stdout)["tenant"] is None
 
 
-def test_tokens_are_listed_with_what_they_are_good_for_and_revoked(place):
-    token = create(place, "--all-tenants", "--expires", "30d").stdout.strip()
+def test_tokens_are_listed_with_what_they_are_good_for_and_revoked(workspace):
+    token = create(workspace, "--all-tenants", "--expires", "30d").stdout.strip()
     token_id = token.split("_")[1]
 
-    assert "good until" in place.run("tokens", "ls").stdout
-    assert place.run("tokens", "revoke", token_id, "nobody", code=3).stdout == (
+    assert "good until" in workspace.run("tokens", "ls").stdout
+    assert workspace.run("tokens", "revoke", token_id, "nobody", code=3).stdout == (
         f"{token_id}  revoked\nnobody  unknown\n"
     )
-    listed = place.run("tokens", "ls").stdout
+    listed = workspace.run("tokens", "ls").stdout
     assert "revoked" in listed
     assert "(all)" in listed
     assert token not in listed
 
 
-def test_another_address_than_loopback_needs_a_good_token(place):
+def test_an_address_other_than_loopback_needs_a_valid_token(workspace):
     for host in ("0.0.0.0", "192.0.2.1", "::"):
-        refused = place.run("web", place.app, "--host", host, code=78)
+        refused = workspace.run("web", workspace.app, "--host", host, code=78)
         assert "tidegate tokens create" in refused.stderr
-    token_id = create(place, "--all-tenants").stdout.split("_")[1]
-    place.run("tokens", "revoke", token_id)
-    place.run("web", place.app, "--host", "0.0.0.0", code=78)
+    token_id = create(workspace, "--all-tenants").stdout.split("_")[1]
+    workspace.run("tokens", "revoke", token_id)
+    workspace.run("web", workspace.app, "--host", "0.0.0.0", code=78)
 
 
-def test_a_port_that_is_taken_is_said_so(place):
+def test_a_taken_port_is_reported(workspace):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        refused = place.run("web", place.app, "--port", str(taken.getsockname()[1]), code=78)
+        refused = workspace.run("web", workspace.app, "--port", str(taken.getsockname()[1]), code=78)
     assert "--port" in refused.stderr
 
 
 @contextlib.contextmanager
-def serving(place, *options):
+def serving(workspace, *options):
     """A `tidegate web` in a process of its own; its address, the process, and what it printed before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidegate.cli", "web", place.app, "--port", "0", *options],
-        cwd=place.directory, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        [sys.executable, "-m", "tidegate.cli", "web", workspace.app, "--port", "0", *options],
+        cwd=workspace.directory, env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -92,9 +92,9 @@ def serving(place, *options):
 
 
 @pytest.fixture
-def api(place):
+def api(workspace):
     """A `tidegate web` that requests from this machine may use; its address and process."""
-    with serving(place) as (url, process, _):
+    with serving(workspace) as (url, process, _):
         yield url, process
 
 
@@ -115,13 +115,13 @@ def ask(url, data=None, **headers):
             time.sleep(0.05)
 
 
-def test_it_serves_until_it_is_told_to_stop_and_closes_with_the_first_token(place, api):
+def test_it_serves_until_stopped_and_the_first_token_ends_open_access(workspace, api):
     url, process = api
     status, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
     assert status == 202
     assert ask(url + told["location"])[1]["state"] == "ready"
-    assert place.json("tasks", "show", told["task_id"])["function"] == place.greet
-    token = create(place, "--all-tenants").stdout.strip()
+    assert workspace.json("tasks", "show", told["task_id"])["function"] == workspace.greet
+    token = create(workspace, "--all-tenants").stdout.strip()
     ends_at = time.monotonic() + 15
     while ask(url + told["location"])[0] != 401:
         assert time.monotonic() < ends_at
@@ -131,7 +131,7 @@ def test_it_serves_until_it_is_told_to_stop_and_closes_with_the_first_token(plac
     assert process.wait(15) == 0
 
 
-def test_a_stop_ends_open_streams_whole_and_at_once(place, api):
+def test_a_stop_ends_open_streams_whole_and_at_once(workspace, api):
     url, process = api
     _, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
     with urllib.request.urlopen(f"{url}{told['location']}/events", timeout=20) as stream:
@@ -144,34 +144,34 @@ def test_a_stop_ends_open_streams_whole_and_at_once(place, api):
     assert process.stderr.read() == "", "it had to be cancelled after the grace time"
 
 
-def test_a_public_name_closes_it_and_the_first_start_prints_an_admin_token(place):
-    with serving(place, "--host-name", "queue.example") as (url, _, printed):
+def test_a_public_name_requires_tokens_and_the_first_start_prints_one(workspace):
+    with serving(workspace, "--host-name", "queue.example") as (url, _, printed):
         token = re.search(r"tg_[0-9a-f]{10}_[\w-]{43}", printed)[0]
         assert ask(f"{url}/api/v1/tasks")[0] == 401
         assert ask(f"{url}/api/v1/audit", Authorization=f"Bearer {token}")[0] == 200
-    [row] = [json.loads(line) for line in place.run("tokens", "ls", "--json").stdout.splitlines()]
+    [row] = [json.loads(line) for line in workspace.run("tokens", "ls", "--json").stdout.splitlines()]
     assert (row["role"], row["tenant"]) == ("admin", None)
-    with serving(place, "--origin", "https://app.example") as (url, _, printed):
+    with serving(workspace, "--origin", "https://app.example") as (url, _, printed):
         assert "tg_" not in printed
         assert ask(f"{url}/api/v1/tasks")[0] == 401
 
 
-def test_pages_are_served_beside_the_api_and_the_project_is_not(place):
-    site = place.directory / "site"
+def test_pages_are_served_beside_the_api_and_the_project_is_not(workspace):
+    site = workspace.directory / "site"
     site.mkdir()
     (site / "index.html").write_text("<h1>chat</h1>")
-    with serving(place, "--pages", "site") as (url, process, _):
+    with serving(workspace, "--pages", "site") as (url, process, _):
         assert "the pages of site are at" in process.stderr.readline()
         assert ask(f"{url}/api/v1/tasks")[0] == 200
         with urllib.request.urlopen(f"{url}/", timeout=10) as answer:
             assert answer.read() == b"<h1>chat</h1>"
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
-    refused = place.run("web", place.app, "--pages", ".", code=78)
+    refused = workspace.run("web", workspace.app, "--pages", ".", code=78)
     assert "shown to everybody" in refused.stderr
 
 
-def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(place, api):
+def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(workspace, api):
     url, _ = api
     assert ask(f"{url}/api/v1/audit")[0] == 200
     assert ask(f"{url}/api/v1/audit", X_Forwarded_For="203.0.113.9")[0] == 401
@@ -179,7 +179,7 @@ def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(pla
 
 def test_a_client_or_worker_loads_no_web_framework():
     code = (
-        "import sys, tidegate.cli.web, tidegate.cli.tokens, tidegate.worker.engine, tidegate.app, tidegate.context;"
+        "import sys, tidegate.cli.web, tidegate.cli.tokens, tidegate.worker.engine.engine, tidegate.app, tidegate.context;"
         "sys.exit(any(name in sys.modules for name in ('fastapi', 'starlette', 'uvicorn', 'pydantic')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

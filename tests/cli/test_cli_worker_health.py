@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_support import Place
+from cli_support import Workspace
 
 from support import worker_process
-from tidegate.worker.supervisor.health import Health, HealthDoor, ask, run_directory
+from tidegate.worker.supervisor.health import Health, HealthSocket, query_health, run_directory
 
 
-def health(place: Place, *problems: str, name: str = "w1", kind: str = "worker") -> Health:
-    url = f"sqlite:///{place.database}"
+def health(workspace: Workspace, *problems: str, name: str = "w1", kind: str = "worker") -> Health:
+    url = f"sqlite:///{workspace.database}"
     return Health(kind, name, os.getpid(), url, "0", "1 of 1 processes ready", list(problems))
 
 
@@ -33,11 +33,11 @@ class Running:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._door = HealthDoor(answer.kind, answer.name, lambda: self.answer)
-        asyncio.run_coroutine_threadsafe(self._door.open(), self._loop).result(5)
+        self._health_socket = HealthSocket(answer.kind, answer.name, lambda: self.answer)
+        asyncio.run_coroutine_threadsafe(self._health_socket.open(), self._loop).result(5)
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._door.close(), self._loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._health_socket.close(), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
         self._loop.close()
@@ -59,40 +59,40 @@ def start() -> Iterator[Start]:
         one.close()
 
 
-def test_where_nothing_runs_the_exit_code_is_3(place: Place) -> None:
+def test_where_nothing_runs_the_exit_code_is_3(workspace: Workspace) -> None:
     for args in (["worker", "health"], ["worker", "health", "--live"], ["scheduler", "health"]):
-        assert "answers in" in place.run(*args, code=3).stderr
+        assert "answers in" in workspace.run(*args, code=3).stderr
 
 
-def test_a_worker_without_problems_lives_and_is_ready(place: Place, start: Start) -> None:
-    start(health(place))
+def test_a_worker_without_problems_is_live_and_ready(workspace: Workspace, start: Start) -> None:
+    start(health(workspace))
 
     assert (
-        place.run("worker", "health").stdout
+        workspace.run("worker", "health").stdout
         == f"worker w1 (process {os.getpid()}): ok, 1 of 1 processes ready\n"
     )
     assert (
-        place.run("worker", "health", "--live").stdout
+        workspace.run("worker", "health", "--live").stdout
         == f"worker w1 (process {os.getpid()}): ok, 1 of 1 processes ready\n"
     )
-    assert place.json("worker", "health") == {
+    assert workspace.json("worker", "health") == {
         "healthy": True,
         "workers": [{"name": "w1", "pid": os.getpid(), "status": "1 of 1 processes ready", "problems": []}],
     }
 
 
-def test_a_worker_with_a_problem_lives_and_is_not_ready(place: Place, start: Start) -> None:
-    running = start(health(place, "0 of 1 pool processes are ready"))
+def test_a_worker_with_a_problem_is_live_and_not_ready(workspace: Workspace, start: Start) -> None:
+    running = start(health(workspace, "0 of 1 pool processes are ready"))
 
-    result = place.run("worker", "health", "--ready", code=1)
+    result = workspace.run("worker", "health", "--ready", code=1)
     assert result.stderr == f"worker w1 (process {os.getpid()}): 0 of 1 pool processes are ready\n"
-    assert place.json("worker", "health", code=1)["healthy"] is False
-    assert place.run("worker", "health", "--live").stdout.startswith("worker w1 (process ")
-    running.answer = health(place)
-    place.run("worker", "health", "--ready")
+    assert workspace.json("worker", "health", code=1)["healthy"] is False
+    assert workspace.run("worker", "health", "--live").stdout.startswith("worker w1 (process ")
+    running.answer = health(workspace)
+    workspace.run("worker", "health", "--ready")
 
 
-def test_a_worker_whose_database_cannot_be_used_is_not_ready(empty: Place, start: Start) -> None:
+def test_a_worker_whose_database_cannot_be_used_is_not_ready(empty: Workspace, start: Start) -> None:
     start(health(empty))
     assert "there is no database" in empty.run("worker", "health", code=1).stderr
     assert not empty.database.exists()
@@ -102,49 +102,49 @@ def test_a_worker_whose_database_cannot_be_used_is_not_ready(empty: Place, start
     empty.run("worker", "health", "--live")
 
 
-def test_a_worker_on_another_schema_is_not_ready(place: Place, start: Start) -> None:
+def test_a_worker_on_another_schema_is_not_ready(workspace: Workspace, start: Start) -> None:
     import apsw
 
-    start(health(place))
-    database = apsw.Connection(str(place.database))
+    start(health(workspace))
+    database = apsw.Connection(str(workspace.database))
     database.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, 'of the future', 0)")
     database.execute("UPDATE compatible SET since = 999")
     database.close()
 
-    assert "newer (999)" in place.run("worker", "health", code=1).stderr
+    assert "newer (999)" in workspace.run("worker", "health", code=1).stderr
 
 
-def test_one_of_several_is_asked_by_its_name_and_all_must_be_well_without(place: Place, start: Start) -> None:
-    start(health(place, name="well"))
-    start(health(place, "it stops", name="a/b \ud800"))
+def test_health_checks_one_service_by_name_or_all(workspace: Workspace, start: Start) -> None:
+    start(health(workspace, name="well"))
+    start(health(workspace, "it stops", name="a/b \ud800"))
 
-    place.run("worker", "health", "--name", "well")
-    assert "it stops" in place.run("worker", "health", code=1).stderr
-    assert "no worker named nobody" in place.run("worker", "health", "--name", "nobody", code=3).stderr
-
-
-def test_workers_and_schedulers_are_told_apart(place: Place, start: Start) -> None:
-    start(health(place, kind="scheduler", name="s1"))
-
-    place.run("worker", "health", code=3)
-    assert place.json("scheduler", "health")["schedulers"][0]["name"] == "s1"
+    workspace.run("worker", "health", "--name", "well")
+    assert "it stops" in workspace.run("worker", "health", code=1).stderr
+    assert "no worker named nobody" in workspace.run("worker", "health", "--name", "nobody", code=3).stderr
 
 
-def test_what_hangs_does_not_live_and_what_is_dead_is_not_there(place: Place) -> None:
+def test_workers_and_schedulers_are_distinguished(workspace: Workspace, start: Start) -> None:
+    start(health(workspace, kind="scheduler", name="s1"))
+
+    workspace.run("worker", "health", code=3)
+    assert workspace.json("scheduler", "health")["schedulers"][0]["name"] == "s1"
+
+
+def test_a_hanging_service_is_not_live_and_a_dead_one_is_not_found(workspace: Workspace) -> None:
     directory = run_directory()
     directory.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(directory / "worker-00000000-hung.sock"))
         hung.listen()
         began_at = time.monotonic()
-        result = place.run("worker", "health", "--live", "--timeout", "0.3", code=1)
+        result = workspace.run("worker", "health", "--live", "--timeout", "0.3", code=1)
         assert time.monotonic() - began_at < 3
         assert "it hangs" in result.stderr
-    place.run("worker", "health", "--live", code=3)
+    workspace.run("worker", "health", "--live", code=3)
 
 
 @pytest.mark.anyio
-async def test_sockets_of_the_dead_are_swept_and_young_ones_are_left(place: Place) -> None:
+async def test_sockets_of_the_dead_are_swept_and_young_ones_are_left(workspace: Workspace) -> None:
     directory = run_directory()
     directory.mkdir(mode=0o700)
     old, young = directory / "worker-00000000-old.sock", directory / "worker-00000000-new.sock"
@@ -152,85 +152,89 @@ async def test_sockets_of_the_dead_are_swept_and_young_ones_are_left(place: Plac
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))
     os.utime(old, (0, 0))
-    door = HealthDoor("worker", "w1", lambda: health(place))
-    await door.open()
+    health_socket = HealthSocket("worker", "w1", lambda: health(workspace))
+    await health_socket.open()
     assert sorted(directory.glob("*00000000*")) == [young]
-    await door.close()
-    await door.close()
+    await health_socket.close()
+    await health_socket.close()
     assert list(directory.iterdir()) == [young]
 
 
 @pytest.mark.anyio
 async def test_a_directory_that_others_can_write_to_is_refused_and_the_service_works_all_the_same(
-    place: Place, caplog: pytest.LogCaptureFixture
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = run_directory()
     directory.mkdir()
     directory.chmod(0o777)
-    door = HealthDoor("worker", "w1", lambda: health(place))
-    await door.open()
+    health_socket = HealthSocket("worker", "w1", lambda: health(workspace))
+    await health_socket.open()
     assert "cannot ask this process" in caplog.text
-    await door.close()
-    assert ask("worker", None, 1.0) == []
+    await health_socket.close()
+    assert query_health("worker", None, 1.0) == []
 
 
 @pytest.mark.anyio
 async def test_a_socket_that_a_cleaner_removed_is_made_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.worker.supervisor.health.MEND_SECONDS", 0.0)
-    door = HealthDoor("worker", "w1", lambda: health(place))
-    await door.open()
+    monkeypatch.setattr("tidegate.worker.supervisor.health.RECREATE_SECONDS", 0.0)
+    health_socket = HealthSocket("worker", "w1", lambda: health(workspace))
+    await health_socket.open()
     for removed in (run_directory().glob("*.sock"), [run_directory()]):
         for path in removed:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        await door.mend()
-        answers = await asyncio.to_thread(ask, "worker", "w1", 5.0)
+        await health_socket.recreate_if_removed()
+        answers = await asyncio.to_thread(query_health, "worker", "w1", 5.0)
         assert [answer and answer.name for answer in answers] == ["w1"]
-    await door.close()
+    await health_socket.close()
     assert list(run_directory().iterdir()) == []
 
 
 def test_a_long_path_to_the_directory_is_no_hindrance(
-    place: Place, start: Start, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEGATE_RUN", str(place.directory / "a" / ("very-long-name-" * 10) / "run"))
-    start(health(place))
+    monkeypatch.setenv("TIDEGATE_RUN", str(workspace.directory / "a" / ("very-long-name-" * 10) / "run"))
+    start(health(workspace))
 
-    place.run("worker", "health")
+    workspace.run("worker", "health")
 
 
-def test_the_doctor_asks_those_on_this_database(place: Place, start: Start) -> None:
-    start(health(place, "crash loop: pool llm: 7 of its processes died", name="mine"))
-    start(replace(health(place, "it stops", name="other"), database_url="sqlite:////elsewhere.db"))
+def test_the_doctor_asks_those_on_this_database(workspace: Workspace, start: Start) -> None:
+    start(health(workspace, "crash loop: pool llm: 7 of its processes died", name="mine"))
+    start(replace(health(workspace, "it stops", name="other"), database_url="sqlite:////elsewhere.db"))
 
-    checks = [check for check in place.json("doctor")["checks"] if check["name"] == "worker"]
+    checks = [check for check in workspace.json("doctor")["checks"] if check["name"] == "worker"]
     assert [(check["level"], check["detail"]) for check in checks] == [
         ("warn", f"mine (process {os.getpid()}): crash loop: pool llm: 7 of its processes died")
     ]
 
 
-def test_the_help_of_both_is_there(place: Place) -> None:
-    assert "worker health" in place.run("worker", "--help").stdout
-    shown = place.run("worker", "health", "--help").stdout
+def test_the_help_of_both_is_there(workspace: Workspace) -> None:
+    assert "worker health" in workspace.run("worker", "--help").stdout
+    shown = workspace.run("worker", "health", "--help").stdout
     assert shown.startswith("Usage: tidegate worker health")
     assert "--live" in shown
-    assert place.run("scheduler", "health", "--help").stdout.startswith("Usage: tidegate scheduler health")
+    assert workspace.run("scheduler", "health", "--help").stdout.startswith(
+        "Usage: tidegate scheduler health"
+    )
 
 
-def test_a_real_worker_is_ready_in_the_end_and_hangs_while_it_is_frozen(
+def test_a_real_worker_becomes_ready_and_times_out_while_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_RUN", str(tmp_path / "run"))
     with worker_process("bodies:app", tmp_path) as worker:
         until = time.monotonic() + 20
-        while (answers := ask("worker", None, 5.0)) == [] or answers[0] is None or answers[0].problems:
+        while (
+            (answers := query_health("worker", None, 5.0)) == [] or answers[0] is None or answers[0].problems
+        ):
             assert time.monotonic() < until
             time.sleep(0.05)
         worker.signal(signal.SIGSTOP)
-        assert ask("worker", None, 0.3) == [None]
+        assert query_health("worker", None, 0.3) == [None]
         worker.signal(signal.SIGCONT)
-        assert ask("worker", None, 5.0)[0] is not None
+        assert query_health("worker", None, 5.0)[0] is not None
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
-        assert ask("worker", None, 1.0) == []
+        assert query_health("worker", None, 1.0) == []

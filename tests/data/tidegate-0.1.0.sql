@@ -201,7 +201,7 @@ BEGIN
     DELETE FROM "tidegate".staged AS s
     USING "tidegate".stage AS c
     WHERE s.task_id = id
-        AND c.id = s.stage_id
+        AND c.id = s.batch_id
         AND c.committed_at IS NULL;
     IF NOT FOUND THEN
         RETURN false;
@@ -346,7 +346,7 @@ CREATE TABLE tidegate.gate (
     name text NOT NULL COLLATE pg_catalog."C",
     limits text NOT NULL COLLATE pg_catalog."C",
     state text NOT NULL COLLATE pg_catalog."C",
-    meters text NOT NULL COLLATE pg_catalog."C",
+    buckets text NOT NULL COLLATE pg_catalog."C",
     changed_at double precision NOT NULL,
     CONSTRAINT gate_kind_check CHECK ((kind = ANY (ARRAY['upstream'::text, 'function'::text, 'system'::text])))
 )
@@ -500,7 +500,7 @@ CREATE TABLE tidegate.running (
     started_at double precision NOT NULL,
     crash_limit integer NOT NULL,
     crash_base_seconds double precision NOT NULL,
-    crash_cap_seconds double precision NOT NULL,
+    crash_max_seconds double precision NOT NULL,
     unique_name text COLLATE pg_catalog."C",
     cancel_requested_at double precision,
     cancel_forced boolean DEFAULT false NOT NULL,
@@ -527,7 +527,7 @@ CREATE TABLE tidegate.stage (
 --
 
 CREATE TABLE tidegate.staged (
-    stage_id text NOT NULL COLLATE pg_catalog."C",
+    batch_id text NOT NULL COLLATE pg_catalog."C",
     place integer NOT NULL,
     task_id uuid NOT NULL,
     due_at double precision,
@@ -671,7 +671,7 @@ CREATE TABLE tidegate.worker (
     slots integer NOT NULL,
     version text NOT NULL COLLATE pg_catalog."C",
     started_at double precision NOT NULL,
-    beat_at double precision NOT NULL,
+    heartbeat_at double precision NOT NULL,
     expires_at double precision NOT NULL,
     retired_at double precision,
     retired_why text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
@@ -700,7 +700,7 @@ INSERT INTO tidegate.archive VALUES ('01a22bb6-5540-77e6-b138-800f8bbd7377', 'su
 --
 
 INSERT INTO tidegate.attempt VALUES ('01a22bb6-5743-700d-be8e-431a4616b59a', 1, 'd3e9b790-23b8-48a9-95fc-227fa2f9677d', 1796029700.462577, 1796029700.509504, 'dead', 'attempt', 'unknown', 'unknown', 'ValueError', 'Bob', 'Traceback (most recent call last):
-  File "src/tidegate/worker/executor.py", line 195, in _perform
+  File "src/tidegate/worker/engine/executor.py", line 195, in _perform
     value = await self._called(attempt, args, kwargs)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "shop.py", line 12, in fail
@@ -1029,7 +1029,7 @@ ALTER TABLE ONLY tidegate.stage
 --
 
 ALTER TABLE ONLY tidegate.staged
-    ADD CONSTRAINT staged_pkey PRIMARY KEY (stage_id, place);
+    ADD CONSTRAINT staged_pkey PRIMARY KEY (batch_id, place);
 
 
 --
@@ -1175,7 +1175,7 @@ CREATE INDEX running_worker ON tidegate.running USING btree (worker_id);
 -- Name: staged_keyed; Type: INDEX; Schema: tidegate; Owner: -
 --
 
-CREATE INDEX staged_keyed ON tidegate.staged USING btree (stage_id, place) WHERE (fingerprint IS NOT NULL);
+CREATE INDEX staged_keyed ON tidegate.staged USING btree (batch_id, place) WHERE (fingerprint IS NOT NULL);
 
 
 --

@@ -9,38 +9,38 @@ from pages import ROOT, table_rows
 from tidegate import Tidegate
 from tidegate.domain.access import Role
 from tidegate.web import WebSettings, create_app
-from tidegate.web.problems import KINDS
+from tidegate.web.problems import PROBLEM_TYPES
 from tidegate.web.tokens import PROTOCOL
 
 API = ROOT / "docs" / "http-api.md"
 PROBLEMS = ROOT / "docs" / "problems.md"
 
 
-def test_every_type_of_problem_has_its_section_in_the_words_of_the_code():
+def test_every_type_of_problem_has_its_section_with_the_text_of_the_code():
     text = PROBLEMS.read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## ([\w-]+)\n\n(.*?)(?=^## |\Z)", text, re.M | re.S))
 
-    assert list(sections) == sorted(KINDS)
-    for slug, kind in KINDS.items():
+    assert list(sections) == sorted(PROBLEM_TYPES)
+    for slug, kind in PROBLEM_TYPES.items():
         assert sections[slug].strip() == f"**{kind.status}** {kind.title}.\n\n**Fix**: {kind.fix}"
 
 
 def test_every_type_of_problem_is_used():
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/tidegate/web").rglob("*.py"))
 
-    assert [slug for slug in KINDS if f'"{slug}"' not in source] == []
+    assert [slug for slug in PROBLEM_TYPES if f'"{slug}"' not in source] == []
 
 
 def test_every_route_is_on_the_page_with_its_roles(tmp_path):
-    guarded = create_app(Tidegate(f"sqlite:///{tmp_path}/queue.db")).state.guarded
+    protected = create_app(Tidegate(f"sqlite:///{tmp_path}/queue.db")).state.protected
     rows = {(method, path.strip("`")): who for method, path, who, _ in table_rows(API, under="## Routes")[1:]}
 
-    assert set(rows) == set(guarded.needs) | {("GET", path) for path in guarded.open_paths}
-    for key, needs in guarded.needs.items():
+    assert set(rows) == set(protected.access_rules) | {("GET", path) for path in protected.open_paths}
+    for key, access_rule in protected.access_rules.items():
         roles, _, tenants = rows[key].partition("; ")
         wanted = {role.value for role in Role} if roles == "all" else set(roles.split(", "))
-        assert wanted == set(needs.roles), key
-        assert (tenants == "all tenants") == needs.whole, key
+        assert wanted == set(access_rule.roles), key
+        assert (tenants == "all tenants") == access_rule.all_tenants, key
 
 
 def test_the_limits_on_the_page_are_those_of_the_code():

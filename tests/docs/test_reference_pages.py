@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pages import ROOT, blocks, table_rows
 
-from tidegate.cli import failure as cli_failure
+from tidegate.cli import error_report as cli_failure
 from tidegate.config import DEFAULT_DATABASE_URL, load_config
 from tidegate.config.load import _VARIABLES
 from tidegate.domain.failure import Reason
@@ -36,7 +36,7 @@ def _defaults_on_the_page(heading: str) -> dict[str, str]:
 # --- configuration ---------------------------------------------------------------------------------------
 
 
-def test_every_clock_of_a_worker_is_on_the_page_with_its_default():
+def test_every_timing_of_a_worker_is_on_the_page_with_its_default():
     rows = _defaults_on_the_page("## Worker")
 
     defaults = {field.name: getattr(Timings(), field.name) for field in fields(Timings)}
@@ -150,7 +150,7 @@ def test_the_moves_on_the_page_are_those_of_the_state_table():
 
 
 def test_the_moves_that_sql_files_declare_are_in_the_state_table():
-    operations = {"commit_stage": "enqueue"}
+    operations = {"commit_batch": "enqueue"}
     seen = 0
     for path in SQL.glob("*.sql"):
         for source, target in _declared_moves(path):
@@ -164,9 +164,9 @@ def test_every_sql_file_that_puts_a_task_somewhere_declares_its_moves():
     places = re.compile(r"INSERT INTO (?:ready|running|waiting|archive|dead)\b")
     placing = {path.stem for path in SQL.glob("*.sql") if places.search(path.read_text(encoding="utf-8"))}
 
-    # What `unstage` places has been ready or scheduled since `commit_stage`.
+    # What `release_batches` places has been ready or scheduled since `commit_batch`.
     declaring = {path.stem for path in SQL.glob("*.sql") if _declared_moves(path)}
-    assert placing - {"unstage"} == declaring - {"commit_stage"}
+    assert placing - {"release_batches"} == declaring - {"commit_batch"}
 
 
 def _declared_moves(path: Path) -> list[tuple[str, str]]:

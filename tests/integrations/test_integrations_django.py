@@ -273,7 +273,7 @@ for path in ("shop_tasks.no_task", "os.system", "nowhere.at_all"):
 
 
 @needs_tasks
-def test_a_mistake_in_the_settings_is_said_so(tmp_path: Path) -> None:
+def test_a_mistake_in_the_settings_is_reported(tmp_path: Path) -> None:
     project = Project(tmp_path, QUEUE)
     [line] = project.run("""
 from django.core.exceptions import ImproperlyConfigured

@@ -79,7 +79,7 @@ async def test_what_is_added_is_stored_when_the_answer_arrives(app: Tidegate) ->
         assert (await app.status(answer.json()["task_id"])).state.value == "ready"
         assert (await client.get(f"/state/{answer.json()['task_id']}")).json() == "ready"
         ids = (await client.post("/twice")).json()
-        rows = await app.store.read(ids)
+        rows = await app.store.read_tasks(ids)
         assert {row.state.value for row in rows.values()} == {"scheduled"}
 
 
@@ -92,7 +92,7 @@ async def test_nothing_is_stored_by_an_endpoint_that_refuses(app: Tidegate) -> N
         assert await app.store.list_tasks(TaskFilter()) == []
 
 
-async def test_nobody_is_told_of_success_when_the_store_is_away(
+async def test_no_success_is_answered_when_the_store_is_unavailable(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = a_site(app)
@@ -151,7 +151,7 @@ async def test_a_mounted_api_answers_below_its_path_and_a_worker_may_run_inside(
         assert (await client.get(gone.json()["type"])).status_code == 200
         assert (await client.get("/tidegate/livez")).json() == {"status": "alive"}
     assert inner == ["up", "down"]
-    assert [entry.action for entry in await (await app.opened_store()).audit()] == ["submit"]
+    assert [entry.action for entry in await (await app.opened_store()).list_audit_entries()] == ["submit"]
 
 
 async def test_a_request_without_a_queue_says_how_to_give_it_one() -> None:

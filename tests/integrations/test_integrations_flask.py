@@ -66,7 +66,7 @@ def test_what_may_not_be_seen_is_not_found_by_any_route(site: Flask, tidegate: T
     assert tidegate.status_sync(task_id).state.value == "ready"
 
 
-def test_a_store_that_is_away_is_a_503_and_no_queue_is_said_so(
+def test_an_unavailable_store_is_a_503_and_a_missing_queue_is_reported(
     site: Flask, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def busy(_: Any) -> Any:

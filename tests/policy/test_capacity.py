@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.domain.upstream import Gate, GateKind, GateRow, Limits, Pace, Window
-from tidegate.policy.capacity import shortages, slots_by_upstream
+from tidegate.domain.spec import Window
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import Gate, GateRow, LearnedRate
+from tidegate.policy.capacity import find_slot_shortages, slots_by_upstream
 
 MINUTE = Window("requests_per_minute", 600, 60.0)
-DAY = Window("requests_per_day", 86_400, 86_400.0, fixed=True)
-COUNTED = Pace(counted_at=1_800_000_000.0)
+DAY = Window("requests_per_day", 86_400, 86_400.0, is_fixed=True)
+COUNTED = LearnedRate(counted_at=1_800_000_000.0)
 
 
 def row(
-    *windows: Window, seconds: float = 3.0, max_in_flight: int | None = None, pace: Pace = COUNTED
+    *windows: Window,
+    seconds: float = 3.0,
+    max_in_flight: int | None = None,
+    learned_rate: LearnedRate = COUNTED,
 ) -> GateRow:
     return GateRow(
-        GateKind.UPSTREAM, "u", Limits(windows, max_in_flight), Gate(typical_seconds=seconds, pace=pace)
+        GateKind.UPSTREAM,
+        "u",
+        Limits(windows, max_in_flight),
+        Gate(typical_seconds=seconds, learned_rate=learned_rate),
     )
 
 
 def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
-    (short,) = shortages([row(MINUTE)], {"u": 8})
+    (short,) = find_slot_shortages([row(MINUTE)], {"u": 8})
 
     assert (short.needed, short.slots) == (30, 8)
     assert short.words == (
@@ -40,7 +48,7 @@ def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
         (row(MINUTE, max_in_flight=8), 8),
         (row(MINUTE, seconds=0.5), 8),
         (row(), 1),
-        (row(MINUTE, pace=Pace()), 8),
+        (row(MINUTE, learned_rate=LearnedRate()), 8),
         (row(MINUTE), 0),
     ],
     ids=[
@@ -54,8 +62,8 @@ def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
         "no worker",
     ],
 )
-def test_nothing_is_said_where_the_slots_are_enough_or_nothing_is_known(gate, slots):
-    assert shortages([gate], {"u": slots}) == []
+def test_no_shortage_is_reported_where_slots_suffice_or_nothing_is_known(gate, slots):
+    assert find_slot_shortages([gate], {"u": slots}) == []
 
 
 def test_slots_are_those_of_the_workers_that_serve_the_queues_of_its_tasks():

@@ -241,7 +241,7 @@ def test_a_body_that_was_never_read_is_not_read_now():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_a_class_tells_what_happened(exc, verdict, reason):
+def test_the_exception_class_decides_the_reason(exc, verdict, reason):
     assert meaning_of(exc) == (verdict, reason)
 
 

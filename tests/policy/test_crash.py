@@ -56,7 +56,7 @@ def test_a_single_attempt_survives_a_lost_machine_but_not_a_crash_of_its_own() -
     assert isinstance(orphaned(crash_limit=1, loss=True), Retrying)
 
 
-def test_what_another_task_took_down_goes_back_uncharged() -> None:
+def test_a_run_ended_by_another_task_is_released_uncharged() -> None:
     outcome = orphaned(crash_limit=1, culprit=False)
     assert isinstance(outcome, Released)
     assert outcome.rank_offset < 0

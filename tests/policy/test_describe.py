@@ -199,7 +199,7 @@ def test_local_variables_are_never_shown():
         (KeyboardInterrupt(), ""),
     ],
 )
-def test_an_exit_is_told_by_its_code(exc, message):
+def test_an_exit_is_described_by_its_code(exc, message):
     assert describe(exc)[:2] == (type(exc).__name__, message)
 
 

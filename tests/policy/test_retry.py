@@ -13,10 +13,10 @@ from tidegate.domain.spec import Exponential, Fixed, Rule
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.policy.order import PENALTY_SECONDS
-from tidegate.policy.retry import Terms, decide, expired, on_request
+from tidegate.policy.retry import RetryTerms, decide, decide_requested_retry, expired
 
 FENCE = Fence("task", 1)
-TERMS = Terms(max_attempts=5, backoff=Fixed(10.0))
+TERMS = RetryTerms(max_attempts=5, backoff=Fixed(10.0))
 NONE = Counters()
 
 
@@ -27,7 +27,7 @@ def failure(
 
 
 def judge(
-    what: Failure, *, rule: Rule | None = None, terms: Terms = TERMS, counters: Counters = NONE
+    what: Failure, *, rule: Rule | None = None, terms: RetryTerms = TERMS, counters: Counters = NONE
 ) -> Dead | Retrying:
     outcome = decide(FENCE, what, rule, terms, counters, random.Random(7))
     assert isinstance(outcome, Dead | Retrying)
@@ -81,7 +81,7 @@ def test_a_large_request_that_may_come_later_delays_its_task_alone() -> None:
     large = failure(reason=Reason.TOO_LARGE, wait_seconds=60.0, status=413)
     outcome = judge(large, terms=replace(TERMS, upstream="u"))
     assert isinstance(outcome, Retrying)
-    assert outcome.signal is None, "its gate does not move"
+    assert outcome.call_failure is None, "its gate does not move"
     assert 60 <= outcome.delay_seconds <= 72
 
 
@@ -169,7 +169,7 @@ def test_a_rule_that_counts_attempts_charges_rate_limits_too() -> None:
 def test_a_retry_on_request_is_exact_when_uncharged_and_a_floor_when_charged() -> None:
     def ask(**more: object) -> Dead | Retrying:
         given = {"after_seconds": 30.0, "reason": "not yet", "charge": True} | more
-        outcome = on_request(FENCE, terms=TERMS, counters=NONE, rng=random.Random(1), **given)  # type: ignore[arg-type]
+        outcome = decide_requested_retry(FENCE, terms=TERMS, counters=NONE, rng=random.Random(1), **given)  # type: ignore[arg-type]
         assert isinstance(outcome, Dead | Retrying)
         return outcome
 
@@ -185,10 +185,10 @@ def test_an_expired_task_charges_nothing() -> None:
     assert expired(FENCE, TaskLimit.DEADLINE).charge is Charge.NOTHING
 
 
-def test_a_call_that_our_own_gate_refused_counts_nowhere_and_tells_nothing_of_the_upstream() -> None:
+def test_a_call_that_our_own_gate_refused_counts_nowhere_and_moves_no_gate() -> None:
     refused = failure(reason=Reason.OVERLOADED, wait_seconds=0.4, is_refusal=True)
     outcome = judge(refused, terms=replace(TERMS, upstream="u"), counters=Counters(parks=UNCHARGED_LIMIT))
     assert isinstance(outcome, Retrying)
-    assert (outcome.charge, outcome.signal) == (Charge.WAIT, None)
+    assert (outcome.charge, outcome.call_failure) == (Charge.WAIT, None)
     answered = judge(replace(refused, is_refusal=False), terms=replace(TERMS, upstream="u"))
-    assert answered.signal is not None
+    assert answered.call_failure is not None

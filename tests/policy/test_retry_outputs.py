@@ -13,7 +13,7 @@ from tidegate.domain.outcome import Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Rule, TaskSpec
 from tidegate.errors import Permanent
 from tidegate.policy.classify import classify
-from tidegate.policy.retry import Terms, decide
+from tidegate.policy.retry import RetryTerms, decide
 
 
 class Answer(pydantic.BaseModel):
@@ -41,7 +41,7 @@ MISFITS = {
 
 def decided(error, counters, *, rules=(), max_attempts=5):
     found = classify(error, rules=rules, now=0.0)
-    terms = Terms.of(TaskSpec("f"), max_attempts=max_attempts)
+    terms = RetryTerms.of(TaskSpec("f"), max_attempts=max_attempts)
     return decide(Fence("t", 1), found.failure, found.rule, terms, counters, random.Random(0))
 
 

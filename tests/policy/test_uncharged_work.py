@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.domain.calls import CallLog, CallsMade
+from tidegate.calls.gate_permit import is_interrupted
+from tidegate.domain.calls import CallLog, CallResult, CallSummary
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Released, Retrying, Succeeded
-from tidegate.domain.permit import CallEnd
 from tidegate.domain.spec import Fixed
-from tidegate.domain.upstream import Gate, Limits
-from tidegate.policy import gate as gates
+from tidegate.limits import gate as gates
+from tidegate.limits.gate_rows import goes_well, is_silent_probe
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import Gate
 from tidegate.policy.charge import (
     INTERRUPTED_LIMIT,
     UNCHARGED_LIMIT,
@@ -24,24 +26,22 @@ from tidegate.policy.charge import (
     is_refused_before_work,
     may_be_processed,
 )
-from tidegate.policy.crash import LOSS_LIMIT, decide_orphan, given_back
-from tidegate.policy.retry import Terms, decide, signal_of, spent
-from tidegate.store.endings import Run, charge_of, shows_that_it_answers
-from tidegate.store.gating import goes_well, is_silent_probe
-from tidegate.upstream.granted import is_cut
+from tidegate.policy.crash import LOSS_LIMIT, decide_orphan, release_run
+from tidegate.policy.retry import RetryTerms, call_failure_of, decide, spent
+from tidegate.store.common.outcomes import EndedRunRow, get_charge, proves_upstream_answers
 
 UPSTREAMS = ("a", "b")
 MAX_ATTEMPTS, CRASH_LIMIT = 3, 3
 LIMITS = Limits()
 
 
-def failed(reason: Reason, status: int | None, verdict: Verdict = Verdict.TRANSIENT, **more) -> CallEnd:
+def failed(reason: Reason, status: int | None, verdict: Verdict = Verdict.TRANSIENT, **more) -> CallResult:
     failure = Failure(verdict, reason, status=status, **more)
-    return CallEnd(failure, status, in_doubt=status is None and not failure.is_unsent)
+    return CallResult(failure, status, is_in_doubt=status is None and not failure.is_unsent)
 
 
 ENDS = {
-    "good": CallEnd(status=200),
+    "good": CallResult(status=200),
     "limited": failed(Reason.RATE_LIMIT, 429),
     "overloaded": failed(Reason.OVERLOADED, 529),
     "overloaded in the middle": failed(Reason.OVERLOADED, 200),
@@ -93,35 +93,39 @@ class World:
         self.now += 1.0
         task.run += 1
         fence = Fence(str(task.number), task.run)
-        terms = Terms(MAX_ATTEMPTS, Fixed(1.0), upstream=task.upstream)
+        terms = RetryTerms(MAX_ATTEMPTS, Fixed(1.0), upstream=task.upstream)
         outcome: Outcome | None = spent(fence, terms, task.counters)
         if outcome is None:
             log = CallLog()
             for upstream, end in made:
                 self._call(task, log, upstream, ENDS[end])
             failed_last = ENDS[made[-1][1]].failure if made else None
-            outcome = self._outcome(fence, terms, task, log.made(task.upstream), ending, failed_last)
+            outcome = self._outcome(fence, terms, task, log.summary(task.upstream), ending, failed_last)
             self._settle(task, made, ending, outcome, is_probe=is_probe)
         task.is_over = isinstance(outcome, Dead | Succeeded)
 
-    def _call(self, task: Task, log: CallLog, upstream: str, end: CallEnd) -> None:
+    def _call(self, task: Task, log: CallLog, upstream: str, end: CallResult) -> None:
         log.begin(upstream)
-        log.end(upstream, end.failure, may_be_processed=may_be_processed(end), is_cut=is_cut(end))
-        if is_cut(end):
+        log.end(
+            upstream, end.failure, may_be_processed=may_be_processed(end), is_interrupted=is_interrupted(end)
+        )
+        if is_interrupted(end):
             return
         self.own_calls[upstream] += 1
-        signal = None if end.failure is None else signal_of(end.failure, self.rng, task_id=str(task.number))
-        if signal is not None:
-            self._move(upstream, gates.after_failure(self.gates[upstream], signal, LIMITS, self.now))
+        call_failure = (
+            None if end.failure is None else call_failure_of(end.failure, self.rng, task_id=str(task.number))
+        )
+        if call_failure is not None:
+            self._move(upstream, gates.apply_failure(self.gates[upstream], call_failure, LIMITS, self.now))
         else:
-            self._move(upstream, gates.after_answer(self.gates[upstream], self.now))
+            self._move(upstream, gates.apply_call_success(self.gates[upstream], self.now))
 
     def _outcome(
         self,
         fence: Fence,
-        terms: Terms,
+        terms: RetryTerms,
         task: Task,
-        made: CallsMade,
+        made: CallSummary,
         ending: str,
         failed_last: Failure | None,
     ) -> Outcome:
@@ -129,7 +133,7 @@ class World:
         if ending == "released":
             called = made.may_be_processed or (made.count == 0 and bool(task.upstream))
             charge = charge_for_release(counters, may_have_called=called)
-            return given_back(fence, "drain", charge, calls=made)
+            return release_run(fence, "drain", charge, calls=made)
         if ending in ("crashes", "lost"):
             return decide_orphan(
                 fence,
@@ -155,7 +159,7 @@ class World:
         self, task: Task, made: list[tuple[str, str]], ending: str, outcome: Outcome, *, is_probe: bool
     ) -> None:
         """Count what the run cost its task, and let its end move gates as stores do."""
-        charge = Charge.NOTHING if isinstance(outcome, Succeeded) else charge_of(outcome)
+        charge = Charge.NOTHING if isinstance(outcome, Succeeded) else get_charge(outcome)
         spent_on = Counter({charge: 1})
         task.counters = replace(
             task.counters,
@@ -169,19 +173,23 @@ class World:
         task.crashes += charge in (Charge.CRASH, Charge.LOSS)
         task.interrupted += charge is Charge.INTERRUPTED
         task.paid += any(end in PROCESSED for _, end in made)
-        run = Run("w", "q", 1, task.upstream, "f", "", 0.0, 0.0, None, False, is_probe)
+        run = EndedRunRow("w", "q", 1, task.upstream, "f", "", 0.0, 0.0, None, False, is_probe)
         self._settle_gates(run, made, ending, outcome)
 
-    def _settle_gates(self, run: Run, made: list[tuple[str, str]], ending: str, outcome: Outcome) -> None:
-        signal = outcome.signal if isinstance(outcome, Retrying | Dead) else None
-        if signal is not None and not signal.is_reported:
-            name = signal.upstream or run.upstream
+    def _settle_gates(
+        self, run: EndedRunRow, made: list[tuple[str, str]], ending: str, outcome: Outcome
+    ) -> None:
+        call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
+        if call_failure is not None and not call_failure.is_reported:
+            name = call_failure.upstream or run.upstream
             cut = [upstream for upstream, end in made if end == "cut"]
             # A run without calls through transports is one call of its upstream; else it reports the cut one.
             self.own_calls[name] += 1
             assert (name == run.upstream and not made) or (name == cut[-1] and ending == "times out")
-            self._move(name, gates.after_failure(self.gates[name], signal, LIMITS, self.now))
-        elif signal is None and isinstance(outcome, Retrying | Dead) and shows_that_it_answers(outcome):
+            self._move(name, gates.apply_failure(self.gates[name], call_failure, LIMITS, self.now))
+        elif (
+            call_failure is None and isinstance(outcome, Retrying | Dead) and proves_upstream_answers(outcome)
+        ):
             assert not made
         elif not isinstance(outcome, Succeeded) and is_silent_probe(run, outcome.calls):
             assert not any(upstream == run.upstream for upstream, end in made if end != "cut") or ending in (
@@ -225,9 +233,11 @@ def test_a_run_is_free_only_if_all_its_calls_were_refused_before_any_work(ends) 
     for end in ends:
         log.begin("a")
         call = ENDS[end]
-        log.end("a", call.failure, may_be_processed=may_be_processed(call), is_cut=is_cut(call))
+        log.end(
+            "a", call.failure, may_be_processed=may_be_processed(call), is_interrupted=is_interrupted(call)
+        )
     last = ENDS[ends[-1]].failure or Failure(Verdict.UNKNOWN, Reason.UNKNOWN)
-    charge = charge_for_failure(last, log.made("a"), Counters())
+    charge = charge_for_failure(last, log.summary("a"), Counters())
     assert (charge is Charge.ATTEMPT) == (not PROCESSED.isdisjoint(ends))
 
 
@@ -235,31 +245,33 @@ def test_a_call_that_the_function_itself_cut_off_is_not_blamed_for_the_time_out_
     log = CallLog()
     for upstream, end in (("a", ENDS["cut"]), ("b", ENDS["slow"])):
         log.begin(upstream)
-        log.end(upstream, end.failure, may_be_processed=may_be_processed(end), is_cut=is_cut(end))
+        log.end(
+            upstream, end.failure, may_be_processed=may_be_processed(end), is_interrupted=is_interrupted(end)
+        )
     slow = ENDS["slow"].failure
     assert slow is not None
-    terms = Terms(MAX_ATTEMPTS, Fixed(1.0), upstream="a")
-    outcome = decide(Fence("t", 1), slow, None, terms, Counters(), random.Random(1), log.made("a"))
+    terms = RetryTerms(MAX_ATTEMPTS, Fixed(1.0), upstream="a")
+    outcome = decide(Fence("t", 1), slow, None, terms, Counters(), random.Random(1), log.summary("a"))
     assert isinstance(outcome, Retrying)
-    assert outcome.signal is not None
-    assert (outcome.signal.upstream, outcome.signal.is_reported) == ("b", True)
+    assert outcome.call_failure is not None
+    assert (outcome.call_failure.upstream, outcome.call_failure.is_reported) == ("b", True)
 
 
 def test_a_call_in_flight_when_the_run_ends_may_have_been_processed() -> None:
     log = CallLog()
     log.begin("a")
-    made = log.made("a")
-    assert (made.may_be_processed, made.cut, made.count) == (True, "a", 1)
-    log.take_back("a")
-    assert log.made("a") == CallsMade()
+    made = log.summary("a")
+    assert (made.may_be_processed, made.interrupted_upstream, made.count) == (True, "a", 1)
+    log.record_unsent("a")
+    assert log.summary("a") == CallSummary()
 
 
 def test_waits_for_our_own_gate_never_count_unless_a_call_was_paid_before() -> None:
     refusal = Failure(Verdict.TRANSIENT, Reason.RATE_LIMIT, is_refusal=True, upstream="a")
     spent_all = Counters(parks=UNCHARGED_LIMIT)
     assert is_refused_before_work(refusal)
-    assert charge_for_failure(refusal, CallsMade(), spent_all) is Charge.WAIT
-    paid = CallsMade(count=1, may_be_processed=True, own=True)
+    assert charge_for_failure(refusal, CallSummary(), spent_all) is Charge.WAIT
+    paid = CallSummary(count=1, may_be_processed=True, own_succeeded=True)
     assert charge_for_failure(refusal, paid, spent_all) is Charge.ATTEMPT
 
 
@@ -272,7 +284,7 @@ def test_the_sixth_interruption_and_each_later_one_is_charged(interruptions: int
 
 
 def test_a_task_whose_attempts_were_spent_by_interruptions_does_not_begin() -> None:
-    terms = Terms(MAX_ATTEMPTS, Fixed(1.0))
+    terms = RetryTerms(MAX_ATTEMPTS, Fixed(1.0))
     full = Counters(attempts=MAX_ATTEMPTS, interruptions=INTERRUPTED_LIMIT + 1)
     assert spent(Fence("t", 1), terms, replace(full, attempts=MAX_ATTEMPTS - 1)) is None
     assert spent(Fence("t", 1), terms, replace(full, interruptions=0)) is None

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stand_ins import CASES, NOW, header_list
-from tidegate.domain.usage import Dimension, SeenLimit
+from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
 
@@ -18,8 +18,8 @@ def test_openais_headers_show_each_dimension():
         "x-ratelimit-reset-tokens": "1m2.5s",
     }
     assert seen_limits(headers, now=NOW) == (
-        SeenLimit(Dimension.REQUESTS, 5000.0, 4999.0, 0.012),
-        SeenLimit(Dimension.TOKENS, 160000.0, 0.0, 62.5),
+        HeaderLimit(Dimension.REQUESTS, 5000.0, 4999.0, 0.012),
+        HeaderLimit(Dimension.TOKENS, 160000.0, 0.0, 62.5),
     )
 
 
@@ -32,22 +32,22 @@ def test_anthropics_headers_show_each_dimension_and_its_moment_of_reset():
         "anthropic-ratelimit-output-tokens-limit": "8000",
     }
     assert seen_limits(headers, now=NOW) == (
-        SeenLimit(Dimension.REQUESTS, 50.0, 49.0, 17.0),
-        SeenLimit(Dimension.INPUT_TOKENS, remaining=1000.0),
-        SeenLimit(Dimension.OUTPUT_TOKENS, 8000.0),
+        HeaderLimit(Dimension.REQUESTS, 50.0, 49.0, 17.0),
+        HeaderLimit(Dimension.INPUT_TOKENS, remaining=1000.0),
+        HeaderLimit(Dimension.OUTPUT_TOKENS, 8000.0),
     )
 
 
 def test_an_exhausted_item_of_the_ietf_draft_is_a_spent_limit():
     headers = {"RateLimit": '"permin";r=0;t=12, "perday";r=950;t=40000'}
-    assert seen_limits(headers, now=NOW) == (SeenLimit(Dimension.REQUESTS, None, 0.0, 12.0),)
+    assert seen_limits(headers, now=NOW) == (HeaderLimit(Dimension.REQUESTS, None, 0.0, 12.0),)
 
 
 def test_a_window_comes_from_the_header_or_from_the_pack():
     mistral = {"x-ratelimit-limit-req-minute": "60", "x-ratelimit-remaining-tokens-minute": "7"}
     assert seen_limits(mistral, now=NOW) == (
-        SeenLimit(Dimension.REQUESTS, 60.0, window_seconds=60.0),
-        SeenLimit(Dimension.TOKENS, remaining=7.0, window_seconds=60.0),
+        HeaderLimit(Dimension.REQUESTS, 60.0, window_seconds=60.0),
+        HeaderLimit(Dimension.TOKENS, remaining=7.0, window_seconds=60.0),
     )
     groq = {"x-ratelimit-limit-requests": "14400", "x-ratelimit-limit-tokens": "18000"}
     seen = seen_limits(groq, now=NOW, pack=pack_for(provider="groq"))
@@ -60,8 +60,8 @@ def test_a_window_comes_from_the_header_or_from_the_pack():
         ({}, ()),
         ({"x-ratelimit-limit-tokens": "-1", "x-ratelimit-remaining-tokens": "-1"}, ()),
         ({"x-ratelimit-limit-images": "5"}, ()),
-        ({"x-ratelimit-remaining": "3"}, (SeenLimit(Dimension.REQUESTS, remaining=3.0),)),
-        ({"RateLimit-Reset": "30"}, (SeenLimit(Dimension.REQUESTS, reset_seconds=30.0),)),
+        ({"x-ratelimit-remaining": "3"}, (HeaderLimit(Dimension.REQUESTS, remaining=3.0),)),
+        ({"RateLimit-Reset": "30"}, (HeaderLimit(Dimension.REQUESTS, reset_seconds=30.0),)),
         ({"x-ratelimit-limit-requests": "many"}, ()),
         ({"RateLimit": '"permin";r=7;t=12, "perday";r=950;t=40000'}, ()),
         ({"RateLimit": "default r=0 t=30"}, ()),

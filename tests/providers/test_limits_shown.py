@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from stand_ins import NOW
-from tidegate.domain.usage import Heard
-from tidegate.policy.learned import below, learn
+from tidegate.limits.learned_limits import merge_observed, windows_above_observed
+from tidegate.limits.options import make_limits
+from tidegate.limits.values import ObservedLimit
 from tidegate.providers.limits import seen_limits
 from tidegate.providers.packs import pack_for
-from tidegate.upstream.limits import make_limits
 
 SHOWN = {
     "openai": {
@@ -40,8 +40,8 @@ SHOWN = {
 
 def found_below(provider, headers, **limits):
     seen = seen_limits(headers, now=NOW, pack=pack_for(provider=provider))
-    learned = learn((), [Heard(each) for each in seen], now=1_000.0)
-    return [(window.name, limit) for window, limit in below(make_limits(**limits), learned)]
+    learned = merge_observed((), [ObservedLimit(each) for each in seen], now=1_000.0)
+    return [(window.name, limit) for window, limit in windows_above_observed(make_limits(**limits), learned)]
 
 
 @pytest.mark.parametrize("provider", SHOWN)

@@ -14,10 +14,10 @@ import pytest
 import requests
 import urllib3
 
+from tidegate.calls.results import result_of_error
+from tidegate.calls.settings import CallSettings
 from tidegate.domain.failure import Reason, Verdict
 from tidegate.providers.understand import understand
-from tidegate.upstream._endings import end_of_error
-from tidegate.upstream.settings import CallSettings
 
 REQUEST = httpx2.Request("POST", "https://api.acme.test/v1")
 POOL = urllib3.HTTPSConnectionPool("api.acme.test")
@@ -84,7 +84,7 @@ def test_what_was_never_sent_is_of_the_network_and_not_in_doubt(error):
     failure = understand(error, now=0.0)
     assert (failure.verdict, failure.reason) == (Verdict.TRANSIENT, Reason.NETWORK)
     assert failure.is_unsent
-    assert end_of_error(error, CallSettings("acme"), seconds=1.0).in_doubt is False
+    assert result_of_error(error, CallSettings("acme"), seconds=1.0).is_in_doubt is False
 
 
 SENT = {
@@ -109,7 +109,7 @@ def test_what_may_have_been_sent_is_in_doubt(error):
     failure = understand(error, now=0.0)
     assert failure.verdict is Verdict.TRANSIENT
     assert not failure.is_unsent
-    assert end_of_error(error, CallSettings("acme"), seconds=1.0).in_doubt is True
+    assert result_of_error(error, CallSettings("acme"), seconds=1.0).is_in_doubt is True
 
 
 @pytest.mark.parametrize(

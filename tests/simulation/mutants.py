@@ -14,23 +14,22 @@ from typing import Any
 import apsw
 import pytest
 
+from simulation import FaultKind
 from tidegate.domain.outcome import Outcome
-from tidegate.store import ids
-from tidegate.store.common import promote
+from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
-from tidegate.store.rows import ClaimAsk, Enqueued, NewTask
-from tidegate.store.sqlite import claim, endings, finish, keys, query, redrive
+from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask
+from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.testing.simulation import FaultKind
-from tidegate.watch import TaskWatch
-from tidegate.worker import judge
-from tidegate.worker.claimer import Claimer
-from tidegate.worker.engine import Engine
-from tidegate.worker.finisher import Finisher
-from tidegate.worker.heartbeat import Heartbeat
-from tidegate.worker.lease import Lease
-from tidegate.worker.steward.reap import PAGE, Reaper
+from tidegate.task_watcher import TaskWatcher
+from tidegate.worker.engine import outcome_decider
+from tidegate.worker.engine.claimer import Claimer
+from tidegate.worker.engine.engine import Engine
+from tidegate.worker.engine.finisher import Finisher
+from tidegate.worker.engine.heartbeat import Heartbeat
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.maintenance.reaper import PAGE_SIZE, Reaper
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -39,7 +38,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 class Mutant:
     """One seeded bug."""
 
-    put_in: Patch
+    apply: Patch
     faults: frozenset[FaultKind]
     caught_by: frozenset[str]
     is_quick: bool
@@ -48,7 +47,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        return self.put_in.__name__
+        return self.apply.__name__
 
 
 MUTANTS: list[Mutant] = []
@@ -57,12 +56,12 @@ MUTANTS: list[Mutant] = []
 def mutant(
     faults: str, caught_by: str, *, quick: bool = False, first_seed: int = 0
 ) -> Callable[[Patch], Patch]:
-    def enter(put_in: Patch) -> Patch:
+    def register(apply: Patch) -> Patch:
         kinds = frozenset(FaultKind(word) for word in faults.split())
-        MUTANTS.append(Mutant(put_in, kinds, frozenset(caught_by.split()), quick, first_seed))
-        return put_in
+        MUTANTS.append(Mutant(apply, kinds, frozenset(caught_by.split()), quick, first_seed))
+        return apply
 
-    return enter
+    return register
 
 
 # --- the store ---
@@ -73,7 +72,9 @@ def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
     real = finish.finish
 
     def by_id_only(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> Any:
-        runs = {ids.text(task): run for task, run in query.rows(db, "SELECT task_id, run FROM running", ())}
+        runs = {
+            ids.to_text(task): run for task, run in query.rows(db, "SELECT task_id, run FROM running", ())
+        }
         moved = [
             replace(o, fence=o.fence._replace(run=runs.get(o.fence.task_id, o.fence.run))) for o in outcomes
         ]
@@ -83,7 +84,7 @@ def finish_ignores_the_run(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant("lost_answers", "I10", quick=True)
-def a_resent_end_is_told_fenced(patch: pytest.MonkeyPatch) -> None:
+def resent_finish_is_answered_fenced(patch: pytest.MonkeyPatch) -> None:
     assert finish.is_resent is is_resent
     patch.setattr(finish, "is_resent", lambda db, task, outcome: False)
 
@@ -92,21 +93,21 @@ def a_resent_end_is_told_fenced(patch: pytest.MonkeyPatch) -> None:
 def enqueue_answers_before_it_commits(patch: pytest.MonkeyPatch) -> None:
     real = SqliteStore.enqueue
 
-    async def hasty(store: SqliteStore, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    async def enqueue_without_storing(store: SqliteStore, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         if tasks and int(tasks[0].id[-1], 16) == 0:
-            return [Enqueued(task.id, created=True) for task in tasks]
+            return [EnqueueResult(task.id, created=True) for task in tasks]
         return await real(store, tasks)
 
-    patch.setattr(SqliteStore, "enqueue", hasty)
+    patch.setattr(SqliteStore, "enqueue", enqueue_without_storing)
 
 
 @mutant("", "I13 I20", quick=True)
-def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
+def promote_loses_one_task(patch: pytest.MonkeyPatch) -> None:
     async def drop(db: Session, limit: int) -> int:
         sql = db.sql("promote")
         due = [task for task, *_ in await db.rows(sql["due"], db.at, limit)]
-        kept = [task for task in due if task[-1] % 8]
-        await db.run(sql["ready"], db.array(kept), db.at)
+        deferred = [task for task in due if task[-1] % 8]
+        await db.run(sql["ready"], db.array(deferred), db.at)
         await db.run(sql["leave"], db.array(due))
         return len(due)
 
@@ -114,19 +115,19 @@ def promote_drops_one(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant("pause", "I19", quick=True)
-def a_cancel_is_ignored_at_retry(patch: pytest.MonkeyPatch) -> None:
-    real = endings.Run
-    patch.setattr(endings, "Run", lambda *row: real(*row)._replace(cancel_requested=0))
+def retry_ignores_cancel(patch: pytest.MonkeyPatch) -> None:
+    real = outcomes.EndedRunRow
+    patch.setattr(outcomes, "EndedRunRow", lambda *row: real(*row)._replace(cancel_requested=0))
 
 
 @mutant("", "I3")
-def keys_are_not_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "_take_key", lambda db, now, wanted, key: None)
+def keys_are_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keys, "_take_key", lambda db, now, seeds_to_run, key: None)
 
 
 @mutant("", "I3")
-def unique_names_are_not_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "take_unique", lambda db, now, wanted, name, expires_at: None)
+def unique_names_are_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keys, "take_unique", lambda db, now, seeds_to_run, name, expires_at: None)
 
 
 @mutant("", "I20 I15 I12")
@@ -137,7 +138,7 @@ def a_redrive_keeps_the_counters(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("pause", "I8")
 def a_retired_worker_goes_on_claiming(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lease, "holds", lambda lease: True)  # it would not even ask
+    patch.setattr(Lease, "is_held", lambda lease: True)  # it would not even ask
     patch.setattr(claim, "_is_alive", lambda db, worker_id: True)
 
 
@@ -145,13 +146,14 @@ def a_retired_worker_goes_on_claiming(patch: pytest.MonkeyPatch) -> None:
 def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
     real = claim.claim
 
-    def same_run(db: apsw.Connection, now: float, ask: ClaimAsk) -> Any:
-        taken = real(db, now, ask)
-        again = [task for task in taken.tasks if task.fence.run == 2]
-        for task in again:
-            db.execute("UPDATE running SET run = 1 WHERE task_id = ?", (ids.blob(task.fence.task_id),))
+    def same_run(db: apsw.Connection, now: float, request: ClaimRequest) -> Any:
+        taken = real(db, now, request)
+        resume = [task for task in taken.tasks if task.fence.run == 2]
+        for task in resume:
+            db.execute("UPDATE running SET run = 1 WHERE task_id = ?", (ids.to_blob(task.fence.task_id),))
         tasks = tuple(
-            task._replace(fence=task.fence._replace(run=1)) if task in again else task for task in taken.tasks
+            task._replace(fence=task.fence._replace(run=1)) if task in resume else task
+            for task in taken.tasks
         )
         return replace(taken, tasks=tasks)
 
@@ -162,48 +164,48 @@ def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant("outage", "I12", quick=True)
-def the_reaper_has_no_patience(patch: pytest.MonkeyPatch) -> None:
-    async def act(reaper: Reaper) -> bool:
+def reaper_does_not_wait_for_passes(patch: pytest.MonkeyPatch) -> None:
+    async def action(reaper: Reaper) -> bool:
         now = await reaper._store.now()
-        for worker in await reaper._store.workers():
+        for worker in await reaper._store.list_workers():
             if worker.retired_at is None and worker.expires_at < now:
                 await reaper._retire(worker, only_if_expired=True)
-        return await reaper.bury_and_retry() >= PAGE
+        return await reaper.decide_orphans() >= PAGE_SIZE
 
-    patch.setattr(Reaper, "act", act)
+    patch.setattr(Reaper, "run_once", action)
 
 
 @mutant("", "I12", quick=True)
-def the_reaper_ignores_the_expiry(patch: pytest.MonkeyPatch) -> None:
-    async def act(reaper: Reaper) -> bool:
+def reaper_ignores_lease_expiry(patch: pytest.MonkeyPatch) -> None:
+    async def action(reaper: Reaper) -> bool:
         now = await reaper._store.now()
-        for worker in await reaper._store.workers():
-            silent_for = now - worker.beat_at
-            if worker.retired_at is None and silent_for > 0.3 * (worker.expires_at - worker.beat_at):
+        for worker in await reaper._store.list_workers():
+            silent_for = now - worker.heartbeat_at
+            if worker.retired_at is None and silent_for > 0.3 * (worker.expires_at - worker.heartbeat_at):
                 await reaper._retire(worker, only_if_expired=False)
-        return await reaper.bury_and_retry() >= PAGE
+        return await reaper.decide_orphans() >= PAGE_SIZE
 
-    patch.setattr(Reaper, "act", act)
+    patch.setattr(Reaper, "run_once", action)
 
 
 @mutant("crash", "I13 I14")
-def the_reaper_never_comes(patch: pytest.MonkeyPatch) -> None:
-    async def act(reaper: Reaper) -> bool:
+def reaper_never_runs(patch: pytest.MonkeyPatch) -> None:
+    async def action(reaper: Reaper) -> bool:
         return False
 
-    patch.setattr(Reaper, "act", act)
+    patch.setattr(Reaper, "run_once", action)
 
 
 @mutant("lost_answers", "I13", quick=True)
-def lost_claims_are_not_settled(patch: pytest.MonkeyPatch) -> None:
+def lost_claims_are_not_released(patch: pytest.MonkeyPatch) -> None:
     async def nothing(claimer: Claimer) -> None:
         return None
 
-    patch.setattr(Claimer, "_settle_doubt", nothing)
+    patch.setattr(Claimer, "_release_lost_claims", nothing)
 
 
 @mutant("", "I19")
-def nobody_looks_for_cancels(patch: pytest.MonkeyPatch) -> None:
+def cancels_are_not_polled(patch: pytest.MonkeyPatch) -> None:
     async def nothing(engine: Engine) -> None:
         return None
 
@@ -238,23 +240,23 @@ def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
     async def at_once(finisher: Finisher) -> None:
         return None
 
-    patch.setattr(Finisher, "flushed", at_once)
+    patch.setattr(Finisher, "wait_until_written", at_once)
 
 
 @mutant("broken", "I13 uncaught", quick=True, first_seed=16)
-def an_error_of_a_policy_is_nobodys_business(patch: pytest.MonkeyPatch) -> None:
-    def passed_on(fence: object, spec: object, fault: BaseException, failure: object = None) -> Any:
+def policy_errors_are_not_caught(patch: pytest.MonkeyPatch) -> None:
+    def raise_error(fence: object, spec: object, fault: BaseException, failure: object = None) -> Any:
         raise fault
 
-    patch.setattr(judge, "undecided", passed_on)
+    patch.setattr(outcome_decider, "undecidable_outcome", raise_error)
 
 
 @mutant("", "I13")
-def who_waits_for_a_result_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    real = TaskWatch._tell
+def result_waiters_are_not_woken(patch: pytest.MonkeyPatch) -> None:
+    real = TaskWatcher._wake_waiting
 
-    def tell(watch: TaskWatch, task_id: str) -> None:
+    def tell(watch: TaskWatcher, task_id: str) -> None:
         if int(task_id[-1], 16) % 3:
             real(watch, task_id)
 
-    patch.setattr(TaskWatch, "_tell", tell)
+    patch.setattr(TaskWatcher, "_wake_waiting", tell)

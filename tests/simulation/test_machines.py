@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from tidegate.testing.simulation.journal import Journal
-from tidegate.testing.simulation.machine import Condition, Machine, MachineLoop, present_machine
+from simulation.event_log import EventLog
+from simulation.machine import Condition, Machine, MachineLoop, current_machine
 from tidegate.testing.virtual_time import run_virtually
 
 
 def on_machines(work: Callable[[Callable[[str], Machine]], Coroutine[Any, Any, None]]) -> None:
     """Run a test on a loop of machines; what is left of them is let go at the end."""
     loop = MachineLoop()
-    journal = Journal(loop.time, loop.wall)
+    event_log = EventLog(loop.time, loop.wall)
     machines: list[Machine] = []
 
     def machine(name: str) -> Machine:
-        machines.append(Machine(name, loop, journal))
+        machines.append(Machine(name, loop, event_log))
         return machines[-1]
 
     async def all_of_it() -> None:
@@ -38,43 +38,43 @@ def test_what_a_machine_starts_stays_on_it() -> None:
 
         async def deeper() -> None:
             await asyncio.sleep(1)
-            seen.append(present_machine())
-            asyncio.get_running_loop().call_later(1, lambda: seen.append(present_machine()))
+            seen.append(current_machine())
+            asyncio.get_running_loop().call_later(1, lambda: seen.append(current_machine()))
 
         async def begin() -> None:
-            seen.append(present_machine())
+            seen.append(current_machine())
             await asyncio.create_task(deeper())
 
         await here.spawn(begin(), "begin")
         await asyncio.sleep(5)
         assert seen == [here, here, here]
-        assert present_machine() is None
+        assert current_machine() is None
 
     on_machines(work)
 
 
-def test_a_frozen_machine_goes_on_in_order_with_what_fell_due() -> None:
+def test_a_thawed_machine_runs_what_fell_due_in_order() -> None:
     async def work(machine: Callable[[str], Machine]) -> None:
         here = machine("a")
-        told: list[tuple[str, float]] = []
+        woken: list[tuple[str, float]] = []
         loop = asyncio.get_running_loop()
 
         async def sleeper(name: str, seconds: float) -> None:
             await asyncio.sleep(seconds)
-            told.append((name, loop.time()))
+            woken.append((name, loop.time()))
 
         for name, seconds in (("late", 3.0), ("early", 2.0), ("much later", 50.0)):
             here.spawn(sleeper(name, seconds), name)
         await asyncio.sleep(1)
         here.freeze()
         await asyncio.sleep(19)
-        assert told == []
+        assert woken == []
         here.thaw()
         await asyncio.sleep(0.1)
-        assert [name for name, _ in told] == ["early", "late"]
-        assert {moment for _, moment in told} == {20.0}
+        assert [name for name, _ in woken] == ["early", "late"]
+        assert {moment for _, moment in woken} == {20.0}
         await asyncio.sleep(60)
-        assert told[-1] == ("much later", 50.0)
+        assert woken[-1] == ("much later", 50.0)
 
     on_machines(work)
 
@@ -100,7 +100,7 @@ def test_a_timer_that_is_cancelled_by_what_fell_due_before_it_stays_cancelled() 
     on_machines(work)
 
 
-def test_a_dead_machine_has_no_last_word() -> None:
+def test_a_dead_machine_runs_no_cleanup_code() -> None:
     async def work(machine: Callable[[str], Machine]) -> None:
         here, words = machine("a"), []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mutants import MUTANTS, Mutant
 
-from tidegate.testing.simulation import Plan, simulate
+from simulation import SimulationPlan, simulate
+from simulation.mutants import MUTANTS, Mutant
 
 SEEDS = 40
 """A bug that needs more is one that a hundred seeds may miss."""
@@ -14,28 +14,28 @@ SEEDS = 40
 def seeds_until_caught(mutant: Mutant) -> int:
     others = (seed for seed in range(SEEDS) if seed != mutant.first_seed)
     for tried, seed in enumerate([mutant.first_seed, *others], 1):
-        if simulate(Plan(seed, faults=mutant.faults)).broken & mutant.caught_by:
+        if simulate(SimulationPlan(seed, faults=mutant.faults)).broken & mutant.caught_by:
             return tried
     pytest.fail(f"{mutant.name} was not caught within {SEEDS} seeds")
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.is_quick], ids=lambda mutant: mutant.name)
 def test_the_simulation_catches_a_seeded_bug(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.put_in(monkeypatch)
+    mutant.apply(monkeypatch)
     assert seeds_until_caught(mutant) <= SEEDS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.is_quick], ids=lambda mutant: mutant.name)
 def test_the_simulation_catches_the_rarer_bugs_too(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.put_in(monkeypatch)
+    mutant.apply(monkeypatch)
     assert seeds_until_caught(mutant) <= SEEDS
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_seeded_bug_the_same_seeds_are_clean(seed: int) -> None:
     for faults in sorted({mutant.faults for mutant in MUTANTS if mutant.is_quick}, key=sorted):
-        assert simulate(Plan(seed, tasks=12, leases=5.0, faults=faults)).violations == ()
+        assert simulate(SimulationPlan(seed, tasks=12, leases=5.0, faults=faults)).violations == ()
 
 
 def test_there_are_enough_seeded_bugs() -> None:

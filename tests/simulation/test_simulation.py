@@ -16,23 +16,24 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from tidegate.store.rows import Enqueued, NewTask
+from simulation import FaultKind, SimulationPlan, SimulationResult, shrink, simulate, sweep
+from simulation.__main__ import main
+from tidegate.store.rows import EnqueueResult, NewTask
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.testing.simulation import FaultKind, Plan, Verdict, shrink, simulate, sweep
-from tidegate.testing.simulation.__main__ import main
 
+TESTS = str(Path(__file__).parents[1])
 SMALL = {"tasks": 12, "leases": 5.0}
 FINGERPRINTS = """
 import sys
 import time
-from tidegate.testing.simulation import Plan, simulate
+from simulation import SimulationPlan, simulate
 for seed in sys.argv[1:]:
-    print(simulate(Plan(int(seed), tasks=12, leases=5.0)).fingerprint)
+    print(simulate(SimulationPlan(int(seed), tasks=12, leases=5.0)).fingerprint)
 """
 
 
-def told(verdict: Verdict) -> str:
-    return "\n".join([verdict.plan.command(), *map(str, verdict.violations), *map(str, verdict.stories)])
+def describe(result: SimulationResult) -> str:
+    return "\n".join([result.plan.command(), *map(str, result.violations), *map(str, result.histories)])
 
 
 def in_fives(seeds: range) -> list[Any]:
@@ -43,16 +44,18 @@ def in_fives(seeds: range) -> list[Any]:
 @pytest.mark.parametrize("first", in_fives(range(100)))
 def test_a_hundred_small_seeds_break_no_invariant(first: int) -> None:
     for seed in range(first, first + 5):
-        verdict = simulate(Plan(seed, **SMALL))  # type: ignore[arg-type]
-        assert not verdict.violations, told(verdict)
+        result = simulate(SimulationPlan(seed, **SMALL))  # type: ignore[arg-type]
+        assert not result.violations, describe(result)
 
 
-def test_whole_seeds_meet_what_the_simulation_is_for() -> None:
-    totals = sweep([Plan(seed) for seed in range(20_010, 20_016)], jobs=1, told=lambda verdict: None)
-    assert not totals.failed, told(totals.failed[0])
+def test_full_seeds_reach_the_faults_and_outcomes_of_interest() -> None:
+    totals = sweep(
+        [SimulationPlan(seed) for seed in range(20_010, 20_016)], jobs=1, on_result=lambda result: None
+    )
+    assert not totals.failed, describe(totals.failed[0])
     assert totals.size["crashes"] >= 20
     assert totals.size["virtual seconds"] >= 600
-    assert {str(kind) for kind in Plan(0).faults - {FaultKind.BROKEN}} <= totals.faults.keys()
+    assert {str(kind) for kind in SimulationPlan(0).faults - {FaultKind.BROKEN}} <= totals.faults.keys()
     assert {f"a {what} that raised" for what in ("backoff", "codec", "store")} <= totals.faults.keys()
     for what in (
         "retrying: loss",
@@ -62,18 +65,22 @@ def test_whole_seeds_meet_what_the_simulation_is_for() -> None:
         "orphans due in time",
         "outages over two leases",
     ):
-        assert totals.met[what] > 0, what
+        assert totals.outcomes[what] > 0, what
 
 
 def test_without_faults_nothing_is_lost_and_nothing_runs_twice() -> None:
-    verdict = simulate(Plan(3, faults=frozenset()))
-    assert not verdict.violations, told(verdict)
-    assert verdict.faults == Counter()
-    assert not any("loss" in what or "crash" in what or "answered" in what for what in verdict.met)
+    result = simulate(SimulationPlan(3, faults=frozenset()))
+    assert not result.violations, describe(result)
+    assert result.faults == Counter()
+    assert not any("loss" in what or "crash" in what or "answered" in what for what in result.outcomes)
 
 
 def test_the_same_seed_gives_the_same_history_in_one_process() -> None:
-    first, other, second = simulate(Plan(11)), simulate(Plan(12)), simulate(Plan(11))
+    first, other, second = (
+        simulate(SimulationPlan(11)),
+        simulate(SimulationPlan(12)),
+        simulate(SimulationPlan(11)),
+    )
     assert first.fingerprint == second.fingerprint
     assert first == second
     assert first.fingerprint != other.fingerprint
@@ -81,11 +88,11 @@ def test_the_same_seed_gives_the_same_history_in_one_process() -> None:
 
 def test_the_same_seed_gives_the_same_history_in_every_process() -> None:
     seeds = ["31", "32", "33"]
-    here = [simulate(Plan(int(seed), **SMALL)).fingerprint for seed in seeds]  # type: ignore[arg-type]
+    here = [simulate(SimulationPlan(int(seed), **SMALL)).fingerprint for seed in seeds]  # type: ignore[arg-type]
     for hash_seed in ("1", "2"):
         there = subprocess.run(
             [sys.executable, "-c", FINGERPRINTS, *seeds],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": TESTS},
             capture_output=True,
             text=True,
             check=True,
@@ -95,17 +102,17 @@ def test_the_same_seed_gives_the_same_history_in_every_process() -> None:
 
 
 def test_several_processes_find_what_one_finds() -> None:
-    plans = [Plan(seed, **SMALL) for seed in range(40, 46)]  # type: ignore[arg-type]
-    one = sweep(plans, jobs=1, told=lambda verdict: None)
-    two = sweep(plans, jobs=2, told=lambda verdict: None)
-    assert (one.seeds, one.size, one.faults, one.met) == (two.seeds, two.size, two.faults, two.met)
+    plans = [SimulationPlan(seed, **SMALL) for seed in range(40, 46)]  # type: ignore[arg-type]
+    one = sweep(plans, jobs=1, on_result=lambda result: None)
+    two = sweep(plans, jobs=2, on_result=lambda result: None)
+    assert (one.seeds, one.size, one.faults, one.outcomes) == (two.seeds, two.size, two.faults, two.outcomes)
 
 
-def test_a_failing_seed_tells_how_to_repeat_it_and_what_befell_the_task(
+def test_a_failing_seed_prints_the_command_and_the_task_history(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def hasty(store: SqliteStore, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        return [Enqueued(task.id, created=True) for task in tasks]
+    async def hasty(store: SqliteStore, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        return [EnqueueResult(task.id, created=True) for task in tasks]
 
     monkeypatch.setattr(SqliteStore, "enqueue", hasty)
     path = tmp_path / "figures.json"
@@ -113,7 +120,7 @@ def test_a_failing_seed_tells_how_to_repeat_it_and_what_befell_the_task(
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
     assert "seed 3 breaks I1" in done.output
-    assert "repeat it: python -m tidegate.testing.simulation --seed 3 --tasks 20 --leases 6" in done.output
+    assert "repeat it: PYTHONPATH=tests python -m simulation --seed 3 --tasks 20 --leases 6" in done.output
     assert "no such task" in done.output
     [failed] = json.loads(path.read_text())["failed"]
     assert failed["command"].endswith("--seed 3 --tasks 20 --leases 6")
@@ -134,32 +141,33 @@ def test_a_clean_run_prints_its_figures_and_writes_them(tmp_path: Path) -> None:
 
 
 def test_shrinking_keeps_what_makes_a_plan_fail_and_drops_the_rest() -> None:
-    def fails(plan: Plan) -> bool:
+    def fails(plan: SimulationPlan) -> bool:
         return FaultKind.PAUSE in plan.faults and plan.tasks >= 5
 
-    smaller = shrink(Plan(7), fails)
+    smaller = shrink(SimulationPlan(7), fails)
     assert fails(smaller)
     assert smaller.faults == {FaultKind.PAUSE}
     assert smaller.tasks == 5
     assert smaller.leases <= 3.0
-    assert smaller.command().startswith("python -m tidegate.testing.simulation --seed 7 --tasks 5 --leases ")
+    assert smaller.command().startswith("PYTHONPATH=tests python -m simulation --seed 7 --tasks 5 --leases ")
     assert smaller.command().endswith("--faults pause")
 
 
 def test_shrinking_takes_no_more_runs_than_it_may() -> None:
-    runs: list[Plan] = []
+    runs: list[SimulationPlan] = []
 
-    def fails(plan: Plan) -> bool:
+    def fails(plan: SimulationPlan) -> bool:
         runs.append(plan)
         return False
 
-    assert shrink(Plan(7), fails, most_runs=4) == Plan(7)
+    assert shrink(SimulationPlan(7), fails, most_runs=4) == SimulationPlan(7)
     assert len(runs) == 4
 
 
 def test_a_command_that_is_killed_leaves_no_process_behind() -> None:
     command = subprocess.Popen(
-        [sys.executable, "-m", "tidegate.testing.simulation", "--seeds", "200", "--jobs", "2"],
+        [sys.executable, "-m", "simulation", "--seeds", "200", "--jobs", "2"],
+        env=os.environ | {"PYTHONPATH": TESTS},
         stdout=subprocess.DEVNULL,
     )
     try:

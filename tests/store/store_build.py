@@ -10,11 +10,11 @@ from typing import Any
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.ids import IdMaker
-from tidegate.domain.outcome import Answer, Charge, Dead, Fence, Outcome, Retrying, Succeeded
+from tidegate.domain.outcome import Charge, Dead, Fence, FinishStatus, Outcome, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ClaimAsk, ClaimedTask, CrashTerms, NewTask, NewWorker, TaskRow
+from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker, TaskRow
 
 START = 1_800_000_000.0
 """The moment tests begin at: the start of a minute."""
@@ -66,10 +66,10 @@ class Build:
         }
         return NewTask(**given | changes)
 
-    def ask(self, worker: str, slots: int = 100, **changes: Any) -> ClaimAsk:
+    def request(self, worker: str, slots: int = 100, **changes: Any) -> ClaimRequest:
         """Return a claim of everything by a worker that knows `app:work` only."""
-        given: dict[str, Any] = {"queues": ALL, "functions": {"app:work": CrashTerms()}}
-        return ClaimAsk(worker, slots, **given | changes)
+        given: dict[str, Any] = {"queues": ALL, "functions": {"app:work": CrashPolicy()}}
+        return ClaimRequest(worker, slots, **given | changes)
 
     # --- rows ---
 
@@ -115,8 +115,8 @@ class Build:
 
     async def claim(self, worker: str, slots: int = 100, **changes: Any) -> list[ClaimedTask]:
         """Claim, as a worker that is alive."""
-        claim = await self.store.claim(self.ask(worker, slots, **changes))
-        assert claim.alive
+        claim = await self.store.claim(self.request(worker, slots, **changes))
+        assert claim.is_alive
         return list(claim.tasks)
 
     async def in_state(self, state: State, **changes: Any) -> str:
@@ -141,20 +141,22 @@ class Build:
     async def done(self, *outcomes: Outcome) -> None:
         """Write outcomes that must all be accepted."""
         answers = await self.store.finish(outcomes)
-        assert answers == [Answer.DONE] * len(outcomes)
+        assert answers == [FinishStatus.DONE] * len(outcomes)
 
     async def orphaned(self, count: int = 1, *, loss: bool = True, **changes: Any) -> list[ClaimedTask]:
         """Return runs whose worker is retired."""
         worker = await self.worker()
         tasks = await self.running(count, worker=worker, **changes)
-        assert await self.store.retire_worker(worker, why="lease ran out", loss=loss, only_if_expired=False)
+        assert await self.store.retire_worker(
+            worker, why="lease ran out", is_loss=loss, only_if_expired=False
+        )
         return tasks
 
     # --- looks ---
 
     async def row(self, task_id: str) -> TaskRow:
         """Return a task's row; it must exist."""
-        return (await self.store.read([task_id]))[task_id]
+        return (await self.store.read_tasks([task_id]))[task_id]
 
     async def state(self, task_id: str) -> State:
         """Return a task's state."""
@@ -162,11 +164,11 @@ class Build:
 
     async def states(self, ids: Sequence[str]) -> dict[str, State]:
         """Return the states of those ids that exist."""
-        return {task_id: row.state for task_id, row in (await self.store.read(ids)).items()}
+        return {task_id: row.state for task_id, row in (await self.store.read_tasks(ids)).items()}
 
     async def sound(self) -> None:
         """Check that the store finds nothing wrong with itself."""
-        assert await self.store.check() == []
+        assert await self.store.check_integrity() == []
 
 
 def succeeded(fence: Fence, result: bytes = b'"done"') -> Succeeded:
@@ -200,5 +202,5 @@ def ids_of(tasks: Sequence[ClaimedTask]) -> list[str]:
     return [task.fence.task_id for task in tasks]
 
 
-def terms(*functions: str) -> Mapping[str, CrashTerms]:
-    return dict.fromkeys(functions, CrashTerms())
+def terms(*functions: str) -> Mapping[str, CrashPolicy]:
+    return dict.fromkeys(functions, CrashPolicy())

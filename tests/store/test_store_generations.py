@@ -23,16 +23,16 @@ from pgserver import Server
 from postgres_support import fresh_database
 from tidegate import Pool, Tidegate
 from tidegate._bridge import run_sync
-from tidegate.cli.failure import WRONG_CONFIG
+from tidegate.cli.error_report import WRONG_CONFIG
 from tidegate.errors import SchemaError
+from tidegate.store.common.migrate import Migration, demand_generation
 from tidegate.store.connect import open_store
-from tidegate.store.migrate import Migration, demand_generation
-from tidegate.store.moving.source import Source
-from tidegate.store.moving.target import Target
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.sqlite import schema
 from tidegate.store.sqlite.restore import restore
 from tidegate.store.sqlite.store import SqliteStore
+from tidegate.store.transfer.source import Source
+from tidegate.store.transfer.target import Target
 from tidegate.web import WebSettings, create_app
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +120,7 @@ def between(old: Old) -> Iterator[Old]:
 
 async def test_a_store_refuses_a_database_of_0_1_0_and_says_what_to_do(refused: Old) -> None:
     store = open_store(refused.url)
-    for call in (store.open, store.ahead, store.migrate):
+    for call in (store.open, store.count_newer_migrations, store.migrate):
         with pytest.raises(SchemaError, match=OF_0_1_0) as caught:
             await call()
         assert caught.value.fix == WHAT_TO_DO
@@ -290,7 +290,7 @@ async def test_a_database_of_a_development_version_is_refused_in_the_same_way(be
 async def test_every_later_version_refuses_it_too(refused: Old, monkeypatch: pytest.MonkeyPatch) -> None:
     later = [Migration(number, f"{number:03d}_later", "SELECT 1") for number in range(2, 9)]
     for back_end in ("sqlite", "postgres"):
-        known = (*schema.known(), *later)
+        known = (*schema.known_migrations(), *later)
         monkeypatch.setattr(f"tidegate.store.{back_end}.schema.known", lambda known=known: known)
     store = open_store(refused.url)
     for call in (store.open, store.migrate):

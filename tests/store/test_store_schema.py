@@ -82,6 +82,6 @@ async def test_the_columns_that_later_capabilities_need_are_there(tmp_path: Path
 
 
 def test_both_stores_have_the_same_migrations_of_one_generation() -> None:
-    names = [migration.name for migration in sqlite_schema.known()]
-    assert names == [migration.name for migration in postgres_schema.known()]
+    names = [migration.name for migration in sqlite_schema.known_migrations()]
+    assert names == [migration.name for migration in postgres_schema.known_migrations()]
     assert names[0] == "001_foundation"

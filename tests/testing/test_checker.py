@@ -12,24 +12,24 @@ from tidegate import Context, OptionError, Tidegate
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import OnCrash, Priority, TaskSpec
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelAnswer, HistoryRow, QueueStats, TaskRow
+from tidegate.store.rows import CancelStatus, HistoryRow, QueueStats, TaskRow
 from tidegate.testing.checker import (
     INVARIANTS,
-    CancelTold,
-    Limits,
-    Note,
-    Record,
-    Submitted,
-    Told,
+    ClientObservations,
+    FunctionNote,
+    FunctionRecorder,
+    ObservedCancel,
+    RunLimits,
+    StoreSnapshot,
+    SubmittedTask,
     Violation,
-    Witness,
     check,
     digest_of,
     read_notes,
 )
 
 ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
-LIMITS = {"app:work": Limits(max_attempts=3, crashes=3, losses=10, parks=20)}
+LIMITS = {"app:work": RunLimits(max_attempts=3, crashes=3, losses=10, parks=20)}
 
 
 def run(number: int, outcome: str, **facts: object) -> HistoryRow:
@@ -41,18 +41,18 @@ def run(number: int, outcome: str, **facts: object) -> HistoryRow:
     return HistoryRow("run", run=number, outcome=outcome, **(plain | reasons.get(outcome, {}) | facts))  # type: ignore[arg-type]
 
 
-def act(kind: str, at: float) -> HistoryRow:
+def action(kind: str, at: float) -> HistoryRow:
     return HistoryRow(kind, at)
 
 
 @dataclasses.dataclass
-class World:
+class TaskAccounts:
     """The three accounts of one task, consistent until a test breaks one of them."""
 
     row: TaskRow
     history: list[HistoryRow]
-    told: Told
-    notes: list[Note]
+    observations: ClientObservations
+    notes: list[FunctionNote]
     result: str = RESULT
     payload: str = ARGS
     stats: tuple[QueueStats, ...] = ()
@@ -60,26 +60,28 @@ class World:
     def check(self, **options: object) -> list[Violation]:
         rows = {self.row.id: self.row}
         results = {self.row.id: self.result} if self.row.state is State.SUCCEEDED else {}
-        record = Record(
+        snapshot = StoreSnapshot(
             rows, {self.row.id: tuple(self.history)}, {self.row.id: self.payload}, results, self.stats
         )
-        return check(self.told, self.notes, record, limits=LIMITS, **options)  # type: ignore[arg-type]
+        return check(self.observations, self.notes, snapshot, limits=LIMITS, **options)  # type: ignore[arg-type]
 
     def alter(self, **changes: object) -> None:
         self.row = dataclasses.replace(self.row, **changes)  # type: ignore[arg-type]
 
 
-def world(state: State, *history: HistoryRow, counters: Counters | None = None, redrives: int = 0) -> World:
+def accounts(
+    state: State, *history: HistoryRow, counters: Counters | None = None, redrives: int = 0
+) -> TaskAccounts:
     """A task that went through this history, with bodies that wrote down what the store recorded."""
     runs = [entry for entry in history if entry.kind == "run"]
     notes = []
     for entry in runs:
         number = entry.run or 0
-        notes.append(Note("start", "t1", number, 100, entry.at))
+        notes.append(FunctionNote("start", "t1", number, 100, entry.at))
         if entry.outcome == "succeeded":
-            notes.append(Note("end", "t1", number, 100, entry.at + 4, digest=RESULT))
+            notes.append(FunctionNote("end", "t1", number, 100, entry.at + 4, digest=RESULT))
         elif entry.outcome:
-            notes.append(Note("end", "t1", number, 100, entry.at + 4, error="TimeoutError"))
+            notes.append(FunctionNote("end", "t1", number, 100, entry.at + 4, error="TimeoutError"))
     row = TaskRow(
         id="t1",
         function="app:work",
@@ -100,41 +102,41 @@ def world(state: State, *history: HistoryRow, counters: Counters | None = None, 
         reason="",
         message="",
     )
-    return World(row, list(history), Told((Submitted("t1", ARGS),)), notes)
+    return TaskAccounts(row, list(history), ClientObservations((SubmittedTask("t1", ARGS),)), notes)
 
 
-def retried() -> World:
+def retried() -> TaskAccounts:
     """One charged failure, one release, then success."""
     history = (run(1, "retrying"), run(2, "released"), run(3, "succeeded"))
-    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1, releases=1))
+    return accounts(State.SUCCEEDED, *history, counters=Counters(attempts=1, releases=1))
 
 
-def redriven() -> World:
+def redriven() -> TaskAccounts:
     """Dead after one attempt, sent back, then successful."""
-    history = (run(1, "dead"), act("redriven", 16), run(2, "succeeded"))
-    return world(State.SUCCEEDED, *history, redrives=1)
+    history = (run(1, "dead"), action("redriven", 16), run(2, "succeeded"))
+    return accounts(State.SUCCEEDED, *history, redrives=1)
 
 
-GOOD: dict[str, Callable[[], World]] = {
+GOOD: dict[str, Callable[[], TaskAccounts]] = {
     "retried and released": retried,
     "redriven": redriven,
-    "dead": lambda: world(State.DEAD, run(1, "dead"), counters=Counters(attempts=1)),
-    "cancelled before any run": lambda: world(State.CANCELLED),
-    "cancelled while it waited": lambda: world(
-        State.CANCELLED, run(1, "retrying"), act("cancel requested", 17), counters=Counters(attempts=1)
+    "dead": lambda: accounts(State.DEAD, run(1, "dead"), counters=Counters(attempts=1)),
+    "cancelled before any run": lambda: accounts(State.CANCELLED),
+    "cancelled while it waited": lambda: accounts(
+        State.CANCELLED, run(1, "retrying"), action("cancel requested", 17), counters=Counters(attempts=1)
     ),
-    "cancelled while it ran": lambda: world(State.CANCELLED, act("enqueued", 1), run(1, "cancelled")),
-    "a cancel that came while it ran": lambda: world(
-        State.CANCELLED, run(1, "cancelled"), act("cancel requested", 12)
+    "cancelled while it ran": lambda: accounts(State.CANCELLED, action("enqueued", 1), run(1, "cancelled")),
+    "a cancel that came while it ran": lambda: accounts(
+        State.CANCELLED, run(1, "cancelled"), action("cancel requested", 12)
     ),
-    "hurried": lambda: world(
+    "run now": lambda: accounts(
         State.SUCCEEDED,
         run(1, "retrying"),
-        act("hurried", 16),
+        action("run now", 16),
         run(2, "succeeded"),
         counters=Counters(attempts=1),
     ),
-    "lost with its worker": lambda: world(
+    "lost with its worker": lambda: accounts(
         State.SUCCEEDED,
         run(1, "retrying", reason="crash", charge="loss"),
         run(2, "succeeded"),
@@ -148,185 +150,189 @@ def test_a_consistent_history_breaks_nothing(name: str) -> None:
     assert GOOD[name]().check() == []
 
 
-def test_unfinished_work_is_no_violation_before_everything_is_at_rest() -> None:
+def test_unfinished_work_is_no_violation_before_the_end() -> None:
     for state in (State.READY, State.SCHEDULED, State.HELD):
-        assert world(state).check(at_rest=False) == []
-    assert world(State.RUNNING, run(1, "")).check(at_rest=False) == []
-    waiting = world(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
-    assert waiting.check(at_rest=False) == []
+        assert accounts(state).check(is_finished=False) == []
+    assert accounts(State.RUNNING, run(1, "")).check(is_finished=False) == []
+    waiting = accounts(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
+    assert waiting.check(is_finished=False) == []
 
 
 # --- one broken account each ------------------------------------------------------------------------------
 
 
-def payload_changed() -> World:
+def payload_changed() -> TaskAccounts:
     broken = retried()
     broken.payload = digest_of(b"other")
     return broken
 
 
-def accepted_but_gone() -> World:
+def accepted_but_gone() -> TaskAccounts:
     broken = retried()
-    broken.told = Told((*broken.told.submitted, Submitted("t2", ARGS)))
+    broken.observations = ClientObservations((*broken.observations.submitted, SubmittedTask("t2", ARGS)))
     return broken
 
 
-def from_nowhere() -> World:
+def from_nowhere() -> TaskAccounts:
     broken = retried()
-    broken.told = Told()
+    broken.observations = ClientObservations()
     return broken
 
 
-def two_tasks_for_a_key() -> World:
+def two_tasks_for_a_key() -> TaskAccounts:
     broken = retried()
     broken.alter(key="order-7")
-    broken.told = Told((*broken.told.submitted, Submitted("t2", ARGS, key="order-7")))
+    broken.observations = ClientObservations(
+        (*broken.observations.submitted, SubmittedTask("t2", ARGS, key="order-7"))
+    )
     return broken
 
 
-def claimed_while_dead() -> World:
+def claimed_while_dead() -> TaskAccounts:
     history = (run(1, "dead"), run(2, "succeeded"))
-    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+    return accounts(State.SUCCEEDED, *history, counters=Counters(attempts=1))
 
 
-def row_left_behind() -> World:
-    return world(State.READY, run(1, "succeeded"))
+def row_left_behind() -> TaskAccounts:
+    return accounts(State.READY, run(1, "succeeded"))
 
 
-def redriven_without_being_dead() -> World:
-    history = (run(1, "retrying"), act("redriven", 16), run(2, "succeeded"))
-    return world(State.SUCCEEDED, *history, redrives=1)
+def redriven_without_being_dead() -> TaskAccounts:
+    history = (run(1, "retrying"), action("redriven", 16), run(2, "succeeded"))
+    return accounts(State.SUCCEEDED, *history, redrives=1)
 
 
-def hurried_while_dead() -> World:
-    history = (run(1, "dead"), act("hurried", 16))
-    return world(State.READY, *history, counters=Counters(attempts=1))
+def run_now_while_dead() -> TaskAccounts:
+    history = (run(1, "dead"), action("run now", 16))
+    return accounts(State.READY, *history, counters=Counters(attempts=1))
 
 
-def ran_after_success() -> World:
-    return world(State.SUCCEEDED, run(1, "succeeded"), run(2, "succeeded"))
+def ran_after_success() -> TaskAccounts:
+    return accounts(State.SUCCEEDED, run(1, "succeeded"), run(2, "succeeded"))
 
 
-def succeeded_without_a_run() -> World:
-    broken = world(State.SUCCEEDED, run(1, "retrying"), counters=Counters(attempts=1))
+def succeeded_without_a_run() -> TaskAccounts:
+    broken = accounts(State.SUCCEEDED, run(1, "retrying"), counters=Counters(attempts=1))
     broken.notes = []
     return broken
 
 
-def run_number_repeated() -> World:
+def run_number_repeated() -> TaskAccounts:
     history = (run(1, "retrying"), run(1, "succeeded", at=30.0, ended_at=35.0))
-    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+    return accounts(State.SUCCEEDED, *history, counters=Counters(attempts=1))
 
 
-def row_behind_its_history() -> World:
+def row_behind_its_history() -> TaskAccounts:
     broken = retried()
     broken.alter(run=2)
     return broken
 
 
-def started_twice() -> World:
+def started_twice() -> TaskAccounts:
     broken = retried()
-    broken.notes.append(Note("start", "t1", 3, 200, 31.0))
+    broken.notes.append(FunctionNote("start", "t1", 3, 200, 31.0))
     return broken
 
 
-def claimed_too_early() -> World:
+def claimed_too_early() -> TaskAccounts:
     history = (run(1, "retrying", ended_at=21.0), run(2, "succeeded"))
-    return world(State.SUCCEEDED, *history, counters=Counters(attempts=1))
+    return accounts(State.SUCCEEDED, *history, counters=Counters(attempts=1))
 
 
-def claimed_while_open() -> World:
-    return world(State.SUCCEEDED, run(1, ""), run(2, "succeeded"))
+def claimed_while_open() -> TaskAccounts:
+    return accounts(State.SUCCEEDED, run(1, ""), run(2, "succeeded"))
 
 
-def result_of_an_old_run() -> World:
+def result_of_an_old_run() -> TaskAccounts:
     broken = retried()
     stale = digest_of(b"stale")
-    broken.notes.append(Note("end", "t1", 1, 100, 40.0, digest=stale))
+    broken.notes.append(FunctionNote("end", "t1", 1, 100, 40.0, digest=stale))
     broken.result = stale
     return broken
 
 
-def result_of_nobody() -> World:
+def result_of_nobody() -> TaskAccounts:
     broken = retried()
     broken.result = digest_of(b"invented")
     return broken
 
 
-def success_of_a_body_that_never_returned() -> World:
+def success_of_a_function_that_never_returned() -> TaskAccounts:
     broken = retried()
     broken.notes.pop()
     return broken
 
 
-def rerun_without_reason() -> World:
+def rerun_without_reason() -> TaskAccounts:
     history = (run(1, "retrying", reason="", charge="", why=""), run(2, "succeeded"))
-    return world(State.SUCCEEDED, *history)
+    return accounts(State.SUCCEEDED, *history)
 
 
-def run_without_record() -> World:
-    return world(State.SUCCEEDED, run(2, "succeeded"))
+def run_without_record() -> TaskAccounts:
+    return accounts(State.SUCCEEDED, run(2, "succeeded"))
 
 
-def start_without_claim() -> World:
+def start_without_claim() -> TaskAccounts:
     broken = retried()
-    broken.notes.append(Note("start", "t1", 4, 200, 50.0))
+    broken.notes.append(FunctionNote("start", "t1", 4, 200, 50.0))
     return broken
 
 
-def never_finished() -> World:
-    return world(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
+def never_finished() -> TaskAccounts:
+    return accounts(State.RETRYING, run(1, "retrying"), counters=Counters(attempts=1))
 
 
-def too_many_attempts() -> World:
+def too_many_attempts() -> TaskAccounts:
     history = [run(number, "retrying") for number in range(1, 5)]
-    return world(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(attempts=4))
+    return accounts(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(attempts=4))
 
 
-def too_many_crashes() -> World:
+def too_many_crashes() -> TaskAccounts:
     history = [run(number, "retrying", reason="crash", charge="crash") for number in range(1, 5)]
-    return world(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(crashes=4))
+    return accounts(State.SUCCEEDED, *history, run(5, "succeeded"), counters=Counters(crashes=4))
 
 
-def too_many_parks() -> World:
+def too_many_parks() -> TaskAccounts:
     history = [run(number, "retrying", reason="rate_limit", charge="park") for number in range(1, 22)]
-    return world(State.SUCCEEDED, *history, run(22, "succeeded"), counters=Counters(parks=21))
+    return accounts(State.SUCCEEDED, *history, run(22, "succeeded"), counters=Counters(parks=21))
 
 
-def ran_after_cancel() -> World:
+def ran_after_cancel() -> TaskAccounts:
     broken = retried()
-    broken.told = dataclasses.replace(broken.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=26.0),))
-    return broken
-
-
-def started_after_cancel() -> World:
-    broken = world(State.CANCELLED)
-    broken.told = dataclasses.replace(
-        broken.told, cancels=(CancelTold("t1", CancelAnswer.CANCELLED, at=5.0),)
+    broken.observations = dataclasses.replace(
+        broken.observations, cancels=(ObservedCancel("t1", CancelStatus.REQUESTED, at=26.0),)
     )
-    broken.notes = [Note("start", "t1", 1, 100, 6.0)]
     return broken
 
 
-def counter_too_high() -> World:
+def started_after_cancel() -> TaskAccounts:
+    broken = accounts(State.CANCELLED)
+    broken.observations = dataclasses.replace(
+        broken.observations, cancels=(ObservedCancel("t1", CancelStatus.CANCELLED, at=5.0),)
+    )
+    broken.notes = [FunctionNote("start", "t1", 1, 100, 6.0)]
+    return broken
+
+
+def counter_too_high() -> TaskAccounts:
     broken = retried()
     broken.alter(counters=Counters(attempts=2, releases=1))
     return broken
 
 
-def redrive_not_counted() -> World:
+def redrive_not_counted() -> TaskAccounts:
     broken = redriven()
     broken.alter(redrives=0)
     return broken
 
 
-def figure_wrong() -> World:
+def figure_wrong() -> TaskAccounts:
     broken = retried()
     broken.stats = (QueueStats("default", ready=1),)
     return broken
 
 
-BROKEN: list[tuple[str, Callable[[], World], str]] = [
+BROKEN: list[tuple[str, Callable[[], TaskAccounts], str]] = [
     ("I1", payload_changed, "other arguments"),
     ("I1", accepted_but_gone, "not there"),
     ("I2", from_nowhere, "nobody enqueued"),
@@ -334,7 +340,7 @@ BROKEN: list[tuple[str, Callable[[], World], str]] = [
     ("I5", claimed_while_dead, "claimed from dead"),
     ("I5", row_left_behind, "the row is ready"),
     ("I5", redriven_without_being_dead, "redriven while retrying"),
-    ("I5", hurried_while_dead, "hurried while dead"),
+    ("I5", run_now_while_dead, "hurried while dead"),
     ("I6", ran_after_success, "run 2 comes after run 1"),
     ("I6", succeeded_without_a_run, "no run ended it"),
     ("I6", row_left_behind, "the row is ready after run 1"),
@@ -345,7 +351,7 @@ BROKEN: list[tuple[str, Callable[[], World], str]] = [
     ("I8", claimed_while_open, "while run 1 was open"),
     ("I10", result_of_an_old_run, "that of run 1"),
     ("I10", result_of_nobody, "nobody's"),
-    ("I10", success_of_a_body_that_never_returned, "never returned"),
+    ("I10", success_of_a_function_that_never_returned, "never returned"),
     ("I12", rerun_without_reason, "without a reason"),
     ("I12", run_without_record, "run 1 of 2 left no record"),
     ("I12", start_without_claim, "which the store never gave"),
@@ -365,7 +371,7 @@ BROKEN: list[tuple[str, Callable[[], World], str]] = [
     ("invariant", "broken", "evidence"), BROKEN, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_broken_history_is_named_with_its_evidence(
-    invariant: str, broken: Callable[[], World], evidence: str
+    invariant: str, broken: Callable[[], TaskAccounts], evidence: str
 ) -> None:
     found = broken().check()
     assert [
@@ -379,10 +385,12 @@ def test_every_invariant_is_shown_to_fire() -> None:
     assert {invariant for invariant, _, _ in BROKEN} == INVARIANTS.keys()
 
 
-def test_an_enqueue_without_an_answer_may_have_come_to_nothing_or_not() -> None:
-    unheard = retried()
-    unheard.told = Told((Submitted("t1", ARGS, ok=False), Submitted("t2", ARGS, ok=False)))
-    assert unheard.check() == []
+def test_an_enqueue_without_an_answer_may_have_been_stored_or_not() -> None:
+    unanswered = retried()
+    unanswered.observations = ClientObservations(
+        (SubmittedTask("t1", ARGS, ok=False), SubmittedTask("t2", ARGS, ok=False))
+    )
+    assert unanswered.check() == []
 
 
 def test_runs_beyond_the_last_free_park_are_charged_and_within_the_limit() -> None:
@@ -390,39 +398,43 @@ def test_runs_beyond_the_last_free_park_are_charged_and_within_the_limit() -> No
     charged = [run(number, "retrying", reason="rate_limit", charge="attempt") for number in (21, 22)]
     last = run(23, "dead", reason="rate_limit", charge="attempt")
     spent = Counters(attempts=3, parks=20)
-    assert world(State.DEAD, *history, *charged, last, counters=spent).check() == []
+    assert accounts(State.DEAD, *history, *charged, last, counters=spent).check() == []
 
 
 def test_a_key_is_free_again_once_its_task_was_purged() -> None:
     good = retried()
     good.alter(key="order-7")
-    earlier = Submitted("purged", ARGS, key="order-7")
-    told = Told((Submitted("t1", ARGS, key="order-7"), earlier))
-    good.told = dataclasses.replace(told, purged=frozenset({"purged"}))
+    earlier = SubmittedTask("purged", ARGS, key="order-7")
+    observations = ClientObservations((SubmittedTask("t1", ARGS, key="order-7"), earlier))
+    good.observations = dataclasses.replace(observations, purged=frozenset({"purged"}))
     assert good.check() == []
-    good.told = told
+    good.observations = observations
     assert "I3" in {violation.invariant for violation in good.check()}
 
 
-def test_a_cancel_that_came_to_nothing_holds_until_the_task_is_redriven() -> None:
+def test_a_cancel_that_found_a_final_task_holds_until_a_redrive() -> None:
     good = redriven()
-    good.told = dataclasses.replace(good.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=12.0),))
+    good.observations = dataclasses.replace(
+        good.observations, cancels=(ObservedCancel("t1", CancelStatus.REQUESTED, at=12.0),)
+    )
     assert good.check() == []
-    good.told = dataclasses.replace(good.told, cancels=(CancelTold("t1", CancelAnswer.ASKED, at=17.0),))
+    good.observations = dataclasses.replace(
+        good.observations, cancels=(ObservedCancel("t1", CancelStatus.REQUESTED, at=17.0),)
+    )
     assert {violation.invariant for violation in good.check()} == {"I19"}
 
 
 def test_a_function_that_fails_on_a_crash_may_crash_or_be_lost_once() -> None:
-    once = Limits.of(TaskSpec("app:work", on_crash=OnCrash.FAIL))
+    once = RunLimits.of(TaskSpec("app:work", on_crash=OnCrash.FAIL))
     assert (once.crashes, once.losses) == (1, 1)
-    usual = Limits.of(TaskSpec("app:work"))
+    usual = RunLimits.of(TaskSpec("app:work"))
     assert (usual.crashes, usual.losses) == (3, 10)
 
 
-def test_without_watched_bodies_only_the_store_is_looked_at() -> None:
+def test_without_function_notes_only_the_store_is_checked() -> None:
     unwatched = retried()
     unwatched.notes = []
-    assert unwatched.check(watched=False) == []
+    assert unwatched.check(has_notes=False) == []
     assert {violation.invariant for violation in unwatched.check()} == {"I10"}
 
 
@@ -446,19 +458,19 @@ def deaf_work(number: int) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_watched_body_writes_down_what_it_did_and_does_the_same_as_before(tmp_path: Path) -> None:
+async def test_a_recorded_function_writes_its_runs_and_behaves_as_before(tmp_path: Path) -> None:
     app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
     function, plain = app.task(work), app.task(plain_work)
-    witness = Witness(tmp_path / "ledger.ndjson", clock=lambda: 12.5)
-    witness.watch(function)
-    witness.watch(plain)
+    recorder = FunctionRecorder(tmp_path / "ledger.ndjson", clock=lambda: 12.5)
+    recorder.record_runs(function)
+    recorder.record_runs(plain)
     assert await function(4) == 8
     with pytest.raises(ValueError, match="-1"):
         await function(-1)
     assert plain(5) == 10
     with pytest.raises(ValueError, match="-2"):
         plain(-2)
-    witness.close()
+    recorder.close()
     notes = read_notes(tmp_path / "ledger.ndjson")
     assert [(note.event, note.digest, note.error) for note in notes] == [
         ("start", "", ""),
@@ -473,19 +485,19 @@ async def test_a_watched_body_writes_down_what_it_did_and_does_the_same_as_befor
     assert {note.at for note in notes} == {12.5}
 
 
-def test_a_body_without_a_context_cannot_be_watched(tmp_path: Path) -> None:
+def test_a_function_without_a_context_cannot_be_recorded(tmp_path: Path) -> None:
     app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
-    witness = Witness(tmp_path / "ledger.ndjson")
+    recorder = FunctionRecorder(tmp_path / "ledger.ndjson")
     with pytest.raises(OptionError, match="Context"):
-        witness.watch(app.task(deaf_work))
-    witness.close()
+        recorder.record_runs(app.task(deaf_work))
+    recorder.close()
 
 
 def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "ledger.ndjson"
-    witness = Witness(path)
-    witness.started("t1", 1)
-    witness.close()
+    recorder = FunctionRecorder(path)
+    recorder.record_start("t1", 1)
+    recorder.close()
     with path.open("ab") as file:
         file.write(b'{"event":"end","task_id":"t1"')
     assert [note.event for note in read_notes(path)] == ["start"]
@@ -494,9 +506,11 @@ def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
 
 def test_a_zombie_whose_late_start_the_caller_can_explain_may_begin_after_a_cancel() -> None:
     taken_up = run(1, "retrying", charge="loss", why="lease ran out", reason="crash")
-    late = world(State.CANCELLED, taken_up, counters=Counters(losses=1))
-    late.told = dataclasses.replace(late.told, cancels=(CancelTold("t1", CancelAnswer.CANCELLED, at=20.0),))
-    late.notes = [Note("start", "t1", 1, 100, 21.0)]
+    late = accounts(State.CANCELLED, taken_up, counters=Counters(losses=1))
+    late.observations = dataclasses.replace(
+        late.observations, cancels=(ObservedCancel("t1", CancelStatus.CANCELLED, at=20.0),)
+    )
+    late.notes = [FunctionNote("start", "t1", 1, 100, 21.0)]
     assert {violation.invariant for violation in late.check()} == {"I19"}
     assert late.check(zombies={Fence("t1", 1)}) == []
     assert {violation.invariant for violation in late.check(zombies={Fence("t1", 2)})} == {"I19"}

@@ -105,7 +105,7 @@ async def test_parts_of_a_message_are_read_as_its_text(serve, http):
     assert "High water. Low water." in (await chat(http, provider, parts)).text
 
 
-async def test_a_stream_says_the_same_as_a_whole_answer(serve, http):
+async def test_a_streamed_answer_equals_a_whole_answer(serve, http):
     provider = await serve()
     whole = (await chat(http, provider)).json()
 
@@ -206,7 +206,7 @@ async def test_tokens_are_counted_as_prompt_plus_the_longest_answer(serve, http)
     assert second.headers["retry-after-ms"] == str(math.ceil(26 * 600))
 
 
-async def test_a_request_larger_than_the_bucket_is_told_so_and_given_no_wait(serve, http):
+async def test_a_request_larger_than_the_bucket_is_refused_without_a_wait(serve, http):
     provider = await serve(tokens_per_minute=100)
 
     refused = await chat(http, provider, max_tokens=200)
@@ -365,7 +365,7 @@ async def test_an_overload_strikes_the_same_calls_in_every_order(serve, http):
     assert set(first.values()) == {200, 503, 529}
 
 
-async def test_an_overload_does_not_strike_one_content_for_ever(serve, http):
+async def test_an_overload_does_not_refuse_one_content_for_ever(serve, http):
     provider = await serve(overload_probability=0.5)
 
     statuses = {(await chat(http, provider)).status_code for _ in range(40)}
@@ -422,7 +422,7 @@ async def test_content_is_the_same_however_its_json_is_written(serve, http):
     assert first == second != third
 
 
-async def test_a_call_is_noted_whole(serve, http):
+async def test_a_call_is_recorded_with_all_its_fields(serve, http):
     provider = await serve()
     response = await chat(http, provider, headers={"Idempotency-Key": "k-1"})
 
@@ -476,7 +476,7 @@ async def test_a_refused_call_leaves_its_idempotency_key_free(serve, http):
     assert provider.ledger.count(outcome="answered") == 1
 
 
-async def test_a_ledger_on_file_is_continued_and_can_be_read_meanwhile(serve, http, tmp_path):
+async def test_a_ledger_file_is_continued_and_can_be_read_while_open(serve, http, tmp_path):
     path = tmp_path / "ledger.db"
     first = await serve(ledger_path=path)
     await chat(http, first)

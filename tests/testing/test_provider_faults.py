@@ -128,7 +128,7 @@ async def test_in_a_refusing_outage_nobody_listens_and_the_port_comes_back(serve
     assert provider.ledger.count() == 2
 
 
-async def test_a_planned_refusing_outage_shuts_and_opens_the_door_by_itself(serve, http):
+async def test_a_planned_refusing_outage_closes_and_reopens_the_port(serve, http):
     provider = await serve(outages=(Outage(0, 0.2, "refuse"),))
     statuses = []
 
@@ -201,7 +201,7 @@ async def test_a_connection_carries_calls_one_after_the_other_even_sent_ahead(se
     assert statuses == [200] * 3
 
 
-async def test_connection_close_is_obeyed(serve):
+async def test_connection_close_ends_the_connection(serve):
     provider = await serve()
 
     async with connected(provider) as (reader, writer):
@@ -210,7 +210,7 @@ async def test_connection_close_is_obeyed(serve):
         assert await reader.read() == b""
 
 
-async def test_a_client_that_asks_before_sending_its_body_is_told_to_go_on(serve):
+async def test_a_client_that_expects_100_continue_gets_it(serve):
     provider = await serve()
     head, _, body = raw_call(BODY, "Expect: 100-continue").partition(b"\r\n\r\n")
 

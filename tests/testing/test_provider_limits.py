@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.testing.provider.buckets import RateLimits, TokenBucket
+from tidegate.testing.provider.buckets import AccountLimits, RefillingBucket
 from tidegate.testing.provider.headers import go_duration, limit_headers, retry_headers
-from tidegate.testing.provider.outages import Outage, Timetable
-from tidegate.testing.provider.refusals import over_limit
+from tidegate.testing.provider.outages import Outage, OutageSchedule
+from tidegate.testing.provider.refusals import limit_exceeded
 
 
 class Clock:
@@ -23,12 +23,12 @@ class Clock:
 
 
 def bucket(clock, limit=60, window_seconds=60.0, **options):
-    return TokenBucket(limit=limit, window_seconds=window_seconds, monotonic=clock, **options)
+    return RefillingBucket(limit=limit, window_seconds=window_seconds, monotonic=clock, **options)
 
 
 def test_a_full_bucket_lets_its_burst_through_and_no_more():
     clock = Clock()
-    limits = RateLimits(requests=bucket(clock, burst=3), tokens=None)
+    limits = AccountLimits(requests=bucket(clock, burst=3), tokens=None)
 
     admitted = [limits.admit(1) is None for _ in range(5)]
 
@@ -76,9 +76,9 @@ def test_a_clock_that_stands_still_or_steps_back_gives_nothing():
     window=st.floats(0.01, 120),
     amounts=st.lists(st.integers(1, 5_000), min_size=1, max_size=20),
 )
-def test_whoever_waits_exactly_as_told_gets_through(limit, burst, window, amounts):
+def test_a_caller_that_waits_the_stated_time_gets_through(limit, burst, window, amounts):
     clock = Clock()
-    limits = RateLimits(requests=None, tokens=bucket(clock, limit, window, burst=burst))
+    limits = AccountLimits(requests=None, tokens=bucket(clock, limit, window, burst=burst))
 
     for amount in amounts:
         shortage = limits.admit(amount)
@@ -95,7 +95,7 @@ def test_whoever_waits_exactly_as_told_gets_through(limit, burst, window, amount
 @given(steps=st.lists(st.floats(0, 3), min_size=1, max_size=80))
 def test_no_window_sees_more_than_the_burst_plus_its_refill(steps):
     clock = Clock()
-    limits = RateLimits(requests=bucket(clock, limit=30, window_seconds=10, burst=5), tokens=None)
+    limits = AccountLimits(requests=bucket(clock, limit=30, window_seconds=10, burst=5), tokens=None)
     passed = []
 
     for step in steps:
@@ -109,7 +109,7 @@ def test_no_window_sees_more_than_the_burst_plus_its_refill(steps):
 
 def test_a_call_short_of_tokens_takes_no_request_either():
     clock = Clock()
-    limits = RateLimits(requests=bucket(clock, 10), tokens=bucket(clock, 100, level=50))
+    limits = AccountLimits(requests=bucket(clock, 10), tokens=bucket(clock, 100, level=50))
 
     shortage = limits.admit(80)
 
@@ -118,9 +118,9 @@ def test_a_call_short_of_tokens_takes_no_request_either():
     assert limits.tokens.level == 50
 
 
-def test_of_two_shortages_the_longer_wait_is_named():
+def test_of_two_exceeded_limits_the_longer_wait_is_named():
     clock = Clock()
-    limits = RateLimits(requests=bucket(clock, 6, level=0), tokens=bucket(clock, 600, level=0))
+    limits = AccountLimits(requests=bucket(clock, 6, level=0), tokens=bucket(clock, 600, level=0))
 
     assert limits.admit(10).dimension == "requests"  # 10 s for a request, 1 s for 10 tokens
     assert limits.admit(200).dimension == "tokens"
@@ -128,9 +128,9 @@ def test_of_two_shortages_the_longer_wait_is_named():
 
 def test_the_wording_and_the_wait_are_those_of_openai():
     clock = Clock()
-    limits = RateLimits(requests=None, tokens=bucket(clock, 50_000, level=50_000 - 47_949))
+    limits = AccountLimits(requests=None, tokens=bucket(clock, 50_000, level=50_000 - 47_949))
 
-    refusal = over_limit(limits.admit(3_006), "gpt-x")
+    refusal = limit_exceeded(limits.admit(3_006), "gpt-x")
 
     assert (
         "on tokens per min (TPM): Limit 50000, Used 47949, Requested 3006. Please try again in 1.146s."
@@ -167,7 +167,7 @@ def test_a_wait_is_rounded_up_in_both_headers():
 
 def test_only_limited_dimensions_have_headers_and_the_reset_is_that_of_a_full_bucket():
     clock = Clock()
-    limits = RateLimits(requests=None, tokens=bucket(clock, 600, level=100.4))
+    limits = AccountLimits(requests=None, tokens=bucket(clock, 600, level=100.4))
 
     assert limit_headers(limits) == {
         "x-ratelimit-limit-tokens": "600",
@@ -176,9 +176,9 @@ def test_only_limited_dimensions_have_headers_and_the_reset_is_that_of_a_full_bu
     }
 
 
-def test_the_timetable_says_what_is_on_and_when_that_changes():
+def test_the_schedule_gives_the_current_outage_and_its_next_change():
     clock = Clock()
-    table = Timetable([Outage(5, 10, "503"), Outage(8, 12, "hang")], monotonic=clock)
+    table = OutageSchedule([Outage(5, 10, "503"), Outage(8, 12, "hang")], monotonic=clock)
     seen = []
     for _ in range(5):
         seen.append((table.current, table.next_change_seconds()))
@@ -187,9 +187,9 @@ def test_the_timetable_says_what_is_on_and_when_that_changes():
     assert seen == [(None, 5), ("503", 3), ("503", 2), ("hang", 2), (None, None)]
 
 
-def test_an_outage_begun_by_hand_goes_first_and_leaves_the_plan_alone():
+def test_a_manual_outage_comes_first_and_keeps_the_schedule():
     clock = Clock()
-    table = Timetable([Outage(0, 10, "503")], monotonic=clock)
+    table = OutageSchedule([Outage(0, 10, "503")], monotonic=clock)
 
     table.begin("reset", 2)
     assert table.current == "reset"

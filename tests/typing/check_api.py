@@ -8,7 +8,7 @@ from typing import Any, assert_type
 
 from tidegate import (
     CallTimes,
-    CancelAnswer,
+    CancelStatus,
     Chunk,
     Context,
     Exponential,
@@ -83,7 +83,7 @@ async def use() -> None:
     assert_type(status.enqueued_at, datetime)
     assert_type(status.progress, Progress | None)
     assert_type([entry.happened_at for entry in await app.history("id")], list[datetime])
-    assert_type(await app.cancel("id"), CancelAnswer)
+    assert_type(await app.cancel("id"), CancelStatus)
     assert_type(await app.enqueue_many([bare.prepare(1)], conn=object()), list[str])
     assert_type(app.enqueue_many_sync([bare.prepare(1)], conn=object()), list[str])
     assert_type(bare.prepare(1), PreparedTask)

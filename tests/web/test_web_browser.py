@@ -83,7 +83,7 @@ async def count(app: Tidegate) -> int:
     return len(await (await app.opened_store()).list_tasks(TaskFilter(), limit=100))
 
 
-def pieces(last: int) -> list[str]:
+def encode_events(last: int) -> list[str]:
     return [f"p{number}" for number in range(1, last + 1)]
 
 
@@ -98,10 +98,10 @@ async def test_a_page_submits_with_its_token_follows_to_the_end_and_reads_the_re
         await opened(page, url, f"{{ token: async () => {token!r} }}")
         task = await submitted(page, "web:tokens", {"count": 12, "gap": 0.02})
         await page.run(f"followed({task['task_id']!r})")
-        assert await chunks(page) == pieces(12)
+        assert await chunks(page) == encode_events(12)
         assert await page.run("told.at(-1)") == {"type": "end", "state": "succeeded", "run": 1}
         assert (await page.run(f"queue.result({task['task_id']!r})"))["result"] == 12
-        row = (await (await app.opened_store()).read([task["task_id"]]))[task["task_id"]]
+        row = (await (await app.opened_store()).read_tasks([task["task_id"]]))[task["task_id"]]
         assert row.tenant == "acme"
     assert page.complaints == []
 
@@ -120,7 +120,7 @@ async def test_a_reload_follows_the_same_task_instead_of_submitting_again(app: T
         again = await submitted(page, "web:tokens", args)
         assert (again["task_id"], again["created"]) == (task["task_id"], False)
         await page.run(f"followed({task['task_id']!r})")
-        assert await chunks(page) == pieces(30)
+        assert await chunks(page) == encode_events(30)
 
         assert await page.run("queue.resume('web:tokens')") is None, "the key of a final task is given up"
         assert await count(app) == 1
@@ -164,7 +164,7 @@ async def test_following_survives_a_restart_of_the_server_with_every_chunk_once(
         async with a_site(app, port=int(url.rpartition(":")[2])):
             await page.until(ENDED)
     assert 0 < before < 40
-    assert await chunks(page) == pieces(40)
+    assert await chunks(page) == encode_events(40)
 
 
 async def test_where_streams_are_held_up_the_task_is_polled_and_its_chunks_come_with_its_end(
@@ -189,10 +189,10 @@ async def test_where_streams_are_held_up_the_task_is_polled_and_its_chunks_come_
         await page.until(ENDED)
     assert asked.count("events") == 3
     assert asked.count(task["task_id"]) >= 2
-    assert await chunks(page) == pieces(60)
+    assert await chunks(page) == encode_events(60)
 
 
-async def test_a_cancelled_task_ends_and_what_is_refused_says_why(app: Tidegate, page: Page) -> None:
+async def test_a_cancelled_task_ends_and_refusals_give_a_reason(app: Tidegate, page: Page) -> None:
     async with a_site(app) as url, app.worker():
         await opened(page, url)
         task = await submitted(page, "web:nap", [500], "{ place: 'bed', labels: { a: 'b' } }")
@@ -246,5 +246,5 @@ async def test_a_page_of_another_site_that_is_named_uses_the_module_with_its_tok
             await page.run(tools)
             task = await submitted(page, "web:tokens", [5])
             await page.run(f"followed({task['task_id']!r})")
-            assert await chunks(page) == pieces(5)
+            assert await chunks(page) == encode_events(5)
     assert page.complaints == []

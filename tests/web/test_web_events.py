@@ -17,11 +17,11 @@ from support import until
 from tidegate import Tidegate
 from tidegate.domain.states import State
 from tidegate.store.streams import StoredChunk, StreamHead
-from tidegate.watch import PART_BYTES, Ended, Event, Moved, TaskWatch
+from tidegate.task_watcher import PART_BYTES, StateChanged, StreamEnded, TaskEvent, TaskWatcher
 from tidegate.web import Principal, Role, WebSettings, create_app
-from tidegate.web.live import PIECE_BYTES
-from tidegate.web.room import Room
-from tidegate.web.routes.live import EventStream
+from tidegate.web.api_context import ApiContext
+from tidegate.web.events import SEND_BYTES
+from tidegate.web.routes.events import EventStream
 
 pytestmark = pytest.mark.anyio
 
@@ -40,45 +40,45 @@ class ScriptedStore:
         self._steps = steps
         self._chunks = [StoredChunk(number, run, 0.0, b"1") for number, run in enumerate(runs, 1)]
 
-    async def stream_heads(self, ids: list[str]) -> dict[str, StreamHead]:
+    async def read_stream_heads(self, ids: list[str]) -> dict[str, StreamHead]:
         state, run, last = self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]
         return {task_id: StreamHead(state, run, "", last, None, None, "") for task_id in ids}
 
-    async def chunks(self, after: Mapping[str, int], **_: int) -> dict[str, list[StoredChunk]]:
+    async def read_chunks(self, after: Mapping[str, int], **_: int) -> dict[str, list[StoredChunk]]:
         return {task_id: self._chunks[known:] for task_id, known in after.items()}
 
-    async def changed(self, _: float) -> None: ...
+    async def wait_for_change(self, _: float) -> None: ...
 
 
-async def story(steps: list[tuple[State, int, int]], runs: list[int]) -> list[Any]:
+async def follow_script(steps: list[tuple[State, int, int]], runs: list[int]) -> list[Any]:
     """Follow a scripted task; return its moves, and the numbers of its chunks."""
-    watch = TaskWatch(ScriptedStore(steps, runs))  # type: ignore[arg-type]
-    events: list[Event] = [event async for event in watch.follow("x")]
-    assert isinstance(events[-1], Ended)
+    watch = TaskWatcher(ScriptedStore(steps, runs))  # type: ignore[arg-type]
+    events: list[TaskEvent] = [event async for event in watch.follow("x")]
+    assert isinstance(events[-1], StreamEnded)
     return [event.sequence if isinstance(event, StoredChunk) else event for event in events[:-1]]
 
 
-async def test_a_run_is_told_as_ended_after_its_last_chunk() -> None:
-    told = await story([(RUNNING, 1, 2), (SUCCEEDED, 1, 4)], [1, 1, 1, 1])
-    assert told == [Moved(RUNNING, 1), 1, 2, 3, 4, Moved(SUCCEEDED, 1)]
+async def test_the_end_of_a_run_is_sent_after_its_last_chunk() -> None:
+    received = await follow_script([(RUNNING, 1, 2), (SUCCEEDED, 1, 4)], [1, 1, 1, 1])
+    assert received == [StateChanged(RUNNING, 1), 1, 2, 3, 4, StateChanged(SUCCEEDED, 1)]
 
 
-async def test_who_comes_after_the_end_is_told_of_it_after_the_last_chunk() -> None:
-    assert await story([(SUCCEEDED, 2, 3)], [1, 1, 2]) == [
-        Moved(RUNNING, 1), 1, 2, Moved(RUNNING, 2), 3, Moved(SUCCEEDED, 2),
+async def test_a_late_follower_gets_the_end_after_the_last_chunk() -> None:
+    assert await follow_script([(SUCCEEDED, 2, 3)], [1, 1, 2]) == [
+        StateChanged(RUNNING, 1), 1, 2, StateChanged(RUNNING, 2), 3, StateChanged(SUCCEEDED, 2),
     ]  # fmt: skip
 
 
-async def test_a_failed_run_is_told_as_retrying_after_its_last_chunk_and_the_next_before_its_first() -> None:
-    told = await story([(RUNNING, 1, 1), (RETRYING, 1, 2), (SUCCEEDED, 3, 4)], [1, 1, 2, 3])
-    assert told == [
-        Moved(RUNNING, 1), 1, 2, Moved(RETRYING, 1), Moved(RUNNING, 2), 3, Moved(RUNNING, 3), 4, Moved(SUCCEEDED, 3),
+async def test_retrying_is_sent_after_the_last_chunk_and_the_next_run_before_its_first() -> None:
+    received = await follow_script([(RUNNING, 1, 1), (RETRYING, 1, 2), (SUCCEEDED, 3, 4)], [1, 1, 2, 3])
+    assert received == [
+        StateChanged(RUNNING, 1), 1, 2, StateChanged(RETRYING, 1), StateChanged(RUNNING, 2), 3, StateChanged(RUNNING, 3), 4, StateChanged(SUCCEEDED, 3),
     ]  # fmt: skip
 
 
-async def test_chunks_of_a_run_that_began_after_the_look_are_not_told_before_it() -> None:
-    told = await story([(RETRYING, 1, 1), (RUNNING, 2, 2), (SUCCEEDED, 2, 2)], [1, 2])
-    assert told == [Moved(RETRYING, 1), 1, Moved(RUNNING, 2), 2, Moved(SUCCEEDED, 2)]
+async def test_chunks_of_a_run_that_began_after_the_poll_are_not_sent_before_it() -> None:
+    received = await follow_script([(RETRYING, 1, 1), (RUNNING, 2, 2), (SUCCEEDED, 2, 2)], [1, 2])
+    assert received == [StateChanged(RETRYING, 1), 1, StateChanged(RUNNING, 2), 2, StateChanged(SUCCEEDED, 2)]
 
 
 async def test_success_comes_after_the_last_chunk_on_both_stores_by_events_and_by_socket(
@@ -99,14 +99,14 @@ async def test_success_comes_after_the_last_chunk_on_both_stores_by_events_and_b
                 async with websockets.connect(url, proxy=None) as socket:
                     messages = [json.loads(str(message)) async for message in socket]
                 by_socket = [(one["event"], one["data"].get("state")) for one in messages]
-                for told in (by_events, by_socket):
-                    last_chunk = max(place for place, (name, _) in enumerate(told) if name == "chunk")
-                    assert told.index(("state", "succeeded")) > last_chunk
+                for received in (by_events, by_socket):
+                    last_chunk = max(place for place, (name, _) in enumerate(received) if name == "chunk")
+                    assert received.index(("state", "succeeded")) > last_chunk
     finally:
         await app.aclose()
 
 
-async def stuck_stream(room: Room, task_id: str, sizes: list[int]) -> None:
+async def stuck_stream(context: ApiContext, task_id: str, sizes: list[int]) -> None:
     """Follow a task as a client that takes in the first bytes and then nothing."""
 
     async def send(message: Any) -> None:
@@ -119,19 +119,19 @@ async def stuck_stream(room: Room, task_id: str, sizes: list[int]) -> None:
         await asyncio.Event().wait()
 
     scope = {"type": "http", "headers": [], "tidegate": Principal("somebody", Role.ADMIN, None)}
-    await EventStream(room, Request(scope), task_id, 0)(scope, receive, send)
+    await EventStream(context, Request(scope), task_id, 0)(scope, receive, send)
 
 
-async def test_a_follower_that_takes_nothing_in_holds_less_than_a_mebibyte(app: Tidegate) -> None:
+async def test_a_follower_that_does_not_read_uses_less_than_a_mebibyte(app: Tidegate) -> None:
     count = 20
     async with app.worker():
         task = await app.function("web:flood").enqueue(60)
         await task.result(30)
-    room: Room = create_app(app, settings=WebSettings()).state.room
+    context: ApiContext = create_app(app, settings=WebSettings()).state.context
     sizes: list[list[int]] = [[] for _ in range(count)]
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    streams = [asyncio.create_task(stuck_stream(room, task.id, each)) for each in sizes]
+    streams = [asyncio.create_task(stuck_stream(context, task.id, each)) for each in sizes]
     try:
 
         async def all_stuck() -> bool:
@@ -146,28 +146,26 @@ async def test_a_follower_that_takes_nothing_in_holds_less_than_a_mebibyte(app: 
         await asyncio.gather(*streams, return_exceptions=True)
     assert held < count * 2**20
     assert most < count * 2**20
-    assert max(max(each) for each in sizes) < PIECE_BYTES + 70_000
+    assert max(max(each) for each in sizes) < SEND_BYTES + 70_000
 
 
 async def test_what_is_kept_for_all_followers_of_a_task_is_bounded_in_bytes(app: Tidegate) -> None:
-    watch = app.task_watch(await app.opened_store())
+    watch = app.task_watcher(await app.opened_store())
     async with app.worker():
         task = await app.function("web:flood").enqueue(40)
-        slow = watch.follow_in_parts(task.id)
+        slow = watch.follow_in_batches(task.id)
         largest = 0
         async for part in slow:
             followed = watch._followed[task.id]
-            assert sum(len(chunk.data) for chunk in followed.recent) <= 262_144
+            assert sum(len(chunk.data) for chunk in followed.cached) <= 262_144
             largest = max(largest, sum(len(event.data) for event in part if isinstance(event, StoredChunk)))
     assert largest <= PART_BYTES + 65_536
 
 
-async def test_a_slow_client_of_a_socket_is_told_that_it_was_slow(
-    app: Tidegate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_socket_client_is_closed_as_slow(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
     from starlette.websockets import WebSocket
 
-    from tidegate.web.routes.live import _serve_socket
+    from tidegate.web.routes.events import _serve_socket
 
     task = await app.function("web:add").enqueue(1)
     said: list[Any] = []
@@ -188,13 +186,13 @@ async def test_a_slow_client_of_a_socket_is_told_that_it_was_slow(
     scope = {"type": "websocket", "headers": [], "tidegate": Principal("somebody", Role.ADMIN, None)}
     socket = WebSocket(scope, receive, send)
     await socket.accept()
-    room: Room = create_app(app, settings=WebSettings(send_limit=0.05)).state.room
+    context: ApiContext = create_app(app, settings=WebSettings(send_limit=0.05)).state.context
     async with asyncio.timeout(5):
-        await _serve_socket(room, socket, task.id, 0)
+        await _serve_socket(context, socket, task.id, 0)
     assert said[-1] == {"type": "websocket.close", "code": 1013, "reason": "slow"}
 
 
-async def test_a_deleted_task_and_a_store_that_is_away_are_told_as_why_the_stream_ends(
+async def test_a_stream_names_a_deleted_task_or_an_unavailable_store_as_its_end(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from web_support import events_of
@@ -216,17 +214,17 @@ async def test_a_deleted_task_and_a_store_that_is_away_are_told_as_why_the_strea
                 events = events_of(response)
                 await anext(events)
                 with monkeypatch.context() as patch:
-                    patch.setattr(store, "stream_heads", heads)
+                    patch.setattr(store, "read_stream_heads", heads)
                     last = [event async for event in events][-1]
                 assert (last.name, last.data) == ("closed", {"reason": reason})
 
 
 async def test_streams_and_waits_end_with_the_lifespan_and_begin_again_with_the_next(app: Tidegate) -> None:
     api = create_app(app, settings=WebSettings())
-    room: Room = api.state.room
+    context: ApiContext = api.state.context
     for _ in range(2):
         async with api.router.lifespan_context(api):
-            waiting = asyncio.create_task(room.closing.wait())
+            waiting = asyncio.create_task(context.shutdown.wait())
             await asyncio.sleep(0)
             assert not waiting.done()
         async with asyncio.timeout(5):

@@ -64,7 +64,7 @@ async def test_another_processes_store_follows_live_and_a_tenant_sees_its_own(
         async with api.client(theirs) as other:
             assert (await other.get(made.headers["location"])).status_code == 404
     await web.aclose()
-    assert [entry.action for entry in await queue.store.audit()] == ["submit"]
+    assert [entry.action for entry in await queue.store.list_audit_entries()] == ["submit"]
 
 
 async def test_a_nul_in_any_text_is_no_fault_of_the_server(queue: Tidegate) -> None:

@@ -26,7 +26,7 @@ EVERYDAY, SLOW = 600, 7_000
 """Spread over all operations; one without parameters runs out of new requests early."""
 
 
-class Server:
+class ApiServer:
     """An API on a loop of its own, in a thread, with tasks in several states."""
 
     def __init__(self, directory: Path) -> None:
@@ -55,7 +55,7 @@ class Server:
             async with self.app.worker():
                 for name, args in (("add", [1]), ("fail", ["no"]), ("tokens", [3])):
                     handle = await self.app.function(f"web:{name}").enqueue(*args)
-                    await self.app.task_watch(self.app.store).final(handle.id)
+                    await self.app.task_watcher(self.app.store).final(handle.id)
                     self.final_ids.append(handle.id)
             self.live_ids = [(await self.app.function("web:add").enqueue(1)).id for _ in range(5)]
             self.url = api.url
@@ -65,8 +65,8 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("schemathesis"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    running = ApiServer(tmp_path_factory.mktemp("schemathesis"))
     yield running
     running.close()
 
@@ -75,7 +75,7 @@ def document(directory: Path) -> dict[str, Any]:
     return create_app(Tidegate(f"sqlite:///{directory}/none.db")).openapi()
 
 
-def bombard(server: Server, count: int, tmp_path: Path) -> int:
+def bombard(server: ApiServer, count: int, tmp_path: Path) -> int:
     """Send `count` generated requests, spread over all operations; return how many were sent."""
     schema = schemathesis.openapi.from_dict(document(tmp_path))
     operations = [result.ok() for result in schema.get_all_operations()]
@@ -103,11 +103,13 @@ def bombard(server: Server, count: int, tmp_path: Path) -> int:
     return sent
 
 
-def test_generated_requests_meet_no_fault_of_the_server(server: Server, tmp_path: Path) -> None:
+def test_generated_requests_meet_no_fault_of_the_server(server: ApiServer, tmp_path: Path) -> None:
     assert bombard(server, EVERYDAY, tmp_path) >= 500
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_thousands_of_generated_requests_meet_no_fault_of_the_server(server: Server, tmp_path: Path) -> None:
+def test_thousands_of_generated_requests_meet_no_fault_of_the_server(
+    server: ApiServer, tmp_path: Path
+) -> None:
     assert bombard(server, SLOW, tmp_path) >= 5_000

@@ -99,7 +99,7 @@ def printed(app: Tidegate, ids: list[str]) -> Iterator[str]:
         yield result.output
 
 
-async def test_a_secret_that_a_task_raises_is_nowhere(
+async def test_a_secret_in_an_error_is_stored_and_shown_nowhere(
     raising: Tidegate,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -116,14 +116,14 @@ async def test_a_secret_that_a_task_raises_is_nowhere(
     assert {str(row.state) for row in rows.values()} == {"dead"}
     said: dict[str, list[str]] = {"the log": [caplog.text]}
     said["the API"] = [text async for text in answered(raising, ids)]
-    with contextlib.closing(_in_thread(printed, raising, ids)) as texts:
+    with contextlib.shutdown(_in_thread(printed, raising, ids)) as texts:
         said["commands"] = list(texts)
     await raising.aclose()
     said["the database"] = list(kept(raising, tmp_path, request))
     for where, texts in said.items():
-        whole = "\n".join(texts)
-        assert "***" in whole, where
-        assert {secret for secret in SECRETS if secret in whole} == set(), where
+        all_tenants = "\n".join(texts)
+        assert "***" in all_tenants, where
+        assert {secret for secret in SECRETS if secret in all_tenants} == set(), where
 
 
 def _in_thread(function: Any, *args: Any) -> Iterator[str]:

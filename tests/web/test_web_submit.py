@@ -12,7 +12,7 @@ import pytest
 from web_support import UNKNOWN, make, served
 
 from tidegate import Tidegate
-from tidegate.store.rows import ClaimAsk, CrashTerms, NewWorker, TaskFilter
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -125,11 +125,11 @@ async def test_size_and_depth_are_checked_before_anything_is_parsed(app: Tidegat
         large = await client.post("/api/v1/tasks", content=b"x" * 20_000)
         assert (large.status_code, large.json()["limit"]) == (413, 10_000)
 
-        async def pieces() -> Any:
+        async def encode_events() -> Any:
             for _ in range(20):
                 yield b"x" * 1000
 
-        assert (await client.post("/api/v1/tasks", content=pieces())).status_code == 413
+        assert (await client.post("/api/v1/tasks", content=encode_events())).status_code == 413
 
 
 async def test_fifty_submits_with_one_key_are_one_task(app: Tidegate) -> None:
@@ -183,7 +183,7 @@ async def test_waiting_is_asked_for_bounded_and_never_holds_a_submit_back(app: T
         answers = await asyncio.gather(*(client.post("/api/v1/tasks", json=ADD) for _ in range(10)))
         assert {answer.status_code for answer in answers} == {202}
         assert time.monotonic() - begun < 5
-        assert api.room.waiters.taken == 0
+        assert api.context.waiters.taken == 0
 
 
 async def test_a_batch_is_stored_as_a_whole_or_not_at_all(app: Tidegate) -> None:
@@ -271,7 +271,7 @@ async def test_an_answer_to_a_lost_submit_is_found_by_its_key(app: Tidegate) -> 
         ("timeout_seconds", [1], '"5m"'),
     ],
 )
-async def test_an_option_that_cannot_work_is_answered_with_its_field_and_the_words_that_do(
+async def test_an_invalid_option_is_refused_with_its_field_and_valid_values(
     app: Tidegate, field: str, value: Any, fix: str
 ) -> None:
     async with served(app) as api, api.client() as client:
@@ -306,7 +306,7 @@ async def test_a_deadline_comes_as_a_moment_too_and_a_total_timeout_is_stored_wi
         assert (both.status_code, both.json()["type"]) == (422, "/api/v1/problems/option")
     await app.store.add_worker(NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0))
     ((task),) = (
-        await app.store.claim(ClaimAsk("w", 10, ("*",), {name: CrashTerms() for name in app.functions}))
+        await app.store.claim(ClaimRequest("w", 10, ("*",), {name: CrashPolicy() for name in app.functions}))
     ).tasks
     assert (task.total_timeout_seconds, task.deadline_at) == (900.0, status["deadline_at"])
 
@@ -315,7 +315,7 @@ async def test_the_document_names_the_priorities_in_their_order(app: Tidegate) -
     async with served(app) as api, api.client() as client:
         schemas = (await client.get("/api/v1/openapi.json")).json()["components"]["schemas"]
 
-    asked = schemas["Submit"]["properties"]["priority"]
+    asked = schemas["SubmitRequest"]["properties"]["priority"]
     assert asked["enum"] == ["interactive", "normal", "bulk", None]
     assert "`normal` unless" in asked["description"]
     assert schemas["TaskOut"]["properties"]["priority"]["enum"] == ["interactive", "normal", "bulk"]

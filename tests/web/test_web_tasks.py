@@ -26,7 +26,7 @@ async def submit(api: Served, task: str, **asked: Any) -> str:
 async def dead(api: Served, count: int = 1, message: str = "no") -> list[str]:
     ids = [await submit(api, "web:fail", args=[message]) for _ in range(count)]
     async with api.app.worker():
-        await asyncio.gather(*(api.app.task_watch(api.app.store).final(task_id) for task_id in ids))
+        await asyncio.gather(*(api.app.task_watcher(api.app.store).final(task_id) for task_id in ids))
     return ids
 
 
@@ -54,7 +54,7 @@ async def test_a_status_shows_what_the_calls_of_the_task_consumed(app: Tidegate)
         task_id, other = await submit(api, "web:ask"), await submit(api, "web:add", args=[1])
         async with api.app.worker():
             for each in (task_id, other):
-                await api.app.task_watch(api.app.store).final(each)
+                await api.app.task_watcher(api.app.store).final(each)
         shown = (await client.get(f"/api/v1/tasks/{task_id}")).json()["usage"]
         assert (await client.get(f"/api/v1/tasks/{other}")).json()["usage"] is None
         document = (await client.get("/api/v1/openapi.json")).json()
@@ -183,7 +183,7 @@ async def test_queues_and_workers_are_shown_at_a_glance(app: Tidegate) -> None:
         assert [(worker["live"], worker["running"]) for worker in workers] == [(True, 0)]
 
 
-async def test_a_queue_says_what_its_tasks_wait_for(app: Tidegate) -> None:
+async def test_a_queue_shows_why_its_tasks_wait(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         await submit(api, "web:add", args=[1])
         (queue,) = (await client.get("/api/v1/queues")).json()["queues"]
@@ -208,7 +208,7 @@ async def test_a_short_id_is_taken_among_the_tasks_a_client_may_see(app: Tidegat
         assert (await client.get("/api/v1/tasks/ffff0000")).status_code == 404
 
 
-async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_reports_liveness_and_readiness(app: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
     await make(app, Role.ADMIN)
     async with served(app) as api, api.client() as client:
         assert (await client.get("/livez")).json() == {"status": "alive"}
@@ -235,7 +235,7 @@ async def test_it_says_whether_it_lives_and_is_ready(app: Tidegate, monkeypatch:
         (Role.ADMIN, "a", False),
     ],
 )
-async def test_why_it_is_not_ready_is_told_those_who_see_the_whole_installation(
+async def test_the_reason_of_unreadiness_is_shown_to_roles_of_all_tenants_only(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch, role: Role, tenant: str | None, is_told: bool
 ) -> None:
     from tidegate import StoreUnavailableError
@@ -246,7 +246,7 @@ async def test_why_it_is_not_ready_is_told_those_who_see_the_whole_installation(
     token = await make(app, role, tenant)
     async with direct(app) as client:
         assert (await client.get("/api/v1/functions", headers=bearer(token))).status_code == 200
-        for method in ("now", "find_token", "tokens"):
+        for method in ("now", "find_token", "list_tokens"):
             monkeypatch.setattr(app.store, method, away)
         answer = await client.get("/readyz", headers=bearer(token))
         stranger = await client.get("/readyz")
@@ -276,7 +276,7 @@ async def test_a_parameter_that_cannot_be_used_is_refused_by_name(
     assert answer.json()["detail"]
 
 
-async def test_a_page_goes_on_after_any_id_that_its_next_may_be(app: Tidegate) -> None:
+async def test_a_page_continues_after_any_next_id(app: Tidegate) -> None:
     task = await app.function("web:add").enqueue(1)
     async with direct(app) as client:
         for after in (UNKNOWN, task.id, task.id.upper()):
@@ -325,7 +325,7 @@ async def test_pages_of_named_origins_can_read_every_refusal_also_of_the_server_
         assert answer.headers["access-control-allow-origin"] == origin
 
 
-async def test_a_store_that_is_away_is_said_so_with_a_time_to_come_again(
+async def test_an_unavailable_store_is_a_503_with_retry_after(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidegate import StoreBusyError, StoreUnavailableError
@@ -336,7 +336,7 @@ async def test_a_store_that_is_away_is_said_so_with_a_time_to_come_again(
             async def away(*_: Any, error: Any = error, **__: Any) -> Any:
                 raise error("path /secret/place", fix="try again")
 
-            for method in ("enqueue", "read", "list_tasks", "queue_stats"):
+            for method in ("enqueue", "read_tasks", "list_tasks", "get_queue_stats"):
                 monkeypatch.setattr(app.store, method, away)
             answers = [
                 await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}),
@@ -352,14 +352,14 @@ async def test_a_store_that_is_away_is_said_so_with_a_time_to_come_again(
                 assert "/secret" not in answer.text
 
 
-async def test_a_fault_of_our_own_tells_nothing_and_is_a_problem(
+async def test_an_internal_error_is_a_problem_without_details(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any) -> Any:
         raise RuntimeError("inner secret")
 
     async with served(app) as api, api.client() as client:
-        monkeypatch.setattr(app.store, "queue_stats", broken)
+        monkeypatch.setattr(app.store, "get_queue_stats", broken)
         answer = await client.get("/api/v1/queues")
         assert (answer.status_code, answer.json()["type"]) == (500, "/api/v1/problems/internal")
         assert "secret" not in answer.text
@@ -368,7 +368,7 @@ async def test_a_fault_of_our_own_tells_nothing_and_is_a_problem(
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST") or wrong.status_code == 405
 
 
-async def test_the_start_page_says_what_is_here_and_nothing_of_anybody(app: Tidegate) -> None:
+async def test_the_start_page_describes_the_api_and_shows_no_tasks(app: Tidegate) -> None:
     await make(app, Role.ADMIN)
     task = await app.function("web:add").enqueue(1)
     async with direct(app) as client:

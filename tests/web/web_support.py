@@ -81,7 +81,7 @@ class Served:
 
     url: str
     app: Tidegate
-    room: Any
+    context: Any
 
     def client(self, token: str | None = None, **headers: str) -> httpx2.AsyncClient:
         """Return a client of the API, with a token."""
@@ -133,9 +133,9 @@ async def served(app: Tidegate, *, worker: bool = False, **settings: Any) -> Asy
     async with serve(api) as url:
         if worker:
             async with app.worker():
-                yield Served(url, app, api.state.room)
+                yield Served(url, app, api.state.context)
         else:
-            yield Served(url, app, api.state.room)
+            yield Served(url, app, api.state.context)
 
 
 @dataclass

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from executor_scene import Scene
+from executor_setup import Scene
 
 from support import make_app
 from tidegate.domain.outcome import Outcome
-from tidegate.worker.executor import Executor
-from tidegate.worker.judge import Judge
-from tidegate.worker.lease import Lease
-from tidegate.worker.slots.pool import SlotPool, SlotRules
-from tidegate.worker.slots.runner import SlotRunner
+from tidegate.worker.children.pool import ChildPool, ChildRules
+from tidegate.worker.children.runner import ChildRunner
+from tidegate.worker.engine.executor import Executor
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.outcome_decider import OutcomeDecider
 
 
 @pytest.fixture
@@ -24,19 +24,19 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     app = make_app(tmp_path)
     loop = asyncio.get_running_loop()
     lease = Lease(loop.time)
-    judge = Judge(clock=loop.time, wall_clock=loop.time, rng=random.Random(1))
-    slots = SlotPool("bodies:app", SlotRules())
+    decider = OutcomeDecider(clock=loop.time, wall_clock=loop.time, rng=random.Random(1))
+    children = ChildPool("bodies:app", ChildRules())
     outcomes: list[Outcome | None] = []
     executor = Executor(
         functions=app.functions,
         scratch_root=tmp_path,
         stop_grace=0.2,
-        settled=lambda attempt, outcome: outcomes.append(outcome),
-        judge=judge,
+        on_finished=lambda task_run, outcome: outcomes.append(outcome),
+        decider=decider,
         lease=lease,
-        in_slots=SlotRunner(slots, judge, lease, ()),
+        child_runner=ChildRunner(children, decider, lease, ()),
     )
-    yield Scene(app, lease, executor, slots, outcomes)
+    yield Scene(app, lease, executor, children, outcomes)
     executor.close()
-    await slots.close()
+    await children.close()
     await app.aclose()

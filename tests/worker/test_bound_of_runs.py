@@ -16,7 +16,7 @@ import pytest
 from support import until
 from tidegate import Failure, Pool, State, Tidegate, Timings, on
 from tidegate.codec.signature import Signature
-from tidegate.domain.outcome import Answer, Outcome
+from tidegate.domain.outcome import FinishStatus, Outcome
 from tidegate.domain.states import FINAL
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
@@ -58,7 +58,7 @@ def classifier_delays(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) ->
 
 
 def classification_raises(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tidegate.worker.judge.classify", broken)
+    patch.setattr("tidegate.worker.engine.outcome_decider.classify", broken)
 
 
 def encoder_raises(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def store_is_away(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> Non
     """The store answers the first three writes of outcomes with an outage, the first of them late."""
     finish, left = store.finish, [0.3, 0.0, 0.0]
 
-    async def away(outcomes: Sequence[Outcome]) -> list[Answer]:
+    async def away(outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         if left:
             await asyncio.sleep(left.pop(0))
             raise StoreUnavailableError("away")
@@ -85,7 +85,7 @@ def store_is_away(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> Non
 def store_refuses_all_but_the_last_resort(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
     finish = store.finish
 
-    async def choosy(outcomes: Sequence[Outcome]) -> list[Answer]:
+    async def choosy(outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         if any("cannot be stored" not in getattr(outcome, "why", "") for outcome in outcomes):
             raise ValueError("not storable")
         return await finish(outcomes)

@@ -15,8 +15,8 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.spec import Priority
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Claim, ClaimAsk, ClaimedTask, CrashTerms
-from tidegate.worker.claimer import CLAIM_LIMIT, Claimer
+from tidegate.store.rows import ClaimedTask, ClaimRequest, ClaimResult, CrashPolicy
+from tidegate.worker.engine.claimer import CLAIM_LIMIT, Claimer
 
 pytestmark = pytest.mark.anyio
 
@@ -28,16 +28,16 @@ class StoreThatGoesAway:
         self.claims = 0
         self.claimed_often = asyncio.Event()
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         self.claims += 1
         if self.claims == 3:
             self.claimed_often.set()
-        return Claim(())
+        return ClaimResult(())
 
-    async def lost_claims(self, worker_id: str, known: Any) -> list[Any]:
+    async def find_lost_claims(self, worker_id: str, known_runs: Any) -> list[Any]:
         return []
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         raise StoreUnavailableError("the connection is gone")
 
 
@@ -48,11 +48,11 @@ async def test_a_wait_for_changes_that_fails_does_not_end_the_claiming() -> None
         pool=Pool(poll_interval=0.01),
         worker_id="w",
         functions={},
-        free=lambda: 1,
+        free_slots=lambda: 1,
         may_start=lambda: True,
-        take=lambda task: None,
-        known=list,
-        give_back=lambda fence: None,
+        start_task=lambda task: None,
+        known_runs=list,
+        release=lambda fence: None,
         rng=random.Random(1),
     )
     claiming = asyncio.create_task(claimer.run())
@@ -68,36 +68,36 @@ class Recorded:
     """Has no tasks; keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.asks: list[ClaimAsk] = []
+        self.requests: list[ClaimRequest] = []
         self.asked = asyncio.Event()
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
-        self.asks.append(ask)
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        self.requests.append(request)
         self.asked.set()
-        return Claim(())
+        return ClaimResult(())
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         await asyncio.Event().wait()
 
 
 def claimer_of(
     store: Recorded,
-    child_room: Callable[[], int],
-    give_back: Callable[[Fence], None] = lambda fence: None,
+    child_capacity: Callable[[], int],
+    release: Callable[[Fence], None] = lambda fence: None,
 ) -> Claimer:
-    terms = CrashTerms(crash_limit=3, base_seconds=1.0, cap_seconds=60.0)
+    terms = CrashPolicy(crash_limit=3, base_seconds=1.0, max_seconds=60.0)
     return Claimer(
         store=cast("Store", store),
         pool=Pool(poll_interval=60.0),
         worker_id="w",
         functions={"coroutine": terms, "in_child": terms},
-        free=lambda: 8,
-        in_children=frozenset({"in_child"}),
-        child_room=child_room,
+        free_slots=lambda: 8,
+        child_functions=frozenset({"in_child"}),
+        child_capacity=child_capacity,
         may_start=lambda: True,
-        take=lambda task: None,
-        known=list,
-        give_back=give_back,
+        start_task=lambda task: None,
+        known_runs=list,
+        release=release,
         rng=random.Random(1),
     )
 
@@ -105,19 +105,19 @@ def claimer_of(
 class Late(Recorded):
     """A claim that was given up reaches it later, when its doubt has long been settled."""
 
-    async def lost_claims(self, worker_id: str, known: Any) -> list[Fence]:
-        return [Fence("late", 1)] if self.asks else []
+    async def find_lost_claims(self, worker_id: str, known_runs: Any) -> list[Fence]:
+        return [Fence("late", 1)] if self.requests else []
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_claim_that_reaches_the_store_long_after_it_was_given_up_is_given_back(
+async def test_a_claim_that_commits_after_it_was_given_up_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.worker.claimer.DOUBT_SECONDS", 0.05)
+    monkeypatch.setattr("tidegate.worker.engine.claimer.LOST_CLAIMS_CHECK_SECONDS", 0.05)
     given_back: asyncio.Queue[Fence] = asyncio.Queue()
-    claiming = asyncio.create_task(claimer_of(Late(), lambda: 8, give_back=given_back.put_nowait).run())
+    claiming = asyncio.create_task(claimer_of(Late(), lambda: 8, release=given_back.put_nowait).run())
     async with asyncio.timeout(20):
         assert await given_back.get() == Fence("late", 1)
     claiming.cancel()
@@ -131,15 +131,15 @@ async def test_a_claim_that_reaches_the_store_long_after_it_was_given_up_is_give
         (0, [(8, {"coroutine"})]),
     ],
 )
-async def test_no_more_bodies_are_asked_for_than_children_are_soon_ready(
+async def test_no_more_tasks_are_claimed_than_children_are_soon_ready(
     room: int, asked: list[tuple[int, set[str]]]
 ) -> None:
     store = Recorded()
     claiming = asyncio.create_task(claimer_of(store, lambda: room).run())
     async with asyncio.timeout(20):
-        while len(store.asks) < len(asked):
+        while len(store.requests) < len(asked):
             await asyncio.sleep(0)
-    assert [(ask.slots, set(ask.functions)) for ask in store.asks] == asked
+    assert [(request.slots, set(request.functions)) for request in store.requests] == asked
     claiming.cancel()
 
 
@@ -152,13 +152,13 @@ async def test_a_child_that_becomes_ready_ends_the_wait_for_tasks() -> None:
         await asyncio.sleep(0)
         store.asked.clear()
         room = 8
-        claimer.slot_freed()
+        claimer.notify_slot_freed()
         await store.asked.wait()
-    assert set(store.asks[-1].functions) == {"coroutine", "in_child"}
+    assert set(store.requests[-1].functions) == {"coroutine", "in_child"}
     claiming.cancel()
 
 
-async def test_a_child_that_becomes_ready_after_the_claiming_has_ended_is_no_fault() -> None:
+async def test_a_child_may_become_ready_after_claiming_has_ended() -> None:
     store = Recorded()
     claimer = claimer_of(store, lambda: 0)
     claiming = asyncio.create_task(claimer.run())
@@ -168,7 +168,7 @@ async def test_a_child_that_becomes_ready_after_the_claiming_has_ended_is_no_fau
             await asyncio.sleep(0)
     claiming.cancel()
     await asyncio.gather(claiming, return_exceptions=True)
-    claimer.slot_freed()
+    claimer.notify_slot_freed()
 
 
 class Backlog(Recorded):
@@ -178,24 +178,26 @@ class Backlog(Recorded):
         super().__init__()
         self.times = times
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
-        await super().claim(ask)
-        if "coroutine" not in ask.functions or self.times == 0:
-            return Claim(())
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        await super().claim(request)
+        if "coroutine" not in request.functions or self.times == 0:
+            return ClaimResult(())
         self.times -= 1
-        return Claim(tuple([cast("ClaimedTask", SimpleNamespace(priority=Priority.NORMAL))] * ask.slots))
+        return ClaimResult(
+            tuple([cast("ClaimedTask", SimpleNamespace(priority=Priority.NORMAL))] * request.slots)
+        )
 
 
 async def test_a_backlog_elsewhere_is_not_held_up_by_asking_for_children_in_every_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.worker.claimer.CHILDREN_AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr("tidegate.worker.engine.claimer.CHILD_CLAIM_SECONDS", 60.0)
     store = Backlog(times=10)
     claiming = asyncio.create_task(claimer_of(store, lambda: 3).run())
     async with asyncio.timeout(20):
-        while len(store.asks) < 14:
+        while len(store.requests) < 14:
             await asyncio.sleep(0)
-    apart = [set(ask.functions) == {"in_child"} for ask in store.asks]
+    apart = [set(request.functions) == {"in_child"} for request in store.requests]
     assert apart.index(True) == 0
     assert apart[1:12] == [False] * 11  # ten with tasks, one that finds no more
     assert apart[12:] == [True, False]  # then at once for children, before it waits
@@ -208,12 +210,12 @@ class Endless:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
-        self.asked.append(ask.slots)
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        self.asked.append(request.slots)
         if len(self.asked) == 3:
-            return Claim((), alive=False)
+            return ClaimResult((), is_alive=False)
         task = cast("ClaimedTask", SimpleNamespace(priority=Priority.NORMAL))
-        return Claim((task,) * ask.slots)
+        return ClaimResult((task,) * request.slots)
 
 
 @pytest.mark.parametrize(
@@ -227,21 +229,21 @@ class Endless:
 async def test_the_next_claim_is_made_while_the_other_half_of_the_slots_has_still_to_begin(
     slots: int, asked: list[int]
 ) -> None:
-    store, unbegun = Endless(), 0
+    store, not_started = Endless(), 0
 
     def begin() -> None:
         """As the executor does, a few in each turn of the loop; each body ends at once."""
-        nonlocal unbegun
-        unbegun -= min(unbegun, 10)
-        claimer.slot_freed()
-        if unbegun:
+        nonlocal not_started
+        not_started -= min(not_started, 10)
+        claimer.notify_slot_freed()
+        if not_started:
             loop.call_soon(begin)
 
-    def take(task: ClaimedTask) -> None:
-        nonlocal unbegun
-        if not unbegun:
+    def start_task(task: ClaimedTask) -> None:
+        nonlocal not_started
+        if not not_started:
             loop.call_soon(begin)
-        unbegun += 1
+        not_started += 1
 
     loop = asyncio.get_running_loop()
     claimer = Claimer(
@@ -249,12 +251,12 @@ async def test_the_next_claim_is_made_while_the_other_half_of_the_slots_has_stil
         pool=Pool(concurrency=slots),
         worker_id="w",
         functions={},
-        free=lambda: slots - unbegun,
-        unbegun=lambda: unbegun,
+        free_slots=lambda: slots - not_started,
+        not_started=lambda: not_started,
         may_start=lambda: True,
-        take=take,
-        known=list,
-        give_back=lambda fence: None,
+        start_task=start_task,
+        known_runs=list,
+        release=lambda fence: None,
         rng=random.Random(1),
     )
     async with asyncio.timeout(20):

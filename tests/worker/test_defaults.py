@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from tidegate import NO_LIMIT, Tidegate
-from tidegate.cli.doctor import Level, check_stop
-from tidegate.upstream.settings import CallTimes
+from tidegate.calls.settings import CallTimes
+from tidegate.cli.doctor import CheckLevel, check_stop
 from tidegate.worker.application import short_timeouts
 from tidegate.worker.settings import Timings, drain_grace
 
@@ -48,7 +48,7 @@ def test_a_function_with_an_upstream_outlasts_its_calls(app):
     ("given", "timeouts", "seconds"),
     [(None, [900.0, 300.0], 25.0), (None, [3.0], 3.0), (None, [], 0.0), ("10m", [900.0], 600.0)],
 )
-def test_a_drain_fits_the_platforms_limit_unless_it_is_told_otherwise(given, timeouts, seconds):
+def test_the_default_drain_grace_is_shorter_than_the_platforms_kill_time(given, timeouts, seconds):
     assert drain_grace(Timings(drain_grace=given), timeouts) == seconds
 
 
@@ -62,7 +62,7 @@ async def test_no_default_raises_a_warning(app, caplog):
 
 def test_doctor_says_what_to_raise_so_that_long_calls_can_end(app):
     found = check_stop(Timings(), app.functions.values())
-    assert found.level is Level.OK
+    assert found.level is CheckLevel.OK
     assert "25 s" in found.detail
     assert "terminationGracePeriodSeconds" in found.fix
     assert "TimeoutStopSec" in found.fix

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from executor_scene import Scene
+from executor_setup import Scene
 
-from tidegate.context import Stop
+from tidegate.context import StopReason
 from tidegate.domain.outcome import Cancelled, Released, Succeeded
-from tidegate.worker.executor import BEGUN_AT_ONCE
+from tidegate.worker.engine.executor import MAX_STARTED_PER_TURN
 
 pytestmark = pytest.mark.anyio
 
@@ -35,31 +35,32 @@ async def all_ended(scene: Scene, number: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_bodies_begin_in_the_order_taken_and_no_more_of_them_in_a_turn_of_the_loop(
+async def test_task_functions_start_in_claim_order_and_only_some_in_each_loop_turn(
     scene: Scene, begun: list[int]
 ) -> None:
-    number, in_turns = 5 * BEGUN_AT_ONCE + 1, []
+    number, in_turns = 5 * MAX_STARTED_PER_TURN + 1, []
     for one in range(number):
         scene.start("body", one)
-    assert scene.executor.unbegun == scene.executor.busy == number
+    assert scene.executor.not_started == scene.executor.busy == number
     while len(scene.outcomes) < number:
         before = len(begun)
         await asyncio.sleep(0)
         in_turns.append(len(begun) - before)
     assert begun == list(range(number))
-    assert max(in_turns) == BEGUN_AT_ONCE
-    assert scene.executor.unbegun == scene.executor.busy == 0
+    assert max(in_turns) == MAX_STARTED_PER_TURN
+    assert scene.executor.not_started == scene.executor.busy == 0
     assert all(isinstance(outcome, Succeeded) for outcome in scene.outcomes)
 
 
 @pytest.mark.parametrize(
-    ("why", "outcome"), [(Stop.RELEASE, Released), (Stop.CANCEL, Cancelled), (Stop.LOST, type(None))]
+    ("why", "outcome"),
+    [(StopReason.RELEASE, Released), (StopReason.CANCEL, Cancelled), (StopReason.LOST, type(None))],
 )
-async def test_what_is_stopped_before_its_turn_never_begins_and_frees_its_slot_at_once(
-    scene: Scene, begun: list[int], why: Stop, outcome: type
+async def test_a_run_stopped_before_its_turn_never_starts_and_frees_its_slot(
+    scene: Scene, begun: list[int], why: StopReason, outcome: type
 ) -> None:
-    first, second = scene.start("body", 1), scene.start("body", 2)
-    scene.executor.stop(first, why)
+    before_write, second = scene.start("body", 1), scene.start("body", 2)
+    scene.executor.stop(before_write, why)
     assert [type(one) for one in scene.outcomes] == [outcome]
     assert list(scene.executor.running) == [second.claimed.fence]
     await all_ended(scene, 2)
@@ -67,9 +68,9 @@ async def test_what_is_stopped_before_its_turn_never_begins_and_frees_its_slot_a
 
 
 async def test_a_cancel_by_force_before_its_turn_counts_once(scene: Scene, begun: list[int]) -> None:
-    attempt = scene.start("body", 1)
-    scene.executor.force(attempt)
-    scene.executor.stop(attempt, Stop.RELEASE)
+    task_run = scene.start("body", 1)
+    scene.executor.force(task_run)
+    scene.executor.stop(task_run, StopReason.RELEASE)
     await asyncio.sleep(0.3)  # past the grace after which a run is closed
     assert [type(one) for one in scene.outcomes] == [Cancelled]
     assert begun == []

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from executor_scene import Scene
+from executor_setup import Scene
 
 from support import APPS, load_app, starts, until
 from tidegate import Context, Tidegate
-from tidegate.context import Stop
+from tidegate.context import StopReason
 from tidegate.domain.outcome import Released, Succeeded
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ def declare(app: Tidegate, where: str, entered: list[str]) -> str:
 
 
 @pytest.mark.parametrize("where", ["loop", "thread"])
-async def test_a_body_begins_when_the_lease_is_renewed(scene: Scene, where: str) -> None:
+async def test_a_task_function_starts_when_the_lease_is_extended(scene: Scene, where: str) -> None:
     entered: list[str] = []
     scene.lease.renew(OVER)
     scene.start(declare(scene.app, where, entered))
@@ -48,40 +48,40 @@ async def test_a_body_begins_when_the_lease_is_renewed(scene: Scene, where: str)
 
 
 @pytest.mark.parametrize("where", ["loop", "thread"])
-@pytest.mark.parametrize("why", [Stop.LOST, Stop.RELEASE])
-async def test_a_body_that_waits_for_the_lease_never_begins_once_it_is_stopped(
-    scene: Scene, where: str, why: Stop
+@pytest.mark.parametrize("why", [StopReason.LOST, StopReason.RELEASE])
+async def test_a_run_that_waits_for_the_lease_never_starts_once_stopped(
+    scene: Scene, where: str, why: StopReason
 ) -> None:
     entered: list[str] = []
     scene.lease.renew(OVER)
-    attempt = scene.start(declare(scene.app, where, entered))
+    task_run = scene.start(declare(scene.app, where, entered))
     await _some_turns()
-    scene.executor.stop(attempt, why)
+    scene.executor.stop(task_run, why)
     outcome = await scene.ended()
     scene.lease.renew(HOLDS)
     await _some_turns()
     assert entered == []
-    assert outcome is None if why is Stop.LOST else isinstance(outcome, Released)
+    assert outcome is None if why is StopReason.LOST else isinstance(outcome, Released)
     assert len(scene.outcomes) == 1
 
 
-async def test_a_lease_that_ran_out_while_a_child_process_was_started_keeps_its_body_back(
+async def test_a_lease_that_expired_during_a_child_start_delays_the_task_function(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(APPS)
     scene.app.functions |= load_app("bodies", tmp_path, monkeypatch).app.functions
-    attempt = scene.start("sync_nap", 0.0)
+    task_run = scene.start("sync_nap", 0.0)
     scene.lease.renew(OVER)
 
     async def is_there() -> bool:
-        return any(slot._ready.done() for slot in scene.slots.processes)
+        return any(child._ready.done() for child in scene.children.processes)
 
     await until(is_there, what="the child process is there")
     await _some_turns()
-    assert [slot.runs for slot in scene.slots.processes] == [0]
-    scene.executor.stop(attempt, Stop.LOST)
+    assert [child.runs for child in scene.children.processes] == [0]
+    scene.executor.stop(task_run, StopReason.LOST)
     assert await scene.ended() is None
-    assert starts(tmp_path, attempt.claimed.fence.task_id) == []
+    assert starts(tmp_path, task_run.claimed.fence.task_id) == []
 
 
 async def _some_turns() -> None:

@@ -20,8 +20,13 @@ import pytest
 from canaries import CANARIES
 from support import APPS, all_final, load_app
 from tidegate import State
-from tidegate.worker.log_lines import JsonLines, OwnLoggers, TaskFields, TextLines
-from tidegate.worker.log_writer import MOST_LINES, LineWriter
+from tidegate.worker.log_formatters import (
+    JsonFormatter,
+    LibraryRecordsFilter,
+    TaskFieldsFilter,
+    TextFormatter,
+)
+from tidegate.worker.log_writer import MAX_LINES, LogLineWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -48,10 +53,10 @@ def all_of(reading: int) -> list[bytes]:
 # --- the writer ------------------------------------------------------------------------------------------
 
 
-def test_lines_that_nobody_reads_are_dropped_and_counted() -> None:
+def test_unread_log_lines_are_dropped_and_counted() -> None:
     reading, writing = small_pipe()
-    writer = LineWriter(writing, dropped=lambda count: b"dropped %d\n" % count)
-    put = 3 * MOST_LINES
+    writer = LogLineWriter(writing, dropped=lambda count: b"dropped %d\n" % count)
+    put = 3 * MAX_LINES
     for number in range(put):
         writer.put(b"%d\n" % number)
     writer.close(0.01)  # returns though nobody reads
@@ -72,9 +77,9 @@ def test_lines_that_nobody_reads_are_dropped_and_counted() -> None:
     assert b"again" in lines
 
 
-def test_a_patient_writer_waits_once_and_no_more_until_it_is_read() -> None:
+def test_a_waiting_log_writer_waits_once_until_its_lines_are_read() -> None:
     reading, writing = small_pipe()
-    writer = LineWriter(writing, dropped=lambda count: b"", patience=0.2)
+    writer = LogLineWriter(writing, dropped=lambda count: b"", patience=0.2)
     writer.put(b"x\n")
     assert os.read(reading, 100) == b"x\n"  # written before `put` returned
     waits = []
@@ -88,12 +93,12 @@ def test_a_patient_writer_waits_once_and_no_more_until_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "nobody can read it"])
-def test_a_descriptor_that_fails_costs_nothing_but_lines(how: str) -> None:
+def test_a_failing_descriptor_loses_only_log_lines(how: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     if how == "closed":
         os.close(writing)
-    writer = LineWriter(writing, dropped=lambda count: b"")
+    writer = LogLineWriter(writing, dropped=lambda count: b"")
     writer.put(b"x\n")
     writer.close(5)
     if how != "closed":
@@ -119,28 +124,28 @@ def test_a_forked_child_writes_its_lines_itself() -> None:
 # --- the lines -------------------------------------------------------------------------------------------
 
 
-def test_no_message_begins_a_line_of_its_own_or_acts_on_a_terminal() -> None:
+def test_control_characters_in_log_messages_are_escaped() -> None:
     forged = "oops\n2026-11-30T00:00:00+00:00 ERROR   tidegate[1] all is lost \x1b[31m\x9b\u202e\r\x00"
     try:
         raise ValueError(forged)
     except ValueError:
-        shown = TextLines().format(record("%s", forged, exc_info=sys.exc_info()))
-    first, *rest = shown.split("\n")
-    assert r"oops\n2026-11-30" in first
-    assert r"\x1b[31m\x9b\u202e\r\x00" in first
+        shown = TextFormatter().format(record("%s", forged, exc_info=sys.exc_info()))
+    before_write, *rest = shown.split("\n")
+    assert r"oops\n2026-11-30" in before_write
+    assert r"\x1b[31m\x9b\u202e\r\x00" in before_write
     assert len(rest) > 3
     assert all(line.startswith("    ") for line in rest)
     assert all(char.isprintable() for char in shown.replace("\n", ""))
 
 
-def test_a_line_says_when_with_its_offset_from_utc() -> None:
+def test_a_log_line_has_a_timestamp_with_utc_offset() -> None:
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
-    assert re.match(moment + r" INFO    shop\[\d+\] hello$", TextLines().format(record("hello")))
-    assert re.fullmatch(moment, json.loads(JsonLines().format(record("hello")))["time"])
+    assert re.match(moment + r" INFO    shop\[\d+\] hello$", TextFormatter().format(record("hello")))
+    assert re.fullmatch(moment, json.loads(JsonFormatter().format(record("hello")))["time"])
 
 
-@pytest.mark.parametrize("lines", [TextLines(), JsonLines()])
-def test_a_line_holds_no_secret(lines: logging.Formatter) -> None:
+@pytest.mark.parametrize("lines", [TextFormatter(), JsonFormatter()])
+def test_a_log_line_contains_no_secret(lines: logging.Formatter) -> None:
     for text, secret in CANARIES.values():
         try:
             raise ValueError(text)
@@ -152,25 +157,25 @@ def test_a_line_holds_no_secret(lines: logging.Formatter) -> None:
 
 def test_a_json_line_has_the_fields_of_the_task() -> None:
     one = record("%s \ud800", "a\nb", task_id="t", run=2, queue="llm")
-    fields = json.loads(JsonLines().format(one))
+    fields = json.loads(JsonFormatter().format(one))
     assert {name: fields[name] for name in ("level", "logger", "message", "task_id", "run", "queue")} == {
         "level": "INFO", "logger": "shop", "message": "a\nb \\ud800", "task_id": "t", "run": 2, "queue": "llm",
     }  # fmt: skip
 
 
-def test_a_log_call_whose_arguments_do_not_fit_is_a_line_all_the_same() -> None:
-    assert "'%d cats'" in TextLines().format(record("%d cats", "no"))
+def test_a_log_call_with_wrong_arguments_is_still_logged() -> None:
+    assert "'%d cats'" in TextFormatter().format(record("%d cats", "no"))
 
 
-def test_a_field_that_the_application_gave_is_kept() -> None:
+def test_a_field_set_by_the_application_is_kept() -> None:
     one = record("x", task_id="mine")
-    TaskFields().filter(one)
+    TaskFieldsFilter().filter(one)
     assert (one.task_id, one.run) == ("mine", None)  # type: ignore[attr-defined]
 
 
-def test_a_library_is_heard_from_warning_on_and_the_application_from_info() -> None:
+def test_libraries_log_from_warning_and_the_application_from_info() -> None:
     importlib.import_module("httpx2")
-    only = OwnLoggers()
+    only = LibraryRecordsFilter()
     try:
         assert not only.filter(record("HTTP Request: POST", name="httpx2"))
         assert logging.getLogger("httpx2").level == logging.WARNING  # the next one is not even made
@@ -212,7 +217,7 @@ class Worker:
         return [line.decode() for line in all_of(self.reading)]
 
 
-async def test_a_pipe_that_nobody_reads_costs_no_task_no_restart_and_no_stop(
+async def test_an_unread_log_pipe_does_not_affect_tasks_restarts_or_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = load_app("logging_app", tmp_path, monkeypatch)
@@ -251,7 +256,7 @@ async def test_a_worker_works_without_standard_streams(
             await client.app.aclose()
 
 
-async def test_what_a_body_logs_names_its_task_wherever_it_runs(
+async def test_log_records_of_a_task_function_name_its_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = load_app("logging_app", tmp_path, monkeypatch)
@@ -284,7 +289,7 @@ async def test_what_a_body_logs_names_its_task_wherever_it_runs(
     assert not [one for one in found if one["message"].startswith("started: ")]
 
 
-def test_outside_a_task_a_record_names_none() -> None:
+def test_a_log_record_outside_a_task_names_no_task() -> None:
     one = record("x")
-    TaskFields().filter(one)
+    TaskFieldsFilter().filter(one)
     assert (one.task_id, one.run, one.queue) == (None, None, None)  # type: ignore[attr-defined]

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from tidegate.errors import StoreError, StoreUnavailableError
-from tidegate.store.postgres.wrap import late, wrap
+from tidegate.store.postgres.errors import late, wrap
 from tidegate.testing.virtual_time import VirtualLoop
-from tidegate.worker.opening import START_SECONDS, open_in_time
+from tidegate.worker.opening import START_SECONDS, open_with_retries
 
 
 def failure(kind: type[asyncpg.PostgresError]) -> BaseException:
@@ -31,7 +31,7 @@ class Server:
             raise self.errors[0] if self.for_ever else self.errors.pop(0)
 
 
-def test_a_server_that_is_full_or_starts_up_is_asked_again() -> None:
+def test_opening_retries_while_the_server_is_full_or_starting() -> None:
     server = Server(
         failure(asyncpg.TooManyConnectionsError),
         failure(asyncpg.CannotConnectNowError),
@@ -39,7 +39,7 @@ def test_a_server_that_is_full_or_starts_up_is_asked_again() -> None:
         late("server/database", 5),
     )
     loop = VirtualLoop()
-    loop.run_until_complete(open_in_time(server.open))
+    loop.run_until_complete(open_with_retries(server.open))
     assert server.asked == 5
     loop.close()
 
@@ -49,7 +49,7 @@ def test_after_a_minute_the_last_error_is_raised() -> None:
     loop = VirtualLoop()
     began_at = loop.time()
     with pytest.raises(StoreUnavailableError):
-        loop.run_until_complete(open_in_time(server.open))
+        loop.run_until_complete(open_with_retries(server.open))
     assert START_SECONDS <= loop.time() - began_at < START_SECONDS + 1
     assert server.asked > 5
     loop.close()
@@ -59,8 +59,8 @@ def test_after_a_minute_the_last_error_is_raised() -> None:
     "kind",
     [asyncpg.InvalidPasswordError, asyncpg.InvalidCatalogNameError, asyncpg.ReadOnlySQLTransactionError],
 )
-def test_what_does_not_pass_by_itself_is_raised_at_once(kind: type[asyncpg.PostgresError]) -> None:
+def test_an_error_that_cannot_pass_is_raised_at_once(kind: type[asyncpg.PostgresError]) -> None:
     server = Server(failure(kind), for_ever=True)
     with pytest.raises(StoreError):
-        asyncio.run(open_in_time(server.open))
+        asyncio.run(open_with_retries(server.open))
     assert server.asked == 1

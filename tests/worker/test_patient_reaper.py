@@ -16,7 +16,7 @@ from tidegate.store.rows import NewWorker
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.worker import scratch
-from tidegate.worker.steward.reap import Reaper
+from tidegate.worker.maintenance.reaper import Reaper
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ class Scene:
             interval=INTERVAL,
             lease=LEASE,
             clock=self.clock,
-            lost=scratch.remove_of_lost,
+            on_retired=scratch.remove_for_lost_worker,
         )
 
     async def add_worker(self, worker_id: str, host: str = "somewhere") -> None:
@@ -54,7 +54,7 @@ class Scene:
 
     async def is_alive(self, worker_id: str) -> bool:
         """Beat as the worker's supervisor does; return whether the store still takes it."""
-        return not await self.workers_store.beat([worker_id], LEASE)
+        return not await self.workers_store.extend_leases([worker_id], LEASE)
 
     async def passes(self, seconds: float, *, beating: str = "") -> None:
         """Let the reaper pass for so long, a worker beating meanwhile."""
@@ -62,7 +62,7 @@ class Scene:
             self.clock.now += INTERVAL
             if beating:
                 assert await self.is_alive(beating)
-            await self.reaper.act()
+            await self.reaper.run_once()
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_a_write_lock_held_for_two_leases_costs_no_living_worker_its_lease
     async def pass_until_it_is_over() -> None:
         while not is_over.is_set():
             scene.clock.now += INTERVAL
-            await scene.reaper.act()
+            await scene.reaper.run_once()
 
     passing = asyncio.create_task(pass_until_it_is_over())
     await until(lambda: _waits_for_the_lock(scene.path), what="the reaper waits for the lock")
@@ -102,7 +102,7 @@ async def test_a_worker_that_is_dead_is_retired_one_lease_after_such_a_lock(scen
     await scene.passes(3 * LEASE, beating="dead")
     scene.clock.now += 2 * LEASE  # a pass that waited so long begins its patience anew
     await scene.passes(0.8 * LEASE)
-    assert [worker.id for worker in await scene.workers_store.workers()] == ["dead"]
+    assert [worker.id for worker in await scene.workers_store.list_workers()] == ["dead"]
     await scene.passes(0.8 * LEASE)
     assert not await scene.is_alive("dead")
 
@@ -128,7 +128,7 @@ async def test_a_fleet_whose_reapers_never_live_for_a_lease_still_reaps_the_dead
     await scene.add_worker("dead")
     await scene.add_worker("living")
     await fleet.live(0.4, lives=6, beating="living")
-    assert [worker.id for worker in await scene.workers_store.workers()] == ["living"]
+    assert [worker.id for worker in await scene.workers_store.list_workers()] == ["living"]
     assert await scene.is_alive("living")
 
 
@@ -152,7 +152,9 @@ async def test_a_young_reaper_leaves_a_worker_that_has_changed_since_it_began_to
     await fleet.live(0.4, lives=4, beating="old")
     await scene.add_worker("new")
     behind = apsw.Connection(str(scene.path))  # as one whose own clock was set back would write it
-    behind.execute("UPDATE worker SET beat_at = beat_at - 9, expires_at = expires_at - 9 WHERE id = 'new'")
+    behind.execute(
+        "UPDATE worker SET heartbeat_at = heartbeat_at - 9, expires_at = expires_at - 9 WHERE id = 'new'"
+    )
     behind.close()
     await scene.passes(0.4 * LEASE, beating="old")
     assert await scene.is_alive("new")
@@ -164,17 +166,17 @@ async def test_runs_whose_workers_row_is_gone_are_reaped_like_any_orphan(scene: 
     other.execute("DELETE FROM worker")
     other.execute(
         "INSERT INTO running (task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, "
-        "started_at, crash_limit, crash_base_seconds, crash_cap_seconds) "
+        "started_at, crash_limit, crash_base_seconds, crash_max_seconds) "
         "VALUES (zeroblob(16), 1, 'gone', 'q', 1, '', 'f', '', 0, 0, 3, 1, 1)"
     )
     other.close()
     await scene.passes(INTERVAL)
-    assert [worker.name for worker in await scene.workers_store.workers()] == ["its row was missing"]
+    assert [worker.name for worker in await scene.workers_store.list_workers()] == ["its row was missing"]
     await scene.passes(2 * LEASE)
-    assert await scene.workers_store.beat(["gone"], LEASE) == {"gone"}, "retired"
+    assert await scene.workers_store.extend_leases(["gone"], LEASE) == {"gone"}, "retired"
 
 
-async def test_what_a_lost_worker_left_in_scratch_goes_with_its_lease_on_its_own_machine(
+async def test_scratch_of_a_lost_worker_is_removed_on_its_own_machine(
     scene: Scene,
 ) -> None:
     for worker_id, host in (("here", socket.gethostname()), ("there", "elsewhere")):

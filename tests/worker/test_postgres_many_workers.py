@@ -54,7 +54,7 @@ async def test_workers_with_the_default_connections_live_and_run_tasks(
         store = await client.app.opened_store()
 
         async def all_live() -> bool:
-            return len(await store.workers()) == WORKERS
+            return len(await store.list_workers()) == WORKERS
 
         await until(all_live, within=75.0, what="every worker lives")
         handles = [await client.nap.enqueue(0.1) for _ in range(100)]

@@ -63,7 +63,7 @@ async def test_a_restart_of_the_server_under_load_loses_nothing(fragile: Server)
                 await asyncio.sleep(0.1)
             rows = await all_final(app, [handle.id for handle in handles], within=30)
         store = await app.opened_store()
-        assert await store.check() == []
+        assert await store.check_integrity() == []
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
 
 
@@ -88,7 +88,7 @@ async def test_tasks_that_run_through_a_restart_run_once(fragile: Server) -> Non
     assert {row.run for row in rows.values()} == {1}
 
 
-async def test_cut_connections_are_made_anew(fragile: Server) -> None:
+async def test_closed_connections_are_reopened(fragile: Server) -> None:
     emptied(fragile)
     async with proxied(fragile) as proxy, application(proxy.url(user=WORKER)) as app:
 
@@ -108,7 +108,7 @@ async def test_cut_connections_are_made_anew(fragile: Server) -> None:
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
 
 
-async def test_connections_that_fall_silent_are_given_up(fragile: Server) -> None:
+async def test_silent_connections_are_closed(fragile: Server) -> None:
     emptied(fragile)
     async with proxied(fragile) as proxy, application(proxy.url(user=WORKER)) as app:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.worker.supervisor.stalls import StallWatch
+from tidegate.worker.supervisor.stall_watch import StallWatch
 
 LIMIT = 4.0
 
@@ -24,7 +24,7 @@ class Process:
     clock: Clock
     pid: int = 1
     answers: bool = True
-    killed_for: list[str] = field(default_factory=list)
+    kill_reason: list[str] = field(default_factory=list)
     owes_since: float | None = None
 
     def ping(self) -> None:
@@ -34,18 +34,18 @@ class Process:
     def stalled_seconds(self) -> float:
         return 0.0 if self.owes_since is None else self.clock.now - self.owes_since
 
-    def excuse(self, seconds: float) -> None:
+    def discount(self, seconds: float) -> None:
         if self.owes_since is not None:
             self.owes_since += seconds
 
     def kill(self, why: str) -> None:
-        self.killed_for.append(why)
+        self.kill_reason.append(why)
 
 
 def looks(watch: StallWatch, clock: Clock, seconds: float) -> None:
     for _ in range(round(seconds)):
         clock.now += 1.0
-        watch.look()
+        watch.check()
 
 
 def test_a_process_that_does_not_answer_for_longer_than_the_limit_is_killed() -> None:
@@ -53,31 +53,31 @@ def test_a_process_that_does_not_answer_for_longer_than_the_limit_is_killed() ->
     mute, sound = Process(clock, answers=False), Process(clock)
     watch = StallWatch(lambda: [mute, sound], limit=LIMIT, clock=clock)
     looks(watch, clock, LIMIT + 1)
-    assert mute.killed_for == []
+    assert mute.kill_reason == []
     looks(watch, clock, 1)
-    assert mute.killed_for == ["did not answer for 5 s (stall limit)"]
-    assert sound.killed_for == []
+    assert mute.kill_reason == ["did not answer for 5 s (stall limit)"]
+    assert sound.kill_reason == []
 
 
-def test_an_answer_that_is_owed_across_a_freeze_of_everything_is_waited_for() -> None:
+def test_a_ping_sent_before_the_machine_froze_may_be_answered_afterwards() -> None:
     clock = Clock()
     process = Process(clock, answers=False)
     watch = StallWatch(lambda: [process], limit=LIMIT, clock=clock)
     looks(watch, clock, 2)
     clock.now += 10 * LIMIT  # nobody moves; the question is out
-    watch.look()
-    assert process.killed_for == []
+    watch.check()
+    assert process.kill_reason == []
     looks(watch, clock, 2)
-    assert process.killed_for == []
+    assert process.kill_reason == []
     looks(watch, clock, 1)
-    assert process.killed_for == ["did not answer for 5 s (stall limit)"]
+    assert process.kill_reason == ["did not answer for 5 s (stall limit)"]
 
 
-def test_a_supervisor_that_is_always_late_still_kills_what_does_not_answer() -> None:
+def test_a_supervisor_that_always_runs_late_still_kills_stalled_processes() -> None:
     clock = Clock()
     process = Process(clock, answers=False)
     watch = StallWatch(lambda: [process], limit=LIMIT, clock=clock)
     for _ in range(6):
         clock.now += 3.0
-        watch.look()
-    assert process.killed_for
+        watch.check()
+    assert process.kill_reason

@@ -103,7 +103,7 @@ async def test_work_goes_on_within_seconds_after_the_store_is_back(
 
 
 @pytest.mark.parametrize("method", ["claim", "finish", "enqueue", "promote", "beat", "add_worker"])
-async def test_an_answer_that_was_lost_is_found_out(
+async def test_a_claim_whose_answer_was_lost_is_released(
     faulty: tuple[Tidegate, FaultyStore], method: str
 ) -> None:
     app, store = faulty
@@ -119,7 +119,7 @@ async def test_an_answer_that_was_lost_is_found_out(
             async with app.worker():
                 pass
     async with app.worker():
-        first = await body.using(delay=0.05).enqueue(0)
+        before_write = await body.using(delay=0.05).enqueue(0)
         store.unanswered = {method} if method != "add_worker" else set()
         task = body.prepare(1).new_task
         try:
@@ -127,7 +127,7 @@ async def test_an_answer_that_was_lost_is_found_out(
         except StoreUnavailableError:
             second = await app.enqueue_prepared(task)
         assert second.created
-        rows = await all_final(app, [first.id, second.task_id])
+        rows = await all_final(app, [before_write.id, second.task_id])
     assert sorted(ran) == ["0", "1"]
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
 

@@ -13,7 +13,12 @@ import pytest
 from worker_support import came, health, notes, service
 
 from support import APPS, load_app
-from tidegate.worker.supervisor.loops import LOOP_DEATHS, TELL_SECONDS, WINDOW_SECONDS, CrashLoop
+from tidegate.worker.supervisor.crash_loop import (
+    LOG_INTERVAL_SECONDS,
+    MAX_DEATHS,
+    WINDOW_SECONDS,
+    CrashLoopDetector,
+)
 
 
 class Clock:
@@ -33,38 +38,38 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelno == logging.ERROR]
 
 
-def test_a_few_deaths_are_no_loop(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    loop = CrashLoop("llm", clock)
-    for _ in range(LOOP_DEATHS - 1):
-        loop.died("exit code 1")
-    assert loop.in_words() == ""
+def test_a_few_deaths_are_not_a_crash_loop(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    loop = CrashLoopDetector("llm", clock)
+    for _ in range(MAX_DEATHS - 1):
+        loop.record_death("exit code 1")
+    assert loop.describe() == ""
     assert errors(caplog) == []
 
 
-def test_a_loop_is_told_with_pool_count_and_last_cause_once_a_minute(
+def test_a_crash_loop_is_logged_once_a_minute_with_pool_count_and_last_cause(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop = CrashLoop("llm", clock)
-    for number in range(LOOP_DEATHS + 3):
+    loop = CrashLoopDetector("llm", clock)
+    for number in range(MAX_DEATHS + 3):
         clock.now += 1
-        loop.died(f"exit code {number}")
+        loop.record_death(f"exit code {number}")
     assert errors(caplog) == [
         "crash loop: pool llm: 5 of its processes died within 5 minutes, the last one: exit code 4"
     ]
-    clock.now += TELL_SECONDS
-    loop.died("killed by signal 11 (SIGSEGV)")
+    clock.now += LOG_INTERVAL_SECONDS
+    loop.record_death("killed by signal 11 (SIGSEGV)")
     assert len(errors(caplog)) == 2
     assert "9 of its processes" in errors(caplog)[1]
-    assert "the last one: killed by signal 11 (SIGSEGV)" in loop.in_words()
+    assert "the last one: killed by signal 11 (SIGSEGV)" in loop.describe()
 
 
-def test_a_loop_is_over_when_nothing_has_died_for_long_enough(clock: Clock) -> None:
-    loop = CrashLoop("llm", clock)
-    for _ in range(LOOP_DEATHS):
-        loop.died("exit code 1")
-    assert loop.in_words()
+def test_a_crash_loop_ends_when_no_process_died_for_long_enough(clock: Clock) -> None:
+    loop = CrashLoopDetector("llm", clock)
+    for _ in range(MAX_DEATHS):
+        loop.record_death("exit code 1")
+    assert loop.describe()
     clock.now += WINDOW_SECONDS + 1
-    assert loop.in_words() == ""
+    assert loop.describe() == ""
 
 
 @pytest.mark.anyio

@@ -15,9 +15,9 @@ from worker_support import came, notes, service
 
 from support import all_final, load_app
 from tidegate import ConfigError, Pool, State, Tidegate
-from tidegate.worker.process import require_room
-from tidegate.worker.slots import tree
-from tidegate.worker.supervisor.memory import MemoryWatch
+from tidegate.worker.children import process_tree
+from tidegate.worker.engine.pool_main import check_memory_limits
+from tidegate.worker.supervisor.memory_watch import MemoryWatch
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -30,17 +30,17 @@ class Process:
     pool: Pool
     pid: int = 4711
     is_ready: bool = True
-    leaving_for: str = ""
-    is_too_large: bool = False
-    killed_for: str = ""
+    drain_reason: str = ""
+    is_over_memory: bool = False
+    kill_reason: str = ""
     graces: list[float] = field(default_factory=list)
 
-    def leave(self, grace: float, why: str) -> None:
+    def drain(self, grace: float, why: str) -> None:
         self.graces.append(grace)
-        self.leaving_for = why
+        self.drain_reason = why
 
     def kill(self, why: str) -> None:
-        self.killed_for = why
+        self.kill_reason = why
 
 
 def watch(process: Process, *readings: int) -> MemoryWatch:
@@ -55,33 +55,33 @@ def watch(process: Process, *readings: int) -> MemoryWatch:
     return MemoryWatch(lambda: [process], grace=lambda: 7.0, measure=measure)
 
 
-async def test_over_the_soft_limit_a_process_takes_no_more_tasks_and_is_told_once() -> None:
+async def test_a_process_over_its_soft_memory_limit_is_drained_once() -> None:
     process = Process(Pool(memory_soft_limit=200 * MIB))
-    looking = watch(process, 100, 250, 251)
-    await looking.look(process)
-    assert process.leaving_for == ""
-    await looking.look(process)
-    await looking.look(process)
-    assert process.leaving_for == "it holds 251 MiB, more than 200"
-    assert (process.graces, process.killed_for, process.is_too_large) == ([7.0], "", True)
+    watched = watch(process, 100, 250, 251)
+    await watched.check(process)
+    assert process.drain_reason == ""
+    await watched.check(process)
+    await watched.check(process)
+    assert process.drain_reason == "it holds 251 MiB, more than 200"
+    assert (process.graces, process.kill_reason, process.is_over_memory) == ([7.0], "", True)
 
 
-async def test_over_the_hard_limit_a_process_is_killed_with_the_figure_also_while_it_leaves() -> None:
-    process = Process(Pool(memory_limit=300 * MIB, memory_soft_limit=200 * MIB), leaving_for="SIGHUP")
-    await watch(process, 350, 360).look(process)
-    assert process.killed_for == "memory limit 300 MiB passed: 360 MiB in use"
+async def test_a_process_over_its_hard_memory_limit_is_killed_also_while_draining() -> None:
+    process = Process(Pool(memory_limit=300 * MIB, memory_soft_limit=200 * MIB), drain_reason="SIGHUP")
+    await watch(process, 350, 360).check(process)
+    assert process.kill_reason == "memory limit 300 MiB passed: 360 MiB in use"
 
 
-async def test_what_only_seemed_to_count_twice_is_let_be() -> None:
+async def test_memory_counted_twice_for_a_moment_kills_no_process() -> None:
     process = Process(Pool(memory_limit=300 * MIB))
-    await watch(process, 350, 200).look(process)
-    assert process.killed_for == ""
+    await watch(process, 350, 200).check(process)
+    assert process.kill_reason == ""
 
 
 async def test_a_pool_without_limits_is_not_measured() -> None:
     process = Process(Pool())
-    await watch(process).look(process)
-    assert (process.killed_for, process.leaving_for) == ("", "")
+    await watch(process).check(process)
+    assert (process.kill_reason, process.drain_reason) == ("", "")
 
 
 # --- reading memory --------------------------------------------------------------------------------------
@@ -91,14 +91,14 @@ HOLD = "import sys, time; kept = bytearray(b'x' * (60 << 20)); print('held', flu
 
 @pytest.mark.parametrize(("session", "counts"), [(False, True), (True, False)])
 def test_children_count_unless_they_have_a_session_of_their_own(session: bool, counts: bool) -> None:
-    own = tree.excess(os.getpid(), 0, other_sessions=False) or 0
+    own = process_tree.excess(os.getpid(), 0, other_sessions=False) or 0
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", HOLD], start_new_session=session, **pipes) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
         limit = own + 50 * MIB
-        assert (tree.excess(os.getpid(), limit, other_sessions=False) is not None) is counts
-        assert tree.excess(os.getpid(), limit) is not None
+        assert (process_tree.excess(os.getpid(), limit, other_sessions=False) is not None) is counts
+        assert process_tree.excess(os.getpid(), limit) is not None
         child.kill()
 
 
@@ -119,10 +119,10 @@ def test_pages_that_forked_children_share_count_once() -> None:
     with subprocess.Popen([sys.executable, "-c", FORK], **pipes) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"forked\n"
-        held = tree.excess(parent.pid, 50 * MIB)
+        held = process_tree.excess(parent.pid, 50 * MIB)
         assert held is not None
         assert held < 150 * MIB
-        tree.kill_tree(parent.pid, "none")
+        process_tree.kill_tree(parent.pid, "none")
 
 
 # --- real processes --------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ async def test_a_pool_process_over_its_hard_limit_is_killed_and_the_culprit_alon
     await client.app.aclose()
 
 
-async def test_what_child_processes_hold_does_not_count_for_their_pool_process(
+async def test_memory_of_child_processes_does_not_count_for_their_pool_process(
     client: Any, tmp_path: Path
 ) -> None:
     with service(tmp_path, "worker", "supervised:app", HARD_MIB="250") as worker:
@@ -181,7 +181,7 @@ async def test_what_child_processes_hold_does_not_count_for_their_pool_process(
 
 
 @pytest.mark.parametrize("limit", ["SOFT", "HARD"])
-async def test_a_limit_below_what_the_application_alone_holds_is_refused_at_start_with_both_numbers(
+async def test_a_memory_limit_below_the_imported_application_is_refused_with_both_numbers(
     client: Any, tmp_path: Path, limit: str
 ) -> None:
     handle = await client.nap.enqueue(0.0)
@@ -194,17 +194,17 @@ async def test_a_limit_below_what_the_application_alone_holds_is_refused_at_star
     await client.app.aclose()
 
 
-async def test_a_process_that_is_importing_still_is_left_to_look_at_its_limits_itself() -> None:
+async def test_the_supervisor_does_not_check_the_memory_of_an_importing_process() -> None:
     process = Process(Pool(memory_limit=200 * MIB, memory_soft_limit=100 * MIB), is_ready=False)
-    await watch(process, 250, 250).look(process)
-    assert (process.killed_for, process.leaving_for) == ("", "")
+    await watch(process, 250, 250).check(process)
+    assert (process.kill_reason, process.drain_reason) == ("", "")
 
 
-def test_a_functions_own_limit_is_held_against_what_the_application_holds(client: Any) -> None:
+def test_a_functions_memory_limit_below_the_imported_application_is_refused(client: Any) -> None:
     app = Tidegate()
-    app.task(name="small", runs_in="process", memory_limit=20 * MIB)(client.hold_in_child.body)
-    require_room(Pool(), app, lambda limit: None)
+    app.task(name="small", runs_in="process", memory_limit=20 * MIB)(client.hold_in_child.function)
+    check_memory_limits(Pool(), app, lambda limit: None)
     with pytest.raises(
         ConfigError, match="small: memory_limit is 20 MiB; the application alone holds 50 MiB"
     ):
-        require_room(Pool(), app, lambda limit: 50 * MIB if limit < 50 * MIB else None)
+        check_memory_limits(Pool(), app, lambda limit: 50 * MIB if limit < 50 * MIB else None)

@@ -59,7 +59,7 @@ async def began(directory: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("place", ["process 1", "sh -c", "sh -c exec"])
-async def test_sigterm_drains_also_as_process_1_and_behind_a_shell(
+async def test_sigterm_drains_a_worker_also_as_process_1_and_behind_a_shell(
     client: Any, tmp_path: Path, place: str
 ) -> None:
     before = {
@@ -79,14 +79,14 @@ async def test_sigterm_drains_also_as_process_1_and_behind_a_shell(
         assert worker.wait() == (-signal.SIGTERM if place == "sh -c" else 0)
         await came(lambda: "has stopped" in worker.log(), "the worker has drained")
         assert 1.2 < time.monotonic() - asked_at < 1.5 + 2.0
-    rows = await client.app.store.read([short.id, long.id, queued.id])
+    rows = await client.app.store.read_tasks([short.id, long.id, queued.id])
     assert rows[short.id].state is State.SUCCEEDED
     assert (rows[long.id].state, rows[queued.id].run) == (State.READY, 0)
     assert (rows[long.id].counters.attempts, rows[long.id].counters.releases) == (0, 1)
     await client.app.aclose()
 
 
-async def test_a_shell_that_stays_is_told_to_exec_and_a_signal_to_the_group_drains(
+async def test_a_shell_as_process_1_logs_a_warning_and_a_group_signal_drains(
     client: Any, tmp_path: Path
 ) -> None:
     with service(tmp_path, *WORKER, before=[*process_1(), "sh", "-c", '"$@"; true', "sh"]) as worker:
@@ -122,7 +122,7 @@ def ready_pid(directory: Path) -> int:
 
 
 @pytest.mark.parametrize("when", ["while the application is imported", "as process 1 too"])
-async def test_a_stop_before_anything_was_started_is_heard(client: Any, tmp_path: Path, when: str) -> None:
+async def test_a_stop_signal_before_the_start_is_obeyed(client: Any, tmp_path: Path, when: str) -> None:
     hang = "import time; print('importing', flush=True); time.sleep(60)"
     (tmp_path / "slow_to_import.py").write_text(hang)
     before = process_1() if "1" in when else ()
@@ -174,7 +174,7 @@ async def test_a_store_that_hangs_does_not_hold_the_exit_and_the_lease_runs_out_
     await client.app.aclose()
 
 
-async def test_sigquit_gives_running_tasks_back_at_once(client: Any, tmp_path: Path) -> None:
+async def test_sigquit_releases_running_tasks_at_once(client: Any, tmp_path: Path) -> None:
     with service(tmp_path, *WORKER, GRACE="60") as worker:
         handle = await client.nap.enqueue(60.0)
         await began(tmp_path, 1)
@@ -186,7 +186,7 @@ async def test_sigquit_gives_running_tasks_back_at_once(client: Any, tmp_path: P
     await client.app.aclose()
 
 
-async def test_what_must_be_killed_at_the_end_is_told_by_the_exit_code(client: Any, tmp_path: Path) -> None:
+async def test_the_exit_code_shows_that_a_process_had_to_be_killed(client: Any, tmp_path: Path) -> None:
     with service(tmp_path, *WORKER, GRACE="0.3") as worker:
         handle = await client.leak.enqueue(1, True)
         await came(lambda: notes(tmp_path, "leaks"), "the loop is held")
@@ -198,7 +198,7 @@ async def test_what_must_be_killed_at_the_end_is_told_by_the_exit_code(client: A
     await client.app.aclose()
 
 
-async def test_a_child_process_that_had_to_be_killed_is_told_with_its_task_and_by_the_exit_code(
+async def test_a_killed_child_process_is_logged_with_its_task_and_shown_by_the_exit_code(
     client: Any, tmp_path: Path
 ) -> None:
     with service(tmp_path, *WORKER, GRACE="0.2") as worker:
@@ -216,7 +216,7 @@ async def test_a_child_process_that_had_to_be_killed_is_told_with_its_task_and_b
     await client.app.aclose()
 
 
-async def test_a_set_up_that_cannot_work_ends_with_78_at_the_start_and_is_tried_again_later(
+async def test_a_broken_configuration_exits_with_78_at_start_and_is_retried_later(
     client: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "refuse").touch()
@@ -264,9 +264,7 @@ async def test_orphans_of_tasks_are_reaped(client: Any, tmp_path: Path, place: s
 # --- SIGHUP and signals for the application --------------------------------------------------------------
 
 
-async def test_sighup_starts_the_processes_anew_one_after_the_other_with_the_present_code(
-    client: Any, tmp_path: Path
-) -> None:
+async def test_sighup_restarts_processes_one_at_a_time_with_the_new_code(client: Any, tmp_path: Path) -> None:
     with service(tmp_path, *WORKER, PROCESSES="2") as worker:
         await came(lambda: len(notes(tmp_path, "starts")) == 2, "both have started")
         running = await client.nap.enqueue(1.0)
@@ -317,9 +315,7 @@ async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: 
     await client.app.aclose()
 
 
-async def test_sighup_takes_up_pools_that_came_and_lets_go_of_those_that_went(
-    client: Any, tmp_path: Path
-) -> None:
+async def test_sighup_starts_added_pools_and_stops_removed_pools(client: Any, tmp_path: Path) -> None:
     with service(tmp_path, *WORKER) as worker:
         await came(lambda: "1 of 1 processes" in health(tmp_path).stdout, "one process is ready")
         (tmp_path / "code").write_text("two pools")
@@ -333,7 +329,7 @@ async def test_sighup_takes_up_pools_that_came_and_lets_go_of_those_that_went(
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_signals_for_the_application_are_passed_on_and_harm_nobody(
+async def test_sigusr_signals_are_forwarded_to_pool_processes(
     client: Any, tmp_path: Path, listens: bool
 ) -> None:
     with service(tmp_path, *WORKER, **({"LISTEN": "1"} if listens else {})) as worker:
@@ -346,10 +342,10 @@ async def test_signals_for_the_application_are_passed_on_and_harm_nobody(
     await client.app.aclose()
 
 
-async def test_no_steward_leaves_the_housekeeping_to_a_scheduler_without_user_code(
+async def test_no_maintenance_leaves_the_jobs_to_a_scheduler_without_user_code(
     client: Any, tmp_path: Path
 ) -> None:
-    with service(tmp_path, *WORKER, "--no-steward") as worker:
+    with service(tmp_path, *WORKER, "--no-maintenance") as worker:
         handle = await client.nap.using(delay=0.1).enqueue(0.0)
         assert await (await client.nap.using().enqueue(0.6)).result(15) > 1
         assert (await handle.status()).state is State.SCHEDULED

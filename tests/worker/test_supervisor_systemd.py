@@ -15,7 +15,7 @@ import pytest
 from worker_support import came, children, service
 
 from support import load_app
-from tidegate.worker.supervisor.systemd import Systemd
+from tidegate.worker.supervisor.systemd import SystemdNotifier
 
 
 class Listener:
@@ -49,8 +49,8 @@ def listener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Listene
     listening.close()
 
 
-def test_each_word_is_sent_as_the_protocol_has_it(listener: Listener) -> None:
-    systemd = Systemd({"NOTIFY_SOCKET": listener.address})
+def test_each_systemd_notification_follows_the_protocol(listener: Listener) -> None:
+    systemd = SystemdNotifier({"NOTIFY_SOCKET": listener.address})
     systemd.status("2 of 2\nprocesses ready")
     systemd.ready()
     systemd.alive()
@@ -65,7 +65,7 @@ def test_each_word_is_sent_as_the_protocol_has_it(listener: Listener) -> None:
 
 def test_the_variables_are_taken_out_so_that_no_child_speaks_for_us() -> None:
     environment = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "1", "HOME": "/"}
-    Systemd(environment)
+    SystemdNotifier(environment)
     assert environment == {"HOME": "/"}
 
 
@@ -81,18 +81,18 @@ def test_the_variables_are_taken_out_so_that_no_child_speaks_for_us() -> None:
     ],
 )
 def test_the_watchdog_is_ours_only_if_it_names_us(variables: dict[str, str], seconds: float | None) -> None:
-    assert Systemd(dict(variables)).watchdog_seconds == seconds
+    assert SystemdNotifier(dict(variables)).watchdog_seconds == seconds
 
 
 @pytest.mark.parametrize("address", ["", "/nobody/listens/here"])
 def test_without_a_listener_nothing_happens(address: str) -> None:
-    systemd = Systemd({"NOTIFY_SOCKET": address} if address else {})
+    systemd = SystemdNotifier({"NOTIFY_SOCKET": address} if address else {})
     systemd.ready()
     systemd.stopping()
 
 
-def test_a_listener_that_reads_nothing_holds_nobody_up(listener: Listener) -> None:
-    systemd = Systemd({"NOTIFY_SOCKET": listener.address})
+def test_a_systemd_socket_that_nobody_reads_blocks_nothing(listener: Listener) -> None:
+    systemd = SystemdNotifier({"NOTIFY_SOCKET": listener.address})
     began_at = time.monotonic()
     for _ in range(2_000):
         systemd.alive()
@@ -100,7 +100,7 @@ def test_a_listener_that_reads_nothing_holds_nobody_up(listener: Listener) -> No
 
 
 @pytest.mark.anyio
-async def test_a_worker_tells_of_its_start_its_renewal_and_its_end(
+async def test_a_worker_notifies_systemd_of_start_reload_and_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: Listener
 ) -> None:
     monkeypatch.setenv("OUT", str(tmp_path))
@@ -108,16 +108,18 @@ async def test_a_worker_tells_of_its_start_its_renewal_and_its_end(
     variables = {"NOTIFY_SOCKET": listener.address, "WATCHDOG_USEC": "400000"}
     with service(tmp_path, "worker", "supervised:app", **variables) as worker:
         await came(lambda: "READY=1" in listener.look(), "it is ready")
-        first = listener.heard.index("READY=1")
-        assert any(re.match(r"STATUS=1 of 1 processes ready", line) for line in listener.heard[: first + 1])
+        before_write = listener.heard.index("READY=1")
+        assert any(
+            re.match(r"STATUS=1 of 1 processes ready", line) for line in listener.heard[: before_write + 1]
+        )
         assert "WATCHDOG=1" in listener.heard
         for pid in children(worker.pid):
             assert b"NOTIFY_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes()
         worker.process.send_signal(signal.SIGHUP)
         await came(lambda: listener.look().count("READY=1") == 2, "it is ready again")
         begun = listener.heard.index("RELOADING=1")
-        again = listener.heard.index("READY=1", first + 1)
-        assert first < begun < again
+        again = listener.heard.index("READY=1", before_write + 1)
+        assert before_write < begun < again
         assert listener.heard[begun + 1].startswith("MONOTONIC_USEC=")
         pets = listener.look().count("WATCHDOG=1")
         await came(

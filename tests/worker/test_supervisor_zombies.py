@@ -9,7 +9,7 @@ import sys
 import pytest
 from worker_support import came, state_of
 
-from tidegate.worker.supervisor.zombies import Zombies
+from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 
 pytestmark = [
     pytest.mark.anyio,
@@ -24,39 +24,39 @@ def forked() -> int:
     return pid
 
 
-async def test_a_child_nobody_waits_for_is_reaped_and_one_of_ours_is_left() -> None:
+async def test_an_adopted_zombie_is_reaped_and_our_own_child_is_left() -> None:
     stranger, own = forked(), forked()
-    Zombies(lambda: {own}).reap()
+    ZombieReaper(lambda: {own}).reap()
     if state_of(stranger):  # ours stood before it: it hides those behind it until its waiter has taken it
         os.waitpid(own, 0)
-        Zombies(lambda: {own}).reap()
+        ZombieReaper(lambda: {own}).reap()
     else:
         assert state_of(own) == "Z"
         os.waitpid(own, 0)
     assert state_of(stranger) == ""
 
 
-async def test_one_of_ours_hides_nothing_for_long() -> None:
+async def test_our_own_zombie_does_not_block_reaping_for_long() -> None:
     own, stranger = forked(), forked()
-    Zombies(lambda: {own}).reap()
+    ZombieReaper(lambda: {own}).reap()
     os.waitpid(own, 0)
     await came(lambda: not state_of(stranger), "the other is reaped a moment later", within=5)
 
 
-async def test_nothing_is_reaped_while_a_process_is_started_whose_id_is_not_known_yet() -> None:
-    zombies = Zombies(lambda: ())
-    with zombies.left_alone():
+async def test_nothing_is_reaped_while_a_process_is_being_started() -> None:
+    zombies = ZombieReaper(lambda: ())
+    with zombies.paused():
         child = forked()
         zombies.reap()
         assert state_of(child) == "Z"
     await came(lambda: not state_of(child), "it is reaped afterwards", within=5)
 
 
-async def test_asyncio_hears_the_exit_code_of_its_own_children() -> None:
+async def test_asyncio_gets_the_exit_codes_of_its_own_children() -> None:
     running: set[int] = set()
-    zombies = Zombies(lambda: running)
+    zombies = ZombieReaper(lambda: running)
     for code in range(20):
-        with zombies.left_alone():
+        with zombies.paused():
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-S", "-c", f"raise SystemExit({code})"
             )
@@ -69,4 +69,4 @@ async def test_asyncio_hears_the_exit_code_of_its_own_children() -> None:
 
 
 async def test_without_any_child_there_is_nothing_to_do() -> None:
-    Zombies(lambda: ()).reap()
+    ZombieReaper(lambda: ()).reap()

@@ -71,9 +71,9 @@ class World:
             )
             async with worker:
                 ids = [(await body.enqueue(number)).id for number in range(self._tasks)]
-                while not all(row.state in FINAL for row in (await self.store.read(ids)).values()):
+                while not all(row.state in FINAL for row in (await self.store.read_tasks(ids)).values()):
                     await asyncio.sleep(10)
-                rows = await self.store.read(ids)
+                rows = await self.store.read_tasks(ids)
         return [rows[task_id] for task_id in ids]
 
     def run(self) -> list[TaskRow]:

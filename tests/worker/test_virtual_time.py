@@ -46,11 +46,11 @@ def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], fl
                 ids.append((await body.using(delay=rng.uniform(0, 3600)).enqueue(number)).id)
                 await asyncio.sleep(rng.uniform(0, 30))
             while True:
-                rows = await store.read(ids)
+                rows = await store.read_tasks(ids)
                 if all(row.state in FINAL for row in rows.values()):
                     break
                 await asyncio.sleep(5)
-        return [(rows[task_id], await store.history(task_id)) for task_id in ids]
+        return [(rows[task_id], await store.get_history(task_id)) for task_id in ids]
 
     try:
         return run_virtually(work(), loop), loop.time()

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.worker.slots import pool as slot_pool
-from tidegate.worker.slots.pool import SlotPool, SlotRules
-from tidegate.worker.slots.vram import AGAIN_SECONDS, VramWatch, vram_reader
+from tidegate.worker.children import pool as child_pool
+from tidegate.worker.children.pool import ChildPool, ChildRules
+from tidegate.worker.children.vram import AGAIN_SECONDS, VramLimit, vram_reader
 
 GIB = 1 << 30
 
@@ -45,7 +45,7 @@ def fake_library(processes: Callable[[int], list[tuple[int, int | None]]], *, wo
     return library
 
 
-def test_what_a_process_holds_is_summed_over_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_memory_of_a_process_is_summed_over_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     held: dict[int, list[tuple[int, int | None]]] = {
         0: [(7, GIB), (8, 2 * GIB)],
         1: [(7, 3 * GIB), (9, None)],
@@ -56,7 +56,7 @@ def test_what_a_process_holds_is_summed_over_the_devices(monkeypatch: pytest.Mon
     assert read() == {7: 4 * GIB, 8: 2 * GIB, 9: 0}
 
 
-def test_without_the_library_the_limit_is_not_kept_and_that_is_told(
+def test_without_the_nvidia_library_an_error_is_logged_and_the_limit_is_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -64,7 +64,7 @@ def test_without_the_library_the_limit_is_not_kept_and_that_is_told(
     assert "pip install 'tidegate[gpu]'" in caplog.text
 
 
-def test_without_a_driver_the_limit_is_not_kept_and_that_is_told(
+def test_without_a_gpu_driver_an_error_is_logged_and_the_limit_is_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_library(lambda device: [], works=False))
@@ -72,7 +72,7 @@ def test_without_a_driver_the_limit_is_not_kept_and_that_is_told(
     assert "Driver Not Loaded" in caplog.text
 
 
-def test_a_lost_device_costs_nobody_anything(
+def test_a_lost_gpu_device_fails_no_task(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def lost(device: int) -> list[tuple[int, int | None]]:
@@ -87,7 +87,7 @@ def test_a_lost_device_costs_nobody_anything(
 
 def test_a_reading_is_used_for_a_second() -> None:
     now, readings = 100.0, iter([{4711: 3 * GIB}, {4711: GIB}])
-    watch = VramWatch(2 * GIB, lambda: next(readings), clock=lambda: now)
+    watch = VramLimit(2 * GIB, lambda: next(readings), clock=lambda: now)
     assert watch.excess(4711) == 3 * GIB
     assert watch.excess(4711) == 3 * GIB
     now += AGAIN_SECONDS
@@ -95,11 +95,11 @@ def test_a_reading_is_used_for_a_second() -> None:
 
 
 def test_a_limit_that_cannot_be_read_never_strikes() -> None:
-    assert VramWatch(1, None).excess(os.getpid()) is None
+    assert VramLimit(1, None).excess(os.getpid()) is None
 
 
 @pytest.mark.anyio
-async def test_a_child_over_the_limit_is_replaced_after_its_present_body_and_others_are_kept(
+async def test_a_child_over_its_gpu_limit_is_replaced_after_its_task(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -111,23 +111,23 @@ async def test_a_child_over_the_limit_is_replaced_after_its_present_body_and_oth
         now += AGAIN_SECONDS
         return now
 
-    monkeypatch.setattr(slot_pool, "SlotProcess", SmallSlot)
-    slots = SlotPool("nothing:app", SlotRules(vram=VramWatch(2 * GIB, lambda: held, clock=clock)))
-    async with slots.lend() as slot:
-        held[slot.pid] = GIB
-    async with slots.lend() as again:
-        assert again is slot
-        held[slot.pid] = 3 * GIB
-        assert slot.is_alive  # not in the middle of its body
-    async with slots.lend() as fresh:
-        assert fresh is not slot
+    monkeypatch.setattr(child_pool, "ChildProcess", SmallSlot)
+    children = ChildPool("nothing:app", ChildRules(vram=VramLimit(2 * GIB, lambda: held, clock=clock)))
+    async with children.acquire() as child:
+        held[child.pid] = GIB
+    async with children.acquire() as again:
+        assert again is child
+        held[child.pid] = 3 * GIB
+        assert child.is_alive  # not in the middle of its body
+    async with children.acquire() as fresh:
+        assert fresh is not child
         await asyncio.sleep(0)
-        assert not slot.is_alive
+        assert not child.is_alive
     assert "is replaced: it holds 3072 MiB of GPU memory" in caplog.text
-    await slots.close()
+    await children.close()
 
 
-class SmallSlot(slot_pool.SlotProcess):
+class SmallSlot(child_pool.ChildProcess):
     """A slot whose process starts nothing and takes no time."""
 
     numbers = iter(range(2**22 + 1, 2**22 + 100))  # above every process id

@@ -8,14 +8,14 @@ import threading
 
 from dbos import DBOS, DBOSClient
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 VERSION = "bench"
 OPTIONS = {"queue_name": "noops", "workflow_name": "noop", "app_version": VERSION}
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def create(self) -> None:
         self._launch()
         DBOS.destroy()

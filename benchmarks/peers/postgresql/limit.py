@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 BATCH = 500
 
@@ -51,7 +51,7 @@ WITH gone AS (DELETE FROM lease WHERE id = ANY ($1) RETURNING id)
 INSERT INTO archive (id, state, finished_at) SELECT id, 1, clock_timestamp() FROM gone"""
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         connection = await asyncpg.connect(self.url)
         await connection.execute(_TABLES)

@@ -11,8 +11,8 @@ import uvloop
 from oban import Oban, worker
 from oban.schema import install
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 
 @worker(queue="default")
@@ -21,7 +21,7 @@ class Noop:
         began(job.args["number"])
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         pool = await Oban.create_pool(self.url)
         await install(pool)

@@ -14,11 +14,11 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         connection = await asyncpg.connect(self.url)
         await Queries(AsyncpgDriver(connection)).install()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import procrastinate
 import uvloop
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def __init__(self) -> None:
         super().__init__()
         connector = procrastinate.PsycopgConnector(conninfo=self.url, max_size=20)

@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 
 from benchmarks.peers import ours
-from benchmarks.peers.contract import Queue
+from benchmarks.peers.contract import PeerQueue
 
 SCHEMA = "tidegate"
 _TABLES = """
@@ -41,7 +41,7 @@ class Pattern:
         return any(isinstance(value, uuid.UUID) for value in self.row.values())
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         await ours.Peer().create()
 

@@ -7,8 +7,8 @@ import sys
 
 from celery import Celery
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 app = Celery("bench", broker=os.environ["BENCH_URL"])
 app.conf.update(task_ignore_result=True, task_acks_late=True, worker_prefetch_multiplier=100)
@@ -19,7 +19,7 @@ def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def enqueue(self, number: int) -> None:
         noop.delay(number)
 

@@ -8,8 +8,8 @@ import sys
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 dramatiq.set_broker(RedisBroker(url=os.environ["BENCH_URL"]))
 
@@ -19,7 +19,7 @@ def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def enqueue(self, number: int) -> None:
         noop.send(number)
 

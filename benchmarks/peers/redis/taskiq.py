@@ -7,8 +7,8 @@ import sys
 
 from taskiq_redis import RedisStreamBroker
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 broker = RedisStreamBroker(url=os.environ["BENCH_URL"])
 
@@ -18,7 +18,7 @@ async def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     async def create(self) -> None:
         """Make the stream's group of consumers: it reads only what comes after it."""
         await broker.startup()

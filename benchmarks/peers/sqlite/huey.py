@@ -12,8 +12,8 @@ from pathlib import Path
 
 from huey import SqliteHuey
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 queue = SqliteHuey(
     "bench", filename=str(Path(os.environ["BENCH_URL"]) / "huey.db"), fsync=True, results=False
@@ -25,7 +25,7 @@ def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def enqueue(self, number: int) -> None:
         noop(number)
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from litequeue import LiteQueue
 
-from benchmarks.peers.contract import Queue
-from benchmarks.peers.moments import began
+from benchmarks.peers.contract import PeerQueue
+from benchmarks.peers.start_times import began
 
 
 def noop(number: int) -> None:
     began(number)
 
 
-class Peer(Queue):
+class Peer(PeerQueue):
     def open(self) -> None:
         self.queue = LiteQueue(str(Path(self.url) / "litequeue.db"))
 

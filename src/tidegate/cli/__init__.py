@@ -66,14 +66,14 @@ class Program(click.Group):
         try:
             code = super().main(*args, **(extra | {"standalone_mode": False}))
         except click.ClickException as error:
-            from tidegate.cli.failure import report_usage
+            from tidegate.cli.error_report import report_usage
 
             report_usage(error, as_json=as_json)
             code = error.exit_code
         except click.Abort:
             code = 130
         except TidegateError as error:
-            from tidegate.cli.failure import exit_code, report
+            from tidegate.cli.error_report import exit_code, report
 
             report(error, as_json=as_json)
             code = exit_code(error)
@@ -91,11 +91,11 @@ def program() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    open_missing_streams()
+    ensure_standard_streams()
     program.main(prog_name="tidegate")
 
 
-def open_missing_streams() -> None:
+def ensure_standard_streams() -> None:
     """Open the null device in place of each closed standard stream. Call it first.
 
     Else the next files and sockets would get the numbers 0 to 2, and children would use them as streams.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from tidegate.cli.common import Where, json_option, opened_store, run, where_options
+from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
+from tidegate.cli.formatting import format_ago, format_duration
 from tidegate.cli.output import jsonable, print_json
 from tidegate.cli.table import print_table
-from tidegate.cli.text import ago, duration
 
 
 @click.command()
-@where_options
+@location_options
 @json_option
-def command(where: Where, as_json: bool) -> None:
+def command(location: StoreLocation, as_json: bool) -> None:
     """Show the retry budgets of the system and of each upstream.
 
     ALLOWED is the pace, kept in every span of that length: a tenth at once, then evenly. USED counts the
@@ -22,12 +22,12 @@ def command(where: Where, as_json: bool) -> None:
     HELD are due tasks that a budget keeps in the retry queue; `tidegate tasks ls --state retrying` says
     when each is expected to go.
     """
-    run(_show(where, as_json))
+    run(_show(location, as_json))
 
 
-async def _show(where: Where, as_json: bool) -> None:
-    async with opened_store(where) as store:
-        rows = await store.budgets()
+async def _show(location: StoreLocation, as_json: bool) -> None:
+    async with opened_store(location) as store:
+        rows = await store.list_retry_budgets()
         now = await store.now()
     if as_json:
         for row in rows:
@@ -38,12 +38,12 @@ async def _show(where: Where, as_json: bool) -> None:
         [
             [
                 row.name or "(system)",
-                duration(row.window_seconds),
+                format_duration(row.window_seconds),
                 f"{row.amount:g}",
                 row.used,
-                ago(row.used_since_at, now),
+                format_ago(row.used_since_at, now),
                 row.held,
-                "now" if row.next_at <= now else ago(row.next_at, now),
+                "now" if row.next_at <= now else format_ago(row.next_at, now),
             ]
             for row in rows
         ],

@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.common import json_option, load_app
-from tidegate.cli.described import Described, DescriptionError, answer_error, described
-from tidegate.cli.failure import FAILED
-from tidegate.cli.output import print_facts, print_json, talk
-from tidegate.cli.text import duration
+from tidegate.cli.error_report import FAILED
+from tidegate.cli.failure_description import (
+    DescribedFailure,
+    DescriptionError,
+    describe_failure,
+    response_error,
+)
+from tidegate.cli.formatting import format_duration
+from tidegate.cli.output import print_facts, print_json, print_message
 from tidegate.cli.values import strict_json
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Classification:
     """What would be done about one failure."""
 
     id: object
@@ -84,12 +89,12 @@ def command(
     _check_usage(file, status, headers, body, jsonl)
     classifiers = tuple(load_app(app).classifiers) if app is not None else ()
     if jsonl is not None:
-        return _many(jsonl, provider, classifiers)
+        return _classify_lines(jsonl, provider, classifiers)
     try:
-        one = _of_options(status, headers, body) if status is not None else _of_file(file or "-")
-        answer = _judged(one, provider, classifiers)
+        one = _from_options(status, headers, body) if status is not None else _from_file(file or "-")
+        answer = _classify(one, provider, classifiers)
     except DescriptionError as error:
-        talk(f"Error: {error}")
+        print_message(f"Error: {error}")
         return FAILED
     print_json(answer.record()) if as_json else _print(answer)
     return 0
@@ -110,11 +115,11 @@ def _check_usage(
 # --- one answer ------------------------------------------------------------------------------------------
 
 
-def _of_options(status: int, headers: Sequence[str], body: str | None) -> Described:
+def _from_options(status: int, headers: Sequence[str], body: str | None) -> DescribedFailure:
     if body is not None and body.startswith("@"):
         body = _read(body[1:]).decode("utf-8", "replace")
     pairs = [_header(line) for line in headers]
-    return Described("", answer_error(status, pairs, body or ""), "", None)
+    return DescribedFailure("", response_error(status, pairs, body or ""), "", None)
 
 
 def _header(line: str) -> tuple[str, str]:
@@ -124,10 +129,10 @@ def _header(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _of_file(name: str) -> Described:
+def _from_file(name: str) -> DescribedFailure:
     text = _read(name).decode("utf-8-sig", "replace")
     if text.lstrip().startswith("{"):
-        return described(_parsed(text))
+        return describe_failure(_parse_json(text))
     if not text.startswith("HTTP/"):
         raise DescriptionError(
             f"{_shown(name)} is neither an answer as `curl -i` prints it nor a JSON object"
@@ -137,7 +142,9 @@ def _of_file(name: str) -> Described:
     words = first.split()
     if len(words) < 2 or not words[1].isdigit():
         raise DescriptionError(f"{_shown(name)}:1: {first!r} has no status")
-    return Described("", answer_error(int(words[1]), [_header(line) for line in lines], body), "", None)
+    return DescribedFailure(
+        "", response_error(int(words[1]), [_header(line) for line in lines], body), "", None
+    )
 
 
 def _last_answer(text: str) -> tuple[str, str]:
@@ -149,13 +156,13 @@ def _last_answer(text: str) -> tuple[str, str]:
             return head, body
 
 
-def _print(answer: _Answer) -> None:
+def _print(answer: _Classification) -> None:
     failure = answer.failure
     print_facts(
         {
             "verdict": failure.verdict,
             "reason": failure.reason,
-            "wait": None if failure.wait_seconds is None else duration(failure.wait_seconds),
+            "wait": None if failure.wait_seconds is None else format_duration(failure.wait_seconds),
             "action": f"{answer.action}: {answer.outcome.why}" if hasattr(answer.outcome, "why") else "",
             "because": failure.evidence,
             "code": failure.code,
@@ -167,39 +174,43 @@ def _print(answer: _Answer) -> None:
 # --- many ------------------------------------------------------------------------------------------------
 
 
-def _many(name: str, provider: str | None, classifiers: Sequence[Classifier]) -> int:
+def _classify_lines(name: str, provider: str | None, classifiers: Sequence[Classifier]) -> int:
     bad = 0
     for number, line in enumerate(_lines(name), 1):
         if not line.strip():
             continue
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            one = described(_parsed(text), default_id=str(number))
-            print_json(_judged(one, provider, classifiers).record())
+            one = describe_failure(_parse_json(text), default_id=str(number))
+            print_json(_classify(one, provider, classifiers).record())
         except UnicodeDecodeError:
-            talk(f"Error: {_shown(name)}:{number}: not UTF-8")
+            print_message(f"Error: {_shown(name)}:{number}: not UTF-8")
             bad += 1
         except DescriptionError as error:
-            talk(f"Error: {_shown(name)}:{number}: {error}")
+            print_message(f"Error: {_shown(name)}:{number}: {error}")
             bad += 1
     if bad:
-        talk(f"{bad} {'line' if bad == 1 else 'lines'} of {_shown(name)} could not be read; all others were")
+        print_message(
+            f"{bad} {'line' if bad == 1 else 'lines'} of {_shown(name)} could not be read; all others were"
+        )
     return FAILED if bad else 0
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return strict_json(text)
     except (ValueError, RecursionError) as error:
         raise DescriptionError(f"not JSON: {error}") from None
 
 
-def _judged(one: Described, provider: str | None, classifiers: Sequence[Classifier]) -> _Answer:
+def _classify(
+    one: DescribedFailure, provider: str | None, classifiers: Sequence[Classifier]
+) -> _Classification:
     """Classify the failure and make the very decision a worker would, for a task's first attempt."""
     from tidegate.domain.outcome import Counters, Fence
     from tidegate.domain.spec import TaskSpec
     from tidegate.policy.classify import classify
-    from tidegate.policy.retry import Terms, decide
+    from tidegate.policy.retry import RetryTerms, decide
 
     found = classify(
         one.error,
@@ -209,9 +220,9 @@ def _judged(one: Described, provider: str | None, classifiers: Sequence[Classifi
         longest_wait_seconds=float("inf"),
     )
     outcome = decide(
-        Fence(str(one.id), 1), found.failure, None, Terms.of(TaskSpec("")), Counters(), random.Random(0)
+        Fence(str(one.id), 1), found.failure, None, RetryTerms.of(TaskSpec("")), Counters(), random.Random(0)
     )
-    return _Answer(one.id, found.failure, outcome)
+    return _Classification(one.id, found.failure, outcome)
 
 
 # --- files -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tidegate.cli.output import talk
+from tidegate.cli.output import print_message
 from tidegate.config import load_config
 from tidegate.domain.ids import id_or_none
 from tidegate.errors import ConfigError, StoreUnavailableError, TaskNotFoundError
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class StoreLocation:
     """Which store a command works on."""
 
     url: str
@@ -33,7 +33,7 @@ class Where:
     """The one named by `--app`; None: it was not given."""
 
     @classmethod
-    def given(cls, database: str | None, app: str | None) -> Where:
+    def from_options(cls, database: str | None, app: str | None) -> StoreLocation:
         """Return the place options name: `--database`, else that of `--app`, else the configured one."""
         application = None if app is None else load_app(app)
         if database is None:
@@ -80,11 +80,11 @@ def _make_importable(directory: Path) -> None:
 
 
 @asynccontextmanager
-async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Store]:
+async def opened_store(location: StoreLocation, *, make: bool = False) -> AsyncIterator[Store]:
     """Open the store for the block.
 
     Args:
-        where: Which.
+        location: Which.
         make: Whether a database that is not there yet is made. Commands that only look never make one: an
             empty answer would hide that they look in the wrong place.
 
@@ -95,12 +95,12 @@ async def opened_store(where: Where, *, make: bool = False) -> AsyncIterator[Sto
     from tidegate.store.connect import open_store
 
     if not make:
-        require_database(where.url)
-    store = open_store(where.url)
+        require_database(location.url)
+    store = open_store(location.url)
     try:
         await store.open()
-        async with moves_of(where.url) as moved_to:
-            tell_if_moved(where.url, await moved_to())
+        async with move_target(location.url) as moved_to:
+            warn_if_moved(location.url, await moved_to())
         yield store
     finally:
         await store.close()
@@ -126,19 +126,19 @@ def require_database(url: str) -> None:
 
 
 @asynccontextmanager
-async def moves_of(url: str) -> AsyncIterator[Callable[[], Awaitable[str | None]]]:
+async def move_target(url: str) -> AsyncIterator[Callable[[], Awaitable[str | None]]]:
     """Give the block what tells where `tidegate db move` has taken a file's tasks; None: they are there."""
     from tidegate.store.connect import is_postgres, sqlite_path
 
     if is_postgres(url):
-        yield _nowhere
+        yield _not_moved
         return
-    from tidegate.store.moving.source import Source
+    from tidegate.store.transfer.source import Source
 
     source = Source(sqlite_path(url))
 
     async def moved_to() -> str | None:
-        goal = await source.goal()
+        goal = await source.destination()
         return None if goal is None else goal[1]
 
     try:
@@ -147,14 +147,14 @@ async def moves_of(url: str) -> AsyncIterator[Callable[[], Awaitable[str | None]
         await source.close()
 
 
-async def _nowhere() -> str | None:
+async def _not_moved() -> str | None:
     return None
 
 
-def tell_if_moved(url: str, place: str | None) -> None:
+def warn_if_moved(url: str, place: str | None) -> None:
     """Say of a file whose tasks have moved to `place` that what is shown of it is from before."""
     if place is not None:
-        talk(f"the tasks of {url} have moved to {place}: what this file shows is from before")
+        print_message(f"the tasks of {url} have moved to {place}: what this file shows is from before")
 
 
 async def full_id(store: Store, text: str) -> str:
@@ -172,12 +172,12 @@ async def full_id(store: Store, text: str) -> str:
     return found
 
 
-async def known_functions(store: Store, where: Where) -> frozenset[str]:
+async def known_functions(store: Store, location: StoreLocation) -> frozenset[str]:
     """Return the functions declared by the applications the store has seen, and by the one of `--app`."""
     from tidegate.deadletter.redrive import declared_functions
 
     declared = await declared_functions(store)
-    return declared if where.application is None else declared | frozenset(where.application.functions)
+    return declared if location.application is None else declared | frozenset(location.application.functions)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -190,14 +190,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 # --- options ---------------------------------------------------------------------------------------------
 
 
-def where_options(command: Command) -> Command:
-    """Add `--database` and `--app`; the command gets them as `where`."""
+def location_options(command: Command) -> Command:
+    """Add `--database` and `--app`; the command gets them as `location`."""
 
     @functools.wraps(command)
-    def with_where(*args: Any, database: str | None, app: str | None, **options: Any) -> Any:
-        return command(*args, where=Where.given(database, app), **options)
+    def with_location(*args: Any, database: str | None, app: str | None, **options: Any) -> Any:
+        return command(*args, location=StoreLocation.from_options(database, app), **options)
 
-    decorated: Any = with_where
+    decorated: Any = with_location
     decorated = click.option("--app", metavar="MODULE:NAME", help="Use this application's database.")(
         decorated
     )

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.common import dry_run_option, json_option, require_database, run
-from tidegate.cli.failure import FAILED
-from tidegate.cli.output import print_json, talk
+from tidegate.cli.error_report import FAILED
+from tidegate.cli.output import print_json, print_message
 from tidegate.cli.table import print_table
 from tidegate.domain.text import counted
 from tidegate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from tidegate.store.moving.rows import Tally
-    from tidegate.store.moving.source import Source
-    from tidegate.store.moving.target import Target
+    from tidegate.store.transfer.rows import TransferSummary
+    from tidegate.store.transfer.source import Source
+    from tidegate.store.transfer.target import Target
 
-_TALK_SECONDS = 2.0
+_PROGRESS_SECONDS = 2.0
 _NUMBERS = ("tasks", "moved", "there", "kept back")
 _FIELDS = ("state", "tasks", "moved", "there", "kept_back")
 
@@ -46,34 +46,38 @@ def move_command(source: str, target: str, finished: bool, undo: bool, dry_run: 
         was_sealed = run(_undo(source, target))
         if as_json:
             print_json({"unsealed": was_sealed})
-        talk("unsealed: work may go on there" if was_sealed else "it was not sealed")
+        print_message("unsealed: work may go on there" if was_sealed else "it was not sealed")
         return 0
     tally = run(_survey(source, target, finished) if dry_run else _move(source, target, finished))
     _print(tally, dry_run=dry_run, as_json=as_json)
     return FAILED if tally.kept_back else 0
 
 
-async def _move(source: str, target: str, finished: bool) -> Tally:
-    from tidegate.store.moving import house
+async def _move(source: str, target: str, finished: bool) -> TransferSummary:
+    from tidegate.store.transfer import steps
 
     async with _both(source, target) as (leaving, arriving):
-        tally = await house.move(leaving, arriving, finished=finished, told=_talker())
-        talk(f"{leaving.path} is sealed; its tasks are at {arriving.place}: start everything with that URL")
+        tally = await steps.transfer_tasks(
+            leaving, arriving, finished=finished, on_progress=_progress_printer()
+        )
+        print_message(
+            f"{leaving.path} is sealed; its tasks are at {arriving.location}: start everything with that URL"
+        )
     return tally
 
 
-async def _survey(source: str, target: str, finished: bool) -> Tally:
-    from tidegate.store.moving import house
+async def _survey(source: str, target: str, finished: bool) -> TransferSummary:
+    from tidegate.store.transfer import steps
 
     async with _both(source, target) as (leaving, arriving):
-        return await house.survey(leaving, arriving, finished=finished)
+        return await steps.preview_transfer(leaving, arriving, finished=finished)
 
 
 async def _undo(source: str, target: str) -> bool:
-    from tidegate.store.moving import house
+    from tidegate.store.transfer import steps
 
     async with _both(source, target) as (leaving, arriving):
-        return await house.undo(leaving, arriving)
+        return await steps.undo_transfer(leaving, arriving)
 
 
 @asynccontextmanager
@@ -94,7 +98,7 @@ async def _both(source: str, target: str) -> AsyncIterator[tuple[Source, Target]
             fix="tidegate db move sqlite:///queue.db postgresql://user@host/database",
         )
     require_database(source)
-    leaving, arriving = _ends(sqlite_path(source), target)
+    leaving, arriving = _open_both(sqlite_path(source), target)
     try:
         yield leaving, arriving
     finally:
@@ -102,30 +106,30 @@ async def _both(source: str, target: str) -> AsyncIterator[tuple[Source, Target]
         await arriving.close()
 
 
-def _ends(path: Any, url: str) -> tuple[Source, Target]:
+def _open_both(path: Any, url: str) -> tuple[Source, Target]:
     from tidegate.store.connect import open_store
 
     open_store(url)  # says so if the driver is not installed
-    from tidegate.store.moving.source import Source
-    from tidegate.store.moving.target import Target
+    from tidegate.store.transfer.source import Source
+    from tidegate.store.transfer.target import Target
 
     return Source(path), Target(url)
 
 
-def _talker() -> Callable[[int], None]:
+def _progress_printer() -> Callable[[int], None]:
     """Return what tells a person of progress, now and then."""
-    told_at = time.monotonic()
+    printed_at = time.monotonic()
 
-    def told(done: int) -> None:
-        nonlocal told_at
-        if time.monotonic() - told_at >= _TALK_SECONDS:
-            told_at = time.monotonic()
-            talk(f"{counted(done, 'task')} dealt with")
+    def print_progress(done: int) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
+            printed_at = time.monotonic()
+            print_message(f"{counted(done, 'task')} dealt with")
 
-    return told
+    return print_progress
 
 
-def _print(tally: Tally, *, dry_run: bool, as_json: bool) -> None:
+def _print(tally: TransferSummary, *, dry_run: bool, as_json: bool) -> None:
     rows = [_row(tally, state) for state in sorted(tally.tasks) if tally.tasks[state]]
     if as_json:
         states = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
@@ -136,8 +140,8 @@ def _print(tally: Tally, *, dry_run: bool, as_json: bool) -> None:
         return
     print_table(("state", *_NUMBERS), rows, numbers=_NUMBERS)
     for task_id, kept in sorted(tally.kept_back.items()):
-        talk(f"kept back: {task_id} ({kept.state}): {kept.why}")
+        print_message(f"kept back: {task_id} ({kept.state}): {kept.why}")
 
 
-def _row(tally: Tally, state: str) -> tuple[str, int, int, int, int]:
+def _row(tally: TransferSummary, state: str) -> tuple[str, int, int, int, int]:
     return (state, tally.tasks[state], tally.moved[state], tally.there(state), tally.kept(state))

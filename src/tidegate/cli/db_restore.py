@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from tidegate.cli.common import Where, dry_run_option, json_option, where_options
-from tidegate.cli.output import print_json, talk
+from tidegate.cli.common import StoreLocation, dry_run_option, json_option, location_options
+from tidegate.cli.output import print_json, print_message
 from tidegate.domain.text import counted
 from tidegate.errors import ConfigError
 
 
 @click.command("restore")
 @click.argument("backup", type=click.Path(path_type=Path))
-@where_options
+@location_options
 @dry_run_option
 @json_option
-def restore_command(backup: Path, where: Where, dry_run: bool, as_json: bool) -> None:
+def restore_command(backup: Path, location: StoreLocation, dry_run: bool, as_json: bool) -> None:
     """Put a copy of BACKUP in the place of the SQLite database.
 
     Stop everything that uses the database first; exit code 75 if a process still has it open. BACKUP is
@@ -26,12 +26,12 @@ def restore_command(backup: Path, where: Where, dry_run: bool, as_json: bool) ->
     from tidegate.store.connect import is_postgres, sqlite_path
     from tidegate.store.sqlite.restore import restore
 
-    if is_postgres(where.url):
+    if is_postgres(location.url):
         raise ConfigError(
             "only a SQLite file is restored by this command",
             fix="restore a PostgreSQL database with pg_restore, while no worker runs",
         )
-    done = restore(backup, sqlite_path(where.url), dry_run=dry_run)
+    done = restore(backup, sqlite_path(location.url), dry_run=dry_run)
     if as_json:
         print_json(
             {
@@ -44,11 +44,13 @@ def restore_command(backup: Path, where: Where, dry_run: bool, as_json: bool) ->
             }
         )
         return
-    talk(
+    print_message(
         f"{'would restore' if dry_run else 'restored'} {done.path} from {done.backup}:"
         f" {counted(done.tasks, 'task')}"
     )
     for file in done.kept:
-        talk(f"what was there before: {file}")
+        print_message(f"what was there before: {file}")
     if done.is_old:
-        talk("its schema is older than this version's: run `tidegate db upgrade` before you start anything")
+        print_message(
+            "its schema is older than this version's: run `tidegate db upgrade` before you start anything"
+        )

@@ -16,29 +16,29 @@ from typing import Any
 import click
 
 from tidegate.cli.common import json_option, load_app, run
-from tidegate.cli.failure import FAILED
+from tidegate.cli.error_report import FAILED
+from tidegate.cli.formatting import format_duration, printable
 from tidegate.cli.output import print_json
 from tidegate.cli.style import style
-from tidegate.cli.text import clean, duration
 from tidegate.config import Config, load_config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import counted
 from tidegate.errors import TidegateError
+from tidegate.store.live_workers import is_live
 from tidegate.store.protocol import Store
 from tidegate.store.rows import NewTask, WorkerRow
-from tidegate.store.serving import is_live
 from tidegate.task import TaskFunction
 from tidegate.worker.settings import Timings, drain_grace
 
 _SLOW_COMMIT_SECONDS = 0.05
 _COMMITS = 5
 _SKEW_SECONDS = 1.0
-_ANSWER_SECONDS = 2.0
+_HEALTH_TIMEOUT_SECONDS = 2.0
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
@@ -46,14 +46,14 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-_LOOKS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_STYLES = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.FAIL: "red"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The outcome of one check."""
 
-    level: Level
+    level: CheckLevel
     name: str
     detail: str
     fix: str = ""
@@ -71,21 +71,21 @@ def command(app: str | None, database: str | None, as_json: bool) -> int:
     Ends with exit code 1 if a check fails; warnings do not count.
     """
     findings = list(examine(app, database))
-    failed = any(finding.level is Level.FAIL for finding in findings)
+    failed = any(finding.level is CheckLevel.FAIL for finding in findings)
     if as_json:
         print_json({"healthy": not failed, "checks": findings})
     else:
         for finding in findings:
             fix = f" → {finding.fix}" if finding.fix else ""
-            level = style(f"{finding.level.value:<4}", _LOOKS[finding.level])
-            click.echo(f"{level}  {finding.name:<11}  {clean(redact(finding.detail + fix))}")
+            level = style(f"{finding.level.value:<4}", _STYLES[finding.level])
+            click.echo(f"{level}  {finding.name:<11}  {printable(redact(finding.detail + fix))}")
     return FAILED if failed else 0
 
 
-def examine(app: str | None, database: str | None) -> Iterator[Finding]:
+def examine(app: str | None, database: str | None) -> Iterator[CheckResult]:
     """Make every check that can be made, in an order in which the first failure is the one to fix."""
-    yield Finding(
-        Level.OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield CheckResult(
+        CheckLevel.OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
     yield check_sqlite()
     try:
@@ -93,45 +93,51 @@ def examine(app: str | None, database: str | None) -> Iterator[Finding]:
     except TidegateError as error:
         yield _failed("config", error)
         return
-    yield Finding(
-        Level.OK, "config", str(config.path.name if config.path else "defaults: there is no tidegate.toml")
+    yield CheckResult(
+        CheckLevel.OK,
+        "config",
+        str(config.path.name if config.path else "defaults: there is no tidegate.toml"),
     )
     yield from _check_pools(config)
     url = database or config.database_url
     reference = app or config.app
     application = None
     if reference is None:
-        yield Finding(Level.WARN, "app", "none is configured", 'write app = "app:app" into tidegate.toml')
+        yield CheckResult(
+            CheckLevel.WARN, "app", "none is configured", 'write app = "app:app" into tidegate.toml'
+        )
     else:
         try:
             application = load_app(reference)
         except TidegateError as error:
             yield _failed("app", error)
         else:
-            yield Finding(Level.OK, "app", f"{reference}, task functions: {len(application.functions)}")
+            yield CheckResult(
+                CheckLevel.OK, "app", f"{reference}, task functions: {len(application.functions)}"
+            )
             url = database or application.url
             yield check_stop(config.timings, application.functions.values())
     yield from _check_database(url, application)
     yield from _check_services(url)
 
 
-def check_stop(timings: Timings, functions: Iterable[TaskFunction[Any, Any, Any]]) -> Finding:
+def check_stop(timings: Timings, functions: Iterable[TaskFunction[Any, Any, Any]]) -> CheckResult:
     """Tell whether running tasks can end after SIGTERM, and what to raise where they cannot."""
     timeouts = [function.spec.timeout for function in functions]
     grace, longest = drain_grace(timings, timeouts), max(timeouts, default=0.0)
-    detail = f"running tasks have {duration(grace)} to end after SIGTERM"
+    detail = f"running tasks have {format_duration(grace)} to end after SIGTERM"
     if longest <= grace:
-        return Finding(Level.OK, "stopping", detail)
-    return Finding(
-        Level.OK,
+        return CheckResult(CheckLevel.OK, "stopping", detail)
+    return CheckResult(
+        CheckLevel.OK,
         "stopping",
-        f"{detail}, then they are given back; one may run for {duration(longest)}",
+        f"{detail}, then they are given back; one may run for {format_duration(longest)}",
         "to finish long calls, raise drain_grace together with the platform's limit "
         "(Kubernetes: terminationGracePeriodSeconds, 30 s; systemd: TimeoutStopSec, 90 s)",
     )
 
 
-def check_sqlite(version: str | None = None) -> Finding:
+def check_sqlite(version: str | None = None) -> CheckResult:
     """Look for the fault by which several writers could corrupt a file in WAL mode.
 
     It is in SQLite 3.7.0 to 3.51.2, fixed in 3.51.3 and 3.53.0. Source: https://sqlite.org/wal.html
@@ -145,61 +151,66 @@ def check_sqlite(version: str | None = None) -> Finding:
         version = apsw.sqlite_lib_version()
     numbers = tuple(int(part) for part in version.split(".")[:3])
     if (3, 51, 3) <= numbers < (3, 52) or numbers >= (3, 53):
-        return Finding(Level.OK, "sqlite", f"{version} (WAL-reset fault fixed)")
-    return Finding(
-        Level.FAIL,
+        return CheckResult(CheckLevel.OK, "sqlite", f"{version} (WAL-reset fault fixed)")
+    return CheckResult(
+        CheckLevel.FAIL,
         "sqlite",
         f"{version} can corrupt files that several processes write",
         "pip install -U apsw",
     )
 
 
-def _check_pools(config: Config) -> Iterator[Finding]:
+def _check_pools(config: Config) -> Iterator[CheckResult]:
     unlimited = [pool.name for pool in config.pools if pool.memory_limit is None]
     if unlimited:
-        yield Finding(
-            Level.WARN,
+        yield CheckResult(
+            CheckLevel.WARN,
             "memory",
             f"no memory limit: {', '.join(unlimited)}",
             'one greedy task can take the machine down; write memory_limit = "2GiB" into the pool',
         )
     else:
-        yield Finding(Level.OK, "memory", "every pool has a limit")
+        yield CheckResult(CheckLevel.OK, "memory", "every pool has a limit")
     if any(pool.vram_limit is not None for pool in config.pools) and find_spec("pynvml") is None:
-        yield Finding(
-            Level.WARN, "gpu memory", "vram_limit is not kept: no nvidia-ml-py", "pip install 'tidegate[gpu]'"
+        yield CheckResult(
+            CheckLevel.WARN,
+            "gpu memory",
+            "vram_limit is not kept: no nvidia-ml-py",
+            "pip install 'tidegate[gpu]'",
         )
 
 
-def _check_services(url: str) -> Iterator[Finding]:
+def _check_services(url: str) -> Iterator[CheckResult]:
     """Ask the workers and schedulers that run here, as this user and on this database, how they are."""
     from tidegate.store.connect import absolute_url
-    from tidegate.worker.supervisor.health import ask
+    from tidegate.worker.supervisor.health import query_health
 
     try:
         database_url = absolute_url(url)
     except TidegateError:
         return
     for kind in ("worker", "scheduler"):
-        for answer in ask(kind, None, _ANSWER_SECONDS):
+        for answer in query_health(kind, None, _HEALTH_TIMEOUT_SECONDS):
             if answer is not None and answer.database_url != database_url:
                 continue
             if answer is None:
-                yield Finding(Level.WARN, kind, "one that runs here does not answer: it hangs", "restart it")
+                yield CheckResult(
+                    CheckLevel.WARN, kind, "one that runs here does not answer: it hangs", "restart it"
+                )
             elif answer.problems:
-                yield Finding(
-                    Level.WARN,
+                yield CheckResult(
+                    CheckLevel.WARN,
                     kind,
                     f"{answer.name} (process {answer.pid}): {'; '.join(answer.problems)}",
                     "see its log" if answer.crash_loops else "",
                 )
             else:
-                yield Finding(
-                    Level.OK, kind, f"{answer.name} (process {answer.pid}) runs here: {answer.status}"
+                yield CheckResult(
+                    CheckLevel.OK, kind, f"{answer.name} (process {answer.pid}) runs here: {answer.status}"
                 )
 
 
-def _check_database(url: str, application: Any = None) -> Sequence[Finding]:
+def _check_database(url: str, application: Any = None) -> Sequence[CheckResult]:
     from tidegate.store.connect import is_postgres, sqlite_path
 
     if is_postgres(url):
@@ -209,24 +220,28 @@ def _check_database(url: str, application: Any = None) -> Sequence[Finding]:
     except TidegateError as error:
         return [_failed("database", error)]
     if not path.exists():
-        return [Finding(Level.WARN, "database", f"{path} is not there yet", "it is made on first use")]
+        return [
+            CheckResult(CheckLevel.WARN, "database", f"{path} is not there yet", "it is made on first use")
+        ]
     return [_check_file_system(path), *run(_check_store(url, application))]
 
 
-def _check_file_system(path: Path) -> Finding:
+def _check_file_system(path: Path) -> CheckResult:
     from tidegate.store.sqlite.connection import check_place, file_system_of
 
     try:
         check_place(path)
     except TidegateError as error:
         return _failed("file system", error)
-    return Finding(Level.OK, "file system", file_system_of(path) or "of a kind this host does not tell")
+    return CheckResult(
+        CheckLevel.OK, "file system", file_system_of(path) or "of a kind this host does not tell"
+    )
 
 
-async def _check_store(url: str, application: Any = None) -> list[Finding]:
+async def _check_store(url: str, application: Any = None) -> list[CheckResult]:
+    from tidegate.cli.doctor_capacity import check_capacity
     from tidegate.cli.doctor_limits import check_limits
-    from tidegate.cli.doctor_serving import check_serving
-    from tidegate.cli.doctor_slots import check_slots
+    from tidegate.cli.doctor_serving import check_unserved
     from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
@@ -234,13 +249,13 @@ async def _check_store(url: str, application: Any = None) -> list[Finding]:
         await store.open()
         live = await _live_workers(store)
         return [
-            _check_schema(url, await store.ahead()),
+            _check_schema(url, await store.count_newer_migrations()),
             await _check_clock(store),
             _check_workers(live),
             await _check_disk(store),
             *(() if application is None else await check_limits(store, application)),
-            *(() if application is None else await check_serving(store, application)),
-            *await check_slots(store),
+            *(() if application is None else await check_unserved(store, application)),
+            *await check_capacity(store),
             *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
     except TidegateError as error:
@@ -249,11 +264,11 @@ async def _check_store(url: str, application: Any = None) -> list[Finding]:
         await store.close()
 
 
-def _check_schema(url: str, ahead: int) -> Finding:
+def _check_schema(url: str, ahead: int) -> CheckResult:
     if not ahead:
-        return Finding(Level.OK, "database", f"{url}, schema up to date")
-    return Finding(
-        Level.WARN,
+        return CheckResult(CheckLevel.OK, "database", f"{url}, schema up to date")
+    return CheckResult(
+        CheckLevel.WARN,
         "database",
         f"{url}, schema newer than this version of Tidegate by {counted(ahead, 'migration')},"
         " which it can work with",
@@ -261,55 +276,56 @@ def _check_schema(url: str, ahead: int) -> Finding:
     )
 
 
-async def _check_server(store: Any, live: list[WorkerRow]) -> list[Finding]:
+async def _check_server(store: Any, live: list[WorkerRow]) -> list[CheckResult]:
     from tidegate.cli.doctor_postgres import check_server
 
     return await check_server(store, live)
 
 
-async def _check_clock(store: Store) -> Finding:
+async def _check_clock(store: Store) -> CheckResult:
     skew = await store.now() - time.time()
     if abs(skew) <= _SKEW_SECONDS:
-        return Finding(Level.OK, "clock", f"skew {abs(skew):.1f} s")
-    return Finding(
-        Level.WARN,
+        return CheckResult(CheckLevel.OK, "clock", f"skew {abs(skew):.1f} s")
+    return CheckResult(
+        CheckLevel.WARN,
         "clock",
-        f"the store's clock is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's",
+        f"the store's clock is {format_duration(abs(skew))} "
+        f"{'ahead of' if skew > 0 else 'behind'} this machine's",
         "set the machine's clock (NTP); the store's never goes back",
     )
 
 
 async def _live_workers(store: Store) -> list[WorkerRow]:
     now = await store.now()
-    return [worker for worker in await store.workers() if is_live(worker, now)]
+    return [worker for worker in await store.list_workers() if is_live(worker, now)]
 
 
-def _check_workers(live: list[WorkerRow]) -> Finding:
+def _check_workers(live: list[WorkerRow]) -> CheckResult:
     if live:
         slots = sum(worker.slots for worker in live)
-        return Finding(Level.OK, "workers", f"{len(live)} live, {slots} slots")
-    return Finding(Level.WARN, "workers", "none is live", "start one: tidegate worker")
+        return CheckResult(CheckLevel.OK, "workers", f"{len(live)} live, {slots} slots")
+    return CheckResult(CheckLevel.WARN, "workers", "none is live", "start one: tidegate worker")
 
 
-async def _check_disk(store: Store) -> Finding:
+async def _check_disk(store: Store) -> CheckResult:
     """Time a durable commit: a task is staged, where no worker can see it, and dropped again."""
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
     took: list[float] = []
     for _ in range(_COMMITS):
         task = NewTask(make_id(), "tidegate:doctor", "default", Priority.NORMAL, b"{}", "json/1")
-        stage_id = make_id()
+        batch_id = make_id()
         started = time.perf_counter()
-        await store.stage(stage_id, [task])
+        await store.enqueue_part(batch_id, [task])
         took.append(time.perf_counter() - started)
-        await store.drop_stage(stage_id)
+        await store.drop_batch(batch_id)
     typical = statistics.median(took)
     detail = f"{typical * 1000:.1f} ms for a durable commit"
     if typical <= _SLOW_COMMIT_SECONDS:
-        return Finding(Level.OK, "disk", detail)
-    return Finding(
-        Level.WARN, "disk", detail, "a slow disk limits every enqueue; move the database to a faster one"
+        return CheckResult(CheckLevel.OK, "disk", detail)
+    return CheckResult(
+        CheckLevel.WARN, "disk", detail, "a slow disk limits every enqueue; move the database to a faster one"
     )
 
 
-def _failed(name: str, error: TidegateError) -> Finding:
-    return Finding(Level.FAIL, name, error.message, error.fix)
+def _failed(name: str, error: TidegateError) -> CheckResult:
+    return CheckResult(CheckLevel.FAIL, name, error.message, error.fix)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.cli.doctor import Finding, Level
-from tidegate.domain.upstream import GateKind
+from tidegate.cli.doctor import CheckLevel, CheckResult
+from tidegate.limits.options import differences
+from tidegate.limits.settings import GateKind
 from tidegate.store.protocol import Store
-from tidegate.upstream.limits import differences
 
 
-async def check_limits(store: Store, application: Any) -> list[Finding]:
+async def check_limits(store: Store, application: Any) -> list[CheckResult]:
     """Compare the limits an application declares with those that the store holds."""
-    stored = {(row.kind, row.name): row.limits for row in await store.gates()}
+    stored = {(row.kind, row.name): row.limits for row in await store.list_gates()}
     findings = []
     compared = 0
     for ours in application.declared():
@@ -21,18 +21,22 @@ async def check_limits(store: Store, application: Any) -> list[Finding]:
             continue
         compared += ours.kind is not GateKind.SYSTEM
         different = differences(ours.limits, kept)
-        by_hand = {name: words for name, words in different.items() if name in kept.by_hand}
-        later = {name: words for name, words in different.items() if name not in kept.by_hand}
+        set_by_person = {name: words for name, words in different.items() if name in kept.set_by_person}
+        later = {name: words for name, words in different.items() if name not in kept.set_by_person}
         name = ours.name or "the whole system"
-        if by_hand:
-            command = " ".join(f"{limit}=code" for limit in by_hand)
+        if set_by_person:
+            command = " ".join(f"{limit}=code" for limit in set_by_person)
             fix = f"to follow the code again: tidegate upstreams set {ours.name} {command}"
             findings.append(
-                Finding(Level.WARN, "limits", f"{name}, by hand: {'; '.join(by_hand.values())}", fix)
+                CheckResult(
+                    CheckLevel.WARN, "limits", f"{name}, by hand: {'; '.join(set_by_person.values())}", fix
+                )
             )
         if later:
             fix = "the code counts from the next start of a worker on"
-            findings.append(Finding(Level.WARN, "limits", f"{name}: {'; '.join(later.values())}", fix))
+            findings.append(
+                CheckResult(CheckLevel.WARN, "limits", f"{name}: {'; '.join(later.values())}", fix)
+            )
     if compared and not findings:
-        findings.append(Finding(Level.OK, "limits", "as the code declares them"))
+        findings.append(CheckResult(CheckLevel.OK, "limits", "as the code declares them"))
     return findings

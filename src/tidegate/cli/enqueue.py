@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.common import json_option, load_app, run
-from tidegate.cli.failure import FAILED
-from tidegate.cli.output import jsonable, print_json, stored_json, talk
+from tidegate.cli.error_report import FAILED
+from tidegate.cli.output import jsonable, print_json, print_message, stored_json
+from tidegate.cli.rendering import join_parts
 from tidegate.cli.values import (
     as_deadline,
     as_labels,
@@ -21,7 +22,6 @@ from tidegate.cli.values import (
     json_or_text,
     strict_json,
 )
-from tidegate.cli.views import joined
 from tidegate.readers import instant_from_text
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ async def _store(application: Any, database: str | None, task: NewTask, wait: _W
     store = await _opened(application, database)
     try:
         (enqueued,) = await store.enqueue([task])
-        await application.unserved.look(store, [(task.queue, task.function)])
+        await application.unserved.warn(store, [(task.queue, task.function)])
         if not enqueued.created:
-            talk("there was such a task before (same key or unique name); nothing was stored")
+            print_message("there was such a task before (same key or unique name); nothing was stored")
         facts = {
             "task_id": enqueued.task_id,
             "created": enqueued.created,
@@ -152,7 +152,7 @@ async def _store(application: Any, database: str | None, task: NewTask, wait: _W
             print_json(facts) if as_json else click.echo(enqueued.task_id)
             return 0
         if not as_json:
-            talk(enqueued.task_id)
+            print_message(enqueued.task_id)
         return await _print_end(store, facts, wait.timeout, as_json)
     finally:
         await store.close()
@@ -171,18 +171,18 @@ async def _opened(application: Any, database: str | None) -> Store:
 
 async def _print_end(store: Store, facts: dict[str, Any], timeout: float | None, as_json: bool) -> int:
     from tidegate.domain.states import State
-    from tidegate.handle import wait_final
-    from tidegate.watch import TaskWatch
+    from tidegate.handle import wait_until_final
+    from tidegate.task_watcher import TaskWatcher
 
-    stored = await wait_final(store, TaskWatch(store), facts["task_id"], timeout)
+    stored = await wait_until_final(store, TaskWatcher(store), facts["task_id"], timeout)
     succeeded = stored.state is State.SUCCEEDED
     if as_json:
         print_json(facts | _end(stored))
     elif succeeded:
         print_json(jsonable_result(stored))
     else:
-        talk(joined(stored.state, stored.reason, stored.error_class, stored.message))
-        talk(f"see `tidegate tasks show {facts['task_id']}`")
+        print_message(join_parts(stored.state, stored.reason, stored.error_class, stored.message))
+        print_message(f"see `tidegate tasks show {facts['task_id']}`")
     return 0 if succeeded else FAILED
 
 

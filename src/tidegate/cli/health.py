@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.common import json_option, opened_store, run
-from tidegate.cli.failure import FAILED, NOT_FOUND
+from tidegate.cli.error_report import FAILED, NOT_FOUND
+from tidegate.cli.formatting import printable
 from tidegate.cli.output import print_json
-from tidegate.cli.text import clean
 from tidegate.cli.values import as_seconds
 from tidegate.domain.redaction import redact
 from tidegate.errors import TidegateError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NAME = "health"
 
 
-class WithHealth(click.Command):
+class CommandWithHealth(click.Command):
     """A command that takes `health` as its first word for another one."""
 
     @property
@@ -59,14 +59,14 @@ def health_of(kind: str) -> click.Command:
     )
     @json_option
     def command(only_live: bool, name: str | None, timeout: float, as_json: bool) -> int:
-        from tidegate.worker.supervisor.health import ask, run_directory
+        from tidegate.worker.supervisor.health import query_health, run_directory
 
-        answers = ask(kind, name, timeout)
+        answers = query_health(kind, name, timeout)
         if not answers:
             named = f" named {name}" if name else ""
             click.echo(f"no {kind}{named} answers in {run_directory()}", err=True)
             return NOT_FOUND
-        verdicts = [_judge(answer, only_live, timeout) for answer in answers]
+        verdicts = [_evaluate(answer, only_live, timeout) for answer in answers]
         if as_json:
             print_json({"healthy": not any(v["problems"] for v in verdicts), f"{kind}s": verdicts})
         else:
@@ -77,7 +77,7 @@ def health_of(kind: str) -> click.Command:
     return command
 
 
-def _judge(answer: Health | None, only_live: bool, timeout: float) -> dict[str, Any]:
+def _evaluate(answer: Health | None, only_live: bool, timeout: float) -> dict[str, Any]:
     if answer is None:
         return {"name": None, "pid": None, "problems": [f"no answer within {timeout:g} s: it hangs"]}
     problems = [] if only_live else [*answer.problems, *run(_store_problems(answer.database_url))]
@@ -88,16 +88,16 @@ def _print(kind: str, verdict: dict[str, Any]) -> None:
     words = "; ".join(verdict["problems"]) or f"ok, {verdict['status']}"
     process = f" (process {verdict['pid']})" if verdict["pid"] is not None else ""
     shown = f"{kind} {verdict['name'] or '?'}{process}: {words}"
-    click.echo(clean(redact(shown)), err=bool(verdict["problems"]))
+    click.echo(printable(redact(shown)), err=bool(verdict["problems"]))
 
 
 async def _store_problems(url: str) -> list[str]:
-    from tidegate.cli.common import Where
+    from tidegate.cli.common import StoreLocation
 
     try:
-        async with opened_store(Where(url)) as store:
+        async with opened_store(StoreLocation(url)) as store:
             await store.now()
-            await store.workers()
+            await store.list_workers()
     except TidegateError as error:
         return [str(error)]
     return []

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from tidegate.cli.common import json_option
-from tidegate.cli.failure import CONFLICT
-from tidegate.cli.output import print_json, talk
+from tidegate.cli.error_report import CONFLICT
+from tidegate.cli.output import print_json, print_message
 
 _APP = '''\
 """A first application. In one terminal: `tidegate dev`. In another: `tidegate enqueue greet Ada --wait`."""
@@ -39,7 +39,9 @@ def command(force: bool, as_json: bool) -> int:
 
     settings, code = Path("tidegate.toml"), Path("app.py")
     if settings.exists() and not force:
-        talk("Error: tidegate.toml is there already; nothing was written → use --force to replace it")
+        print_message(
+            "Error: tidegate.toml is there already; nothing was written → use --force to replace it"
+        )
         return CONFLICT
     settings.write_text(preset_toml(), encoding="utf-8")
     written = [settings.name]
@@ -50,5 +52,7 @@ def command(force: bool, as_json: bool) -> int:
         print_json({"written": written})
     else:
         click.echo("\n".join(f"wrote {name}" for name in written))
-        talk("next: `tidegate dev` here, and in another terminal: `tidegate enqueue greet Ada --wait`")
+        print_message(
+            "next: `tidegate dev` here, and in another terminal: `tidegate enqueue greet Ada --wait`"
+        )
     return 0

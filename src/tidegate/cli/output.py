@@ -15,15 +15,15 @@ from typing import Any
 
 import click
 
-from tidegate.cli.text import clean
+from tidegate.cli.formatting import printable
 from tidegate.domain.spec import Priority
 
 _LARGEST_EXACT = 2**53
 
 
-def talk(message: str) -> None:
+def print_message(message: str) -> None:
     """Print to stderr what is not data."""
-    click.echo(clean(message), err=True)
+    click.echo(printable(message), err=True)
 
 
 def print_json(value: object) -> None:
@@ -73,7 +73,7 @@ def stored_json(data: bytes, codec_tag: str) -> Any:
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Print names and values, a line each; values that are empty or None are left out."""
-    shown = {name: clean(str(value)) for name, value in facts.items() if value not in {None, "", "-"}}
+    shown = {name: printable(str(value)) for name, value in facts.items() if value not in {None, "", "-"}}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         click.echo(f"{name:<{width}}  {value}")

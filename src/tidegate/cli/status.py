@@ -10,24 +10,24 @@ from typing import Any
 import click
 
 from tidegate.cli.common import (
-    Where,
+    StoreLocation,
     json_option,
-    moves_of,
+    location_options,
+    move_target,
     opened_store,
     run,
-    tell_if_moved,
-    where_options,
+    warn_if_moved,
 )
+from tidegate.cli.formatting import format_duration, format_since, moment, printable
 from tidegate.cli.output import jsonable, print_json
 from tidegate.cli.style import style
 from tidegate.cli.table import print_table
-from tidegate.cli.text import clean, duration, moment, since
 from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.policy.backlog import WORKERS
-from tidegate.store.figures import drain_of
+from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.live_workers import find_live_workers, is_live, late_seconds
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
-from tidegate.store.serving import is_live, late_seconds, serving_of
 
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
@@ -49,9 +49,9 @@ class Overview:
 
 @click.command()
 @click.option("--watch", is_flag=True, help="Look again every second until Ctrl-C.")
-@where_options
+@location_options
 @json_option
-def command(watch: bool, where: Where, as_json: bool) -> None:
+def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
     """Show each queue at a glance, and the live workers.
 
     READY may start as soon as a worker has a free slot; PACED waits for its slot of a limit; BLOCKED cannot
@@ -59,33 +59,33 @@ def command(watch: bool, where: Where, as_json: bool) -> None:
     is for ready and paced tasks, by the rate of their limits, else by what finished in the last ten minutes:
     "unknown" without any history, "never" when tasks wait and none was finished.
     """
-    run(_show(where, watch, as_json))
+    run(_show(location, watch, as_json))
 
 
-async def _show(where: Where, watch: bool, as_json: bool) -> None:
-    async with opened_store(where) as store, moves_of(where.url) as moved_to:
+async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
+    async with opened_store(location) as store, move_target(location.url) as moved_to:
         while True:
-            overview, place = await look(store), await moved_to()
+            overview, place = await read_overview(store), await moved_to()
             if watch and not as_json:
                 click.clear()
-                tell_if_moved(where.url, place)
+                warn_if_moved(location.url, place)
             print_json(overview_json(overview) | {"moved_to": place}) if as_json else _print(overview)
             if not watch:
                 return
             await asyncio.sleep(_WATCH_SECONDS)
 
 
-async def look(store: Store) -> Overview:
+async def read_overview(store: Store) -> Overview:
     """Read what the overview needs. Nothing in it scans what is finished."""
-    workers, now = await store.workers(), await store.now()
-    unserved = serving_of(workers, await store.manifests(), now).unserved
-    queues, upstreams = await store.queue_stats(unserved), await store.upstreams()
+    workers, now = await store.list_workers(), await store.now()
+    unserved = find_live_workers(workers, await store.load_manifests(), now).unserved
+    queues, upstreams = await store.get_queue_stats(unserved), await store.list_upstreams()
     return Overview(await store.now(), queues, upstreams, workers)
 
 
 def overview_json(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON values."""
-    queues = [jsonable(stats) | {"drain": jsonable(drain_of(stats))} for stats in overview.queues]
+    queues = [jsonable(stats) | {"drain": jsonable(estimate_drain(stats))} for stats in overview.queues]
     workers = [
         {"worker_id": worker.id}
         | {name: value for name, value in jsonable(worker).items() if name != "id"}
@@ -114,11 +114,11 @@ def _print_queues(overview: Overview) -> None:
         [
             stats.queue,
             *(getattr(stats, name) for name in _COUNTS),
-            duration(
+            format_duration(
                 None if stats.oldest_ready_at is None else max(0.0, overview.at - stats.oldest_ready_at)
             ),
             stats.done_last_minute,
-            drain_of(stats),
+            estimate_drain(stats),
         ]
         for stats in overview.queues
     ]
@@ -134,7 +134,7 @@ def _print_waits(queues: Sequence[QueueStats]) -> None:
     for queue, wait in waits[:_MOST_WAITS]:
         held = f"{wait.tasks} {wait.kind} in {queue}"
         by = "" if wait.by == WORKERS else f"{wait.by}: "
-        click.echo(style(clean(f"{held}: {by}{wait.reason}"), "yellow"))
+        click.echo(style(printable(f"{held}: {by}{wait.reason}"), "yellow"))
     if len(waits) > _MOST_WAITS:
         click.echo(f"and {len(waits) - _MOST_WAITS} more reasons: --json shows all")
 
@@ -167,4 +167,4 @@ def _print_workers(overview: Overview) -> None:
 
 def _beat(worker: WorkerRow, now: float) -> str:
     late = late_seconds(worker, now)
-    return since(worker.beat_at, now) if late is None else f"no beat for {duration(late)}"
+    return format_since(worker.heartbeat_at, now) if late is None else f"no beat for {format_duration(late)}"

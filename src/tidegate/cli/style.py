@@ -9,14 +9,14 @@ from typing import TextIO
 import click
 
 
-def style(text: str, look: str) -> str:
+def style(text: str, color: str) -> str:
     """Return a text with a look (`bold`, or a colour) where colours are wanted.
 
     `NO_COLOR` turns them off, `FORCE_COLOR` on; else a terminal has them and a pipe has not.
     """
     if not wants_color(sys.stdout):
         return text
-    return click.style(text, bold=True) if look == "bold" else click.style(text, fg=look)
+    return click.style(text, bold=True) if color == "bold" else click.style(text, fg=color)
 
 
 def wants_color(stream: TextIO) -> bool:

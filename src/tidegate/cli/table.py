@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import click
 
+from tidegate.cli.formatting import printable
 from tidegate.cli.style import style
-from tidegate.cli.text import clean
 
 _GAP = 2
-_NARROWEST = 12
+_MIN_WIDTH = 12
 """Characters that a shortened column keeps at least."""
-_NOTHING = frozenset({"0", "-", ""})
+_EMPTY = frozenset({"0", "-", ""})
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class _Column:
     to_right: bool
     width: int
 
-    def shows_nothing(self) -> bool:
-        return all(cell in _NOTHING for cell in self.cells)
+    def is_empty(self) -> bool:
+        return all(cell in _EMPTY for cell in self.cells)
 
 
 def print_table(
@@ -48,31 +48,31 @@ def print_table(
             first, then the others, each in this order.
         shorten: Heads of the columns that may be cut, besides the last one.
     """
-    table = [[clean(str(cell)) for cell in row] for row in rows]
+    table = [[printable(str(cell)) for cell in row] for row in rows]
     columns = [
         _column(head, [row[at] for row in table], to_right=head in numbers) for at, head in enumerate(heads)
     ]
     if sys.stdout.isatty():
-        columns = fitted(columns, shutil.get_terminal_size().columns, optional=optional, shorten=shorten)
+        columns = fit_columns(columns, shutil.get_terminal_size().columns, optional=optional, shorten=shorten)
     click.echo(style(_line(columns, None), "bold"))
     for at in range(len(table)):
         click.echo(_line(columns, at))
 
 
-def fitted(
+def fit_columns(
     columns: list[_Column], width: int, *, optional: Sequence[str], shorten: Collection[str]
 ) -> list[_Column]:
     """Return the columns that a line of this width has room for, cut where that is needed."""
     by_head = {column.head: column for column in columns}
-    dispensable = [by_head[head] for head in optional if by_head[head].shows_nothing()]
+    dispensable = [by_head[head] for head in optional if by_head[head].is_empty()]
     columns = _without(columns, dispensable, width)
     cut = [column for column in columns if column.head in shorten or column is columns[-1]]
     while (excess := _width(columns) - width) > 0:
         widest = max(cut, key=lambda column: column.width, default=None)
-        if widest is None or widest.width <= _NARROWEST:
+        if widest is None or widest.width <= _MIN_WIDTH:
             break
-        following = max((column.width for column in cut if column.width < widest.width), default=_NARROWEST)
-        widest.width -= min(excess, max(1, widest.width - max(following, _NARROWEST)))
+        following = max((column.width for column in cut if column.width < widest.width), default=_MIN_WIDTH)
+        widest.width -= min(excess, max(1, widest.width - max(following, _MIN_WIDTH)))
     return _without(columns, [by_head[head] for head in optional], width)
 
 
@@ -85,7 +85,7 @@ def _without(columns: list[_Column], dispensable: Sequence[_Column], width: int)
 
 
 def _column(head: str, cells: list[str], *, to_right: bool) -> _Column:
-    return _Column(head, cells, to_right, max(map(_cells, [head, *cells])))
+    return _Column(head, cells, to_right, max(map(_cell_width, [head, *cells])))
 
 
 def _width(columns: Sequence[_Column]) -> int:
@@ -95,21 +95,21 @@ def _width(columns: Sequence[_Column]) -> int:
 def _line(columns: Sequence[_Column], at: int | None) -> str:
     shown = []
     for column in columns:
-        text = _cut(column.head if at is None else column.cells[at], column.width)
-        space = " " * (column.width - _cells(text))
+        text = _truncate(column.head if at is None else column.cells[at], column.width)
+        space = " " * (column.width - _cell_width(text))
         shown.append(space + text if column.to_right else text + space)
     return (" " * _GAP).join(shown).rstrip()
 
 
-def _cut(text: str, width: int) -> str:
-    if _cells(text) <= width:
+def _truncate(text: str, width: int) -> str:
+    if _cell_width(text) <= width:
         return text
-    while _cells(text) > width - 1:
+    while _cell_width(text) > width - 1:
         text = text[:-1]
     return text + "…"
 
 
-def _cells(text: str) -> int:
+def _cell_width(text: str) -> int:
     """Return how many cells of a terminal a text takes: most Chinese characters and emoji take two."""
     if text.isascii():
         return len(text)

@@ -9,23 +9,23 @@ from enum import StrEnum
 import click
 
 from tidegate.cli.common import (
-    Where,
+    StoreLocation,
     dry_run_option,
     full_id,
     json_option,
     known_functions,
+    location_options,
     opened_store,
     run,
-    where_options,
 )
-from tidegate.cli.failure import CONFLICT, NOT_FOUND
-from tidegate.cli.output import print_json, talk
+from tidegate.cli.error_report import CONFLICT, NOT_FOUND
+from tidegate.cli.output import print_json, print_message
+from tidegate.cli.rendering import print_tasks, show_task, task_json
 from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_id
-from tidegate.cli.views import print_tasks, show_task, task_json
 from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.store.rows import ActAnswer, CancelAnswer, TaskFilter, TaskRow
+from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter, TaskRow
 from tidegate.store.short_ids import full_ids
 
 _STATES = click.Choice([state.value for state in State])
@@ -33,7 +33,7 @@ _CANCELLABLE = frozenset(
     {State.SCHEDULED, State.HELD, State.SUSPENDED, State.READY, State.RETRYING, State.RUNNING}
 )
 _RERANKABLE = _CANCELLABLE - {State.RUNNING}
-_HURRIED = frozenset({State.SCHEDULED, State.RETRYING})
+_RUN_NOW_STATES = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 @click.group()
@@ -56,24 +56,26 @@ def command() -> None:
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @click.option("--after", metavar="ID", type=as_task_id, help="Continue after this task.")
-@where_options
+@location_options
 @json_option
 def list_command(
     states: Sequence[str],
     labels: Sequence[tuple[str, str]],
     limit: int,
     after: str | None,
-    where: Where,
+    location: StoreLocation,
     as_json: bool,
     **fields: str | None,
 ) -> None:
     """List tasks, the newest first."""
     which = TaskFilter(states=tuple(map(State, states)), labels=as_labels(labels), **fields)  # type: ignore[arg-type]
-    run(_list(where, which, after, limit, as_json))
+    run(_list(location, which, after, limit, as_json))
 
 
-async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, as_json: bool) -> None:
-    async with opened_store(where) as store:
+async def _list(
+    location: StoreLocation, which: TaskFilter, after: str | None, limit: int, as_json: bool
+) -> None:
+    async with opened_store(location) as store:
         after = None if after is None else await full_id(store, after)
         rows = await store.list_tasks(which, after=after, limit=limit)
         if as_json:
@@ -82,9 +84,9 @@ async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, 
         elif rows:
             print_tasks(rows, await store.now())
         else:
-            talk("no task matches")
+            print_message("no task matches")
         if len(rows) == limit:
-            talk(f"there may be more: --after {rows[-1].id}")
+            print_message(f"there may be more: --after {rows[-1].id}")
 
 
 @command.command("show")
@@ -92,27 +94,27 @@ async def _list(where: Where, which: TaskFilter, after: str | None, limit: int, 
 @click.option(
     "--args", "with_args", is_flag=True, help="Show the arguments and the whole result; they may be private."
 )
-@where_options
+@location_options
 @json_option
-def show_command(task_id: str, with_args: bool, where: Where, as_json: bool) -> None:
+def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json: bool) -> None:
     """Show one task with its whole history."""
-    run(_show(where, task_id, with_args, as_json))
+    run(_show(location, task_id, with_args, as_json))
 
 
-async def _show(where: Where, task_id: str, with_args: bool, as_json: bool) -> None:
-    async with opened_store(where) as store:
+async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json: bool) -> None:
+    async with opened_store(location) as store:
         await show_task(store, await full_id(store, task_id), with_args=with_args, as_json=as_json)
 
 
 @command.command("why")
 @click.argument("task_id", metavar="ID", type=as_task_id)
-@where_options
+@location_options
 @json_option
-def why_command(task_id: str, where: Where, as_json: bool) -> None:
+def why_command(task_id: str, location: StoreLocation, as_json: bool) -> None:
     """Say what a task waits for: its gate, a limit, a budget, its time, or a worker."""
-    from tidegate.cli.why import tell_why
+    from tidegate.cli.why import print_why
 
-    run(tell_why(where, task_id, as_json))
+    run(print_why(location, task_id, as_json))
 
 
 @command.command("cancel")
@@ -120,73 +122,73 @@ def why_command(task_id: str, where: Where, as_json: bool) -> None:
 @click.option("--why", default="", metavar="TEXT", help="Kept in the task's history.")
 @click.option("--force", is_flag=True, help="Do not wait for a body that does not listen.")
 @dry_run_option
-@where_options
+@location_options
 @json_option
 def cancel_command(
-    task_ids: Sequence[str], why: str, force: bool, dry_run: bool, where: Where, as_json: bool
+    task_ids: Sequence[str], why: str, force: bool, dry_run: bool, location: StoreLocation, as_json: bool
 ) -> int:
     """Cancel tasks wherever they are. A running one is asked to stop and never runs again."""
-    return run(_cancel(where, task_ids, why, force, dry_run, as_json))
+    return run(_cancel(location, task_ids, why, force, dry_run, as_json))
 
 
 async def _cancel(
-    where: Where, task_ids: Sequence[str], why: str, force: bool, dry_run: bool, as_json: bool
+    location: StoreLocation, task_ids: Sequence[str], why: str, force: bool, dry_run: bool, as_json: bool
 ) -> int:
-    async with opened_store(where) as store:
+    async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
         if dry_run:
-            return _preview(await store.read(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
-        return _tell(task_ids, await store.cancel(task_ids, why=why, force=force), as_json)
+            return _preview(await store.read_tasks(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
+        return _print_results(task_ids, await store.cancel(task_ids, why=why, force=force), as_json)
 
 
 @command.command("retry")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
 @dry_run_option
-@where_options
+@location_options
 @json_option
-def retry_command(task_ids: Sequence[str], dry_run: bool, where: Where, as_json: bool) -> int:
+def retry_command(task_ids: Sequence[str], dry_run: bool, location: StoreLocation, as_json: bool) -> int:
     """Run tasks again now: waiting ones become due, dead ones are redriven; others are refused."""
-    return run(_retry(where, task_ids, dry_run, as_json))
+    return run(_retry(location, task_ids, dry_run, as_json))
 
 
-async def _retry(where: Where, task_ids: Sequence[str], dry_run: bool, as_json: bool) -> int:
-    async with opened_store(where) as store:
+async def _retry(location: StoreLocation, task_ids: Sequence[str], dry_run: bool, as_json: bool) -> int:
+    async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
-        rows = await store.read(task_ids)
+        rows = await store.read_tasks(task_ids)
         if dry_run:
-            return _preview(rows, task_ids, _HURRIED | {State.DEAD}, "retry", as_json)
-        answers: dict[str, ActAnswer] = {
-            task_id: ActAnswer.REFUSED if task_id in rows else ActAnswer.UNKNOWN for task_id in task_ids
+            return _preview(rows, task_ids, _RUN_NOW_STATES | {State.DEAD}, "retry", as_json)
+        answers: dict[str, ActionStatus] = {
+            task_id: ActionStatus.REFUSED if task_id in rows else ActionStatus.UNKNOWN for task_id in task_ids
         }
         dead = [task_id for task_id, row in rows.items() if row.state is State.DEAD]
         if dead:
-            answers |= await redrive_tasks(store, dead, await known_functions(store, where))
-        if waiting := [task_id for task_id, row in rows.items() if row.state in _HURRIED]:
-            answers |= await store.hurry(waiting)
-        return _tell(task_ids, answers, as_json)
+            answers |= await redrive_tasks(store, dead, await known_functions(store, location))
+        if waiting := [task_id for task_id, row in rows.items() if row.state in _RUN_NOW_STATES]:
+            answers |= await store.run_now(waiting)
+        return _print_results(task_ids, answers, as_json)
 
 
 @command.command("priority")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
 @click.argument("priority", metavar="PRIORITY", type=as_priority)
 @dry_run_option
-@where_options
+@location_options
 @json_option
 def priority_command(
-    task_ids: Sequence[str], priority: Priority, dry_run: bool, where: Where, as_json: bool
+    task_ids: Sequence[str], priority: Priority, dry_run: bool, location: StoreLocation, as_json: bool
 ) -> int:
     """Give waiting tasks another priority: interactive, normal or bulk."""
-    return run(_priority(where, task_ids, priority, dry_run, as_json))
+    return run(_priority(location, task_ids, priority, dry_run, as_json))
 
 
 async def _priority(
-    where: Where, task_ids: Sequence[str], priority: Priority, dry_run: bool, as_json: bool
+    location: StoreLocation, task_ids: Sequence[str], priority: Priority, dry_run: bool, as_json: bool
 ) -> int:
-    async with opened_store(where) as store:
+    async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
         if dry_run:
-            return _preview(await store.read(task_ids), task_ids, _RERANKABLE, "re-rank", as_json)
-        return _tell(task_ids, await store.reprioritise(task_ids, priority), as_json)
+            return _preview(await store.read_tasks(task_ids), task_ids, _RERANKABLE, "re-rank", as_json)
+        return _print_results(task_ids, await store.reprioritise(task_ids, priority), as_json)
 
 
 def _preview(
@@ -206,15 +208,15 @@ def _preview(
             )
         else:
             click.echo(f"{task_id}  {state}")
-    talk(f"would {verb} {fit} of {len(task_ids)}; nothing was done")
+    print_message(f"would {verb} {fit} of {len(task_ids)}; nothing was done")
     return 0
 
 
-def _tell(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> int:
+def _print_results(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> int:
     """Print the answer per id and return the exit code."""
     print_answers(task_ids, answers, as_json)
     counts = Counter(answers.values())
-    talk(", ".join(f"{count} {answer}" for answer, count in counts.items()))
+    print_message(", ".join(f"{count} {answer}" for answer, count in counts.items()))
     return exit_code_of(answers.values())
 
 
@@ -230,6 +232,6 @@ def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_js
 def exit_code_of(answers: Iterable[StrEnum]) -> int:
     """Return the exit code for some answers: refused beats not found beats done."""
     given = set(answers)
-    if given & {ActAnswer.REFUSED, CancelAnswer.FINISHED}:
+    if given & {ActionStatus.REFUSED, CancelStatus.FINISHED}:
         return CONFLICT
-    return NOT_FOUND if ActAnswer.UNKNOWN in given else 0
+    return NOT_FOUND if ActionStatus.UNKNOWN in given else 0

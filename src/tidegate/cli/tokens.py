@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import click
 
-from tidegate.cli.common import Where, json_option, opened_store, run, where_options
-from tidegate.cli.failure import NOT_FOUND
-from tidegate.cli.output import print_json, talk
+from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
+from tidegate.cli.error_report import NOT_FOUND
+from tidegate.cli.formatting import moment
+from tidegate.cli.output import print_json, print_message
 from tidegate.cli.table import print_table
-from tidegate.cli.text import moment
 from tidegate.cli.values import as_seconds
 from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.domain.ids import IdMaker
@@ -40,7 +40,7 @@ def command() -> None:
 @click.option(
     "--expires", metavar="SPAN", type=as_seconds, help="How long it is good: 30d. For ever if not given."
 )
-@where_options
+@location_options
 @json_option
 def create_command(
     name: str,
@@ -48,7 +48,7 @@ def create_command(
     tenant: str | None,
     all_tenants: bool,
     expires: float | None,
-    where: Where,
+    location: StoreLocation,
     as_json: bool,
 ) -> None:
     r"""Make a token and print it, this once.
@@ -62,15 +62,15 @@ def create_command(
     if (tenant is None) != all_tenants:
         raise click.UsageError("give --tenant NAME or --all-tenants")
     tenant = None if tenant is None else name_option("tenant", tenant)
-    run(_create(where, name_option("name", name), Role(role), tenant, expires, as_json))
+    run(_create(location, name_option("name", name), Role(role), tenant, expires, as_json))
 
 
 async def _create(
-    where: Where, name: str, role: Role, tenant: str | None, expires: float | None, as_json: bool
+    location: StoreLocation, name: str, role: Role, tenant: str | None, expires: float | None, as_json: bool
 ) -> None:
     token_id = secrets.token_hex(5)
     token = make_token(token_id, secrets.token_urlsafe(32))
-    async with opened_store(where, make=True) as store:
+    async with opened_store(location, make=True) as store:
         await _record(store, "token created", token_id, f"{role} of {tenant or 'all tenants'}")
         await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
         try:
@@ -87,20 +87,20 @@ def _show(token_id: str, token: str, role: Role, tenant: str | None, *, as_json:
         click.echo(token)
     sys.stdout.flush()
     if not as_json:
-        talk("keep it now: it is not shown again")
+        print_message("keep it now: it is not shown again")
 
 
 @command.command("ls")
-@where_options
+@location_options
 @json_option
-def ls_command(where: Where, as_json: bool) -> None:
+def ls_command(location: StoreLocation, as_json: bool) -> None:
     """List all tokens that were ever made, without the tokens themselves."""
-    run(_list(where, as_json))
+    run(_list(location, as_json))
 
 
-async def _list(where: Where, as_json: bool) -> None:
-    async with opened_store(where) as store:
-        rows, now = await store.tokens(), await store.now()
+async def _list(location: StoreLocation, as_json: bool) -> None:
+    async with opened_store(location) as store:
+        rows, now = await store.list_tokens(), await store.now()
     if as_json:
         for row in rows:
             print_json(row)
@@ -116,15 +116,15 @@ async def _list(where: Where, as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("token_ids", metavar="ID...", nargs=-1, required=True)
-@where_options
-def revoke_command(token_ids: Sequence[str], where: Where) -> int:
+@location_options
+def revoke_command(token_ids: Sequence[str], location: StoreLocation) -> int:
     """Make tokens worthless for good. An API that runs believes them for 2 s more."""
-    return run(_revoke(where, token_ids))
+    return run(_revoke(location, token_ids))
 
 
-async def _revoke(where: Where, token_ids: Sequence[str]) -> int:
+async def _revoke(location: StoreLocation, token_ids: Sequence[str]) -> int:
     code = 0
-    async with opened_store(where) as store:
+    async with opened_store(location) as store:
         for token_id in token_ids:
             was_there = await store.revoke_token(token_id)
             if was_there:
@@ -137,7 +137,7 @@ async def _revoke(where: Where, token_ids: Sequence[str]) -> int:
 
 async def _record(store: Store, action: str, token_id: str, answer: str) -> None:
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
-    await store.record([NewAuditEntry(make_id(), _actor(), "", None, action, token_id, answer)])
+    await store.add_audit_entries([NewAuditEntry(make_id(), _actor(), "", None, action, token_id, answer)])
 
 
 def _actor() -> str:

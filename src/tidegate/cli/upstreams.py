@@ -7,17 +7,18 @@ from typing import Any
 
 import click
 
-from tidegate.cli.common import Where, json_option, opened_store, run, where_options
-from tidegate.cli.output import jsonable, print_facts, print_json, talk
+from tidegate.cli.common import StoreLocation, json_option, location_options, opened_store, run
+from tidegate.cli.formatting import moment
+from tidegate.cli.output import jsonable, print_facts, print_json, print_message
 from tidegate.cli.table import print_table
-from tidegate.cli.text import moment
-from tidegate.domain.upstream import Declared, GateKind, Limits, is_key_gate
 from tidegate.errors import OptionError, UnknownUpstreamError
-from tidegate.policy.gate_words import block_in_words, dimension_in_words, gate_in_words, learned_in_words
+from tidegate.limits.formatting import format_block, format_dimension, format_gate, format_learned_limit
+from tidegate.limits.options import DURATIONS, changed_limits, facts, handed_back
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import is_key_gate
 from tidegate.readers import positive_option, seconds_option, shown, wrong
 from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
-from tidegate.upstream.limits import DURATIONS, changed_limits, facts, handed_back
 
 _CODE = "code"
 """The value that hands a limit back to the code."""
@@ -32,16 +33,16 @@ def command() -> None:
 
 
 @command.command("ls")
-@where_options
+@location_options
 @json_option
-def list_command(where: Where, as_json: bool) -> None:
+def list_command(location: StoreLocation, as_json: bool) -> None:
     """List upstreams with their gates and what stands before them."""
-    run(_list(where, as_json))
+    run(_list(location, as_json))
 
 
-async def _list(where: Where, as_json: bool) -> None:
-    async with opened_store(where) as store:
-        rows = await store.upstreams()
+async def _list(location: StoreLocation, as_json: bool) -> None:
+    async with opened_store(location) as store:
+        rows = await store.list_upstreams()
         now = await store.now()
     if as_json:
         for row in rows:
@@ -49,38 +50,38 @@ async def _list(where: Where, as_json: bool) -> None:
     elif rows:
         print_upstreams(rows, now)
     else:
-        talk("no upstream is known yet: a worker of an application that declares one makes it known")
+        print_message("no upstream is known yet: a worker of an application that declares one makes it known")
 
 
 @command.command("show")
 @name_argument
-@where_options
+@location_options
 @json_option
-def show_command(name: str, where: Where, as_json: bool) -> None:
+def show_command(name: str, location: StoreLocation, as_json: bool) -> None:
     """Show one upstream: gate, limits, retry budget, and what its answers show of its own limits."""
-    run(_show(where, name, as_json))
+    run(_show(location, name, as_json))
 
 
-async def _show(where: Where, name: str, as_json: bool) -> None:
-    async with opened_store(where) as store:
+async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
+    async with opened_store(location) as store:
         row = await _known(store, name)
         now = await store.now()
     if as_json:
         print_json(upstream_json(row, now))
         return
-    by_hand = row.limits.by_hand
-    limits = dict.fromkeys(by_hand, "not limited") | {
+    set_by_person = row.limits.set_by_person
+    limits = dict.fromkeys(set_by_person, "not limited") | {
         name: f"{value:g}" for name, value in facts(row.limits).items()
     }
-    limits |= {name: f"{limits[name]} (by hand)" for name in by_hand}
+    limits |= {name: f"{limits[name]} (by hand)" for name in set_by_person}
     learned = {
-        f"{dimension_in_words(limit.dimension)} shown": learned_in_words(limit, now)
-        for limit in row.gate.learned
+        f"{format_dimension(limit.dimension)} shown": format_learned_limit(limit, now)
+        for limit in row.gate.learned_limits
     }
     print_facts(
         {
             "upstream": row.name,
-            "gate": state_in_words(row, now),
+            "gate": describe_gate_state(row, now),
             "since": moment(row.gate.since_at),
             "until": moment(row.gate.until_at),
             "in flight": row.in_flight,
@@ -95,32 +96,32 @@ async def _show(where: Where, name: str, as_json: bool) -> None:
 @command.command("set")
 @name_argument
 @click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
-@where_options
-def set_command(name: str, limits: Sequence[str], where: Where) -> None:
+@location_options
+def set_command(name: str, limits: Sequence[str], location: StoreLocation) -> None:
     """Change limits for all workers, from the next claim on; `LIMIT=none` lifts one.
 
     What is set here counts, whatever the code says, until `LIMIT=code` hands it back.
     """
     back = [name for name, _, value in (text.partition("=") for text in limits) if value == _CODE]
     changes = dict(_change(text) for text in limits if text.partition("=")[2] != _CODE)
-    run(_set(where, name, changes, back))
+    run(_set(location, name, changes, back))
 
 
-async def _set(where: Where, name: str, changes: dict[str, float | None], back: list[str]) -> None:
-    declared = _declared(where, name)
-    async with opened_store(where) as store:
+async def _set(location: StoreLocation, name: str, changes: dict[str, float | None], back: list[str]) -> None:
+    declared = _declared(location, name)
+    async with opened_store(location) as store:
         row = await _known(store, name)
         await store.set_limits(name, handed_back(changed_limits(row.limits, changes), back, declared))
     told = [f"{limit} {_shown(value)}" for limit, value in changes.items()]
     when = " from the next start of a worker on" if declared is None else ""
-    talk(f"{name}: " + ", ".join([*told, *(f"{limit} as the code says{when}" for limit in back)]))
+    print_message(f"{name}: " + ", ".join([*told, *(f"{limit} as the code says{when}" for limit in back)]))
 
 
-def _declared(where: Where, name: str) -> Limits | None:
+def _declared(location: StoreLocation, name: str) -> Limits | None:
     """Return what the application of `--app` declares of an upstream; None: nothing is known of it."""
-    if where.application is None:
+    if location.application is None:
         return None
-    declared: Sequence[Declared] = where.application.declared()
+    declared: Sequence[LimitDeclaration] = location.application.declared()
     kind = GateKind.UPSTREAM
     return next((each.limits for each in declared if (each.kind, each.name) == (kind, name)), None)
 
@@ -129,45 +130,45 @@ def _declared(where: Where, name: str) -> Limits | None:
 @name_argument
 @click.option("--for", "length", metavar="TIME", help="Such as 10m; without it, until it is opened.")
 @click.option("--why", default="", metavar="TEXT", help="Shown beside it.")
-@where_options
-def park_command(name: str, length: str | None, why: str, where: Where) -> None:
+@location_options
+def park_command(name: str, length: str | None, why: str, location: StoreLocation) -> None:
     """Start no more tasks of this upstream. Running ones go on; waiting ones keep their place."""
     seconds = None if length is None else positive_option("--for", length)
-    run(_act(where, name, lambda store: store.park(name, seconds=seconds, why=why), "parked"))
+    run(_change_gate(location, name, lambda store: store.park_gate(name, seconds=seconds, why=why), "parked"))
 
 
 @command.command("open")
 @name_argument
-@where_options
-def open_command(name: str, where: Where) -> None:
+@location_options
+def open_command(name: str, location: StoreLocation) -> None:
     """Open the gate: the account is mended, or you know better."""
-    run(_act(where, name, lambda store: store.open_gate(name), "open"))
+    run(_change_gate(location, name, lambda store: store.open_gate(name), "open"))
 
 
 @command.command("probe")
 @name_argument
-@where_options
-def probe_command(name: str, where: Where) -> None:
+@location_options
+def probe_command(name: str, location: StoreLocation) -> None:
     """Let one task try a parked upstream now; if it ends well, the gate opens."""
-    run(_act(where, name, lambda store: store.probe(name), "its next task tries it"))
+    run(_change_gate(location, name, lambda store: store.request_probe(name), "its next task tries it"))
 
 
-async def _act(where: Where, name: str, act: Any, done: str) -> None:
-    async with opened_store(where) as store:
-        if not await act(store):
+async def _change_gate(location: StoreLocation, name: str, change: Any, done: str) -> None:
+    async with opened_store(location) as store:
+        if not await change(store):
             raise await _unknown(store, name)
-    talk(f"{name}: {done}")
+    print_message(f"{name}: {done}")
 
 
 async def _known(store: Store, name: str) -> UpstreamRow:
-    for row in await store.upstreams():
+    for row in await store.list_upstreams():
         if row.name == name:
             return row
     raise await _unknown(store, name)
 
 
 async def _unknown(store: Store, name: str) -> UnknownUpstreamError:
-    known = ", ".join(row.name for row in await store.upstreams()) or "none"
+    known = ", ".join(row.name for row in await store.list_upstreams()) or "none"
     return UnknownUpstreamError(
         f"no upstream is named {shown(name)}", fix=f"known here: {known}", upstream=name
     )
@@ -196,7 +197,7 @@ def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
     print_table(
         ["UPSTREAM", "IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING", "GATE"],
         [
-            [row.name, row.in_flight, *counts_of(row).values(), row.retrying, state_in_words(row, now)]
+            [row.name, row.in_flight, *counts_of(row).values(), row.retrying, describe_gate_state(row, now)]
             for row in rows
         ],
         numbers=["IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING"],
@@ -211,11 +212,11 @@ def counts_of(row: UpstreamRow) -> dict[str, int]:
     return {"ready": row.ready - row.paced - blocked, "paced": row.paced, "blocked": blocked}
 
 
-def state_in_words(row: UpstreamRow, now: float) -> str:
+def describe_gate_state(row: UpstreamRow, now: float) -> str:
     """Return what an upstream does, or why its tasks are blocked."""
     if row.block is not None:
-        return block_in_words(row.block, row.limits, now)
-    words = gate_in_words(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
+        return format_block(row.block, row.limits, now)
+    words = format_gate(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
     return f"{words}; {row.waits_for}" if row.waits_for and row.gate.failures == 0 else words
 
 
@@ -224,10 +225,10 @@ def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
     return {
         "name": row.name,
         "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned"},
-        "words": state_in_words(row, now),
+        "words": describe_gate_state(row, now),
         "limits": facts(row.limits),
-        "by_hand": row.limits.by_hand,
-        "learned": jsonable(row.gate.learned),
+        "by_hand": row.limits.set_by_person,
+        "learned": jsonable(row.gate.learned_limits),
         "in_flight": row.in_flight,
         **counts_of(row),
         "retrying": row.retrying,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tidegate.cli.common import app_reference, load_app, log_format_option, run
-from tidegate.cli.output import talk
+from tidegate.cli.output import print_message
 from tidegate.errors import ConfigError
 
 DEFAULT_PORT = 4180
@@ -59,20 +59,28 @@ def command(
     are refused.
     """
     try:
-        from tidegate.web.clients import ClientLimits
-        from tidegate.web.serve import demand_access, serve
+        from tidegate.web.connection_limits import ClientLimits
+        from tidegate.web.serve import require_access, serve
         from tidegate.web.settings import WebSettings
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed", fix="pip install 'tidegate[server]'") from error
     from tidegate.worker import signals
-    from tidegate.worker.logs import application_loaded, set_up_logging
+    from tidegate.worker.logs import register_application_loggers, set_up_logging
 
-    signals.as_if_fresh()
+    signals.reset_inherited_signals()
     set_up_logging(app_reference(app))
     application = load_app(app)
-    application_loaded(application.functions)
+    register_application_loggers(application.functions)
     settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
-    is_open = run(demand_access(application, host, settings, talk))
+    is_open = run(require_access(application, host, settings, print_message))
     settings = replace(settings, open_without_tokens=is_open)
     clients = ClientLimits(per_address=connections)
-    serve(application, host=host, port=port, settings=settings, tell=talk, clients=clients, pages=pages)
+    serve(
+        application,
+        host=host,
+        port=port,
+        settings=settings,
+        print_line=print_message,
+        clients=clients,
+        pages=pages,
+    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from tidegate.cli.common import app_reference, log_format_option
-from tidegate.cli.health import WithHealth
+from tidegate.cli.health import CommandWithHealth
 from tidegate.cli.values import as_seconds
 from tidegate.config import Config, load_config
 from tidegate.config.table import did_you_mean
@@ -16,7 +16,7 @@ from tidegate.readers import shown
 from tidegate.worker.settings import Pool, Timings
 
 
-@click.command("worker", cls=WithHealth)
+@click.command("worker", cls=CommandWithHealth)
 @click.argument("app", metavar="[APP]", required=False)
 @click.option(
     "--pool", "names", multiple=True, metavar="NAME", help="Only this pool of tidegate.toml. Repeatable."
@@ -30,7 +30,9 @@ from tidegate.worker.settings import Pool, Timings
 @click.option("--name", metavar="NAME", help="Name of this worker in lists and logs.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
 @log_format_option
-@click.option("--no-steward", is_flag=True, help="Leave the housekeeping to others, as `tidegate scheduler`.")
+@click.option(
+    "--no-maintenance", is_flag=True, help="Leave the housekeeping to others, as `tidegate scheduler`."
+)
 def command(
     app: str | None,
     names: Sequence[str],
@@ -40,7 +42,7 @@ def command(
     grace: float | None,
     name: str | None,
     database: str | None,
-    no_steward: bool,
+    no_maintenance: bool,
 ) -> int:
     """Run the worker pools of APP (MODULE:NAME), as configured unless options say otherwise.
 
@@ -55,15 +57,15 @@ def command(
     config = load_config()
     return run_worker(
         app_reference(app),
-        pools=chosen_pools(config, names, _split(queues), concurrency, processes),
-        timings=chosen_timings(config, grace),
+        pools=select_pools(config, names, _split(queues), concurrency, processes),
+        timings=select_timings(config, grace),
         database_url=database,
         name=name,
-        steward=not no_steward,
+        maintenance=not no_maintenance,
     )
 
 
-def chosen_pools(
+def select_pools(
     config: Config,
     names: Sequence[str],
     queues: tuple[str, ...],
@@ -84,7 +86,7 @@ def chosen_pools(
     )
 
 
-def chosen_timings(config: Config, grace: float | None) -> Timings | None:
+def select_timings(config: Config, grace: float | None) -> Timings | None:
     """Return the timings to run with; None: the application's own."""
     return None if grace is None else replace(config.timings, drain_grace=grace)
 

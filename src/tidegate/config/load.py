@@ -21,7 +21,7 @@ from tidegate.config.sections import (
 )
 from tidegate.config.table import Table, near_miss
 from tidegate.errors import ConfigError
-from tidegate.policy.budget import SYSTEM_RETRIES_PER_MINUTE
+from tidegate.limits.retry_budget import SYSTEM_RETRIES_PER_MINUTE
 from tidegate.readers import shown
 from tidegate.store.connect import anchored_url
 from tidegate.worker.settings import Pool, Timings

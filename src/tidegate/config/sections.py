@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.config.table import Table, did_you_mean
 from tidegate.errors import ConfigError, OptionError
-from tidegate.upstream.limits import make_limits
+from tidegate.limits.options import make_limits
 from tidegate.worker.settings import SHARING, Pool, Timings
 
 TIMING_NAMES = tuple(field.name for field in fields(Timings))

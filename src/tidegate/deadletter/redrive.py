@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.errors import NotAcceptedError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+from tidegate.store.rows import ActionStatus, DeadLetter, TaskFilter
 
-CHUNK_LETTERS = 500
+CHUNK_SIZE = 500
 """Dead letters in one transaction: few enough that no other writer waits long."""
 
-Tell = Callable[["Tally"], None]
+ProgressCallback = Callable[["BulkResult"], None]
 """Called after each chunk with what was done so far."""
 
 
 @dataclass(slots=True)
-class Tally:
+class BulkResult:
     """What a bulk act did so far."""
 
     done: int = 0
@@ -27,16 +27,16 @@ class Tally:
     undeclared: Counter[str] = field(default_factory=Counter)
     """Letters left alone because nobody declares their function, by function."""
 
-    def add(self, answers: Mapping[str, ActAnswer]) -> None:
+    def add(self, answers: Mapping[str, ActionStatus]) -> None:
         """Count the answers of one chunk."""
-        done = sum(answer is ActAnswer.DONE for answer in answers.values())
+        done = sum(answer is ActionStatus.DONE for answer in answers.values())
         self.done += done
         self.refused += len(answers) - done
 
 
 async def declared_functions(store: Store) -> frozenset[str]:
     """Return the task functions of all manifests that workers have kept in the store."""
-    manifests = await store.manifests()
+    manifests = await store.load_manifests()
     return frozenset(name for manifest in manifests.values() for name in manifest.get("functions", ()))
 
 
@@ -46,7 +46,7 @@ async def redrive_tasks(
     declared: Collection[str],
     *,
     args: Mapping[str, tuple[bytes, str]] | None = None,
-) -> dict[str, ActAnswer]:
+) -> dict[str, ActionStatus]:
     """Send these dead letters back to the main queue; answer per id. Safe to repeat.
 
     Args:
@@ -58,17 +58,17 @@ async def redrive_tasks(
     Raises:
         NotAcceptedError: One belongs to a function that nobody declares. Nothing was done.
     """
-    rows = await store.read(task_ids)
-    demand_declared({row.function for row in rows.values()}, declared)
-    answers: dict[str, ActAnswer] = {}
-    for start in range(0, len(task_ids), CHUNK_LETTERS):
-        chunk = task_ids[start : start + CHUNK_LETTERS]
+    rows = await store.read_tasks(task_ids)
+    require_declared({row.function for row in rows.values()}, declared)
+    answers: dict[str, ActionStatus] = {}
+    for start in range(0, len(task_ids), CHUNK_SIZE):
+        chunk = task_ids[start : start + CHUNK_SIZE]
         replaced = {task_id: args[task_id] for task_id in chunk if task_id in args} if args else None
         answers |= await store.redrive(chunk, args=replaced)
     return answers
 
 
-def demand_declared(functions: Collection[str], declared: Collection[str]) -> None:
+def require_declared(functions: Collection[str], declared: Collection[str]) -> None:
     """Return if all these functions are declared.
 
     Raises:
@@ -84,59 +84,73 @@ def demand_declared(functions: Collection[str], declared: Collection[str]) -> No
 
 
 async def redrive_matching(
-    store: Store, which: TaskFilter, declared: Collection[str], *, tell: Tell = lambda tally: None
-) -> Tally:
+    store: Store,
+    task_filter: TaskFilter,
+    declared: Collection[str],
+    *,
+    on_progress: ProgressCallback = lambda result: None,
+) -> BulkResult:
     """Send back every dead letter that matches and was dead when this began.
 
     One that fails again meanwhile is not taken twice. Letters of undeclared functions stay and are counted.
 
     Args:
         store: Where they are.
-        which: The filter.
+        task_filter: The filter.
         declared: Functions that some application declares.
-        tell: Called after each chunk.
+        on_progress: Called after each chunk.
     """
 
-    async def act(letters: Sequence[DeadLetter], tally: Tally) -> Mapping[str, ActAnswer]:
-        tally.undeclared.update(letter.function for letter in letters if letter.function not in declared)
-        chosen = [letter.task_id for letter in letters if letter.function in declared]
+    async def act(letters: Sequence[DeadLetter], result: BulkResult) -> Mapping[str, ActionStatus]:
+        result.undeclared.update(
+            dead_letter.function for dead_letter in letters if dead_letter.function not in declared
+        )
+        chosen = [dead_letter.task_id for dead_letter in letters if dead_letter.function in declared]
         return await store.redrive(chosen) if chosen else {}
 
-    return await _act_on_matching(store, which, act, tell)
+    return await _act_on_matching(store, task_filter, act, on_progress)
 
 
-async def purge_matching(store: Store, which: TaskFilter, *, tell: Tell = lambda tally: None) -> Tally:
+async def purge_matching(
+    store: Store, task_filter: TaskFilter, *, on_progress: ProgressCallback = lambda result: None
+) -> BulkResult:
     """Delete every dead letter that matches and was dead when this began, with payload and history."""
 
-    async def act(letters: Sequence[DeadLetter], tally: Tally) -> Mapping[str, ActAnswer]:
-        return await store.purge([letter.task_id for letter in letters])
+    async def act(letters: Sequence[DeadLetter], result: BulkResult) -> Mapping[str, ActionStatus]:
+        return await store.purge([dead_letter.task_id for dead_letter in letters])
 
-    return await _act_on_matching(store, which, act, tell)
+    return await _act_on_matching(store, task_filter, act, on_progress)
 
 
-async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
     """Delete these dead letters, in chunks; answer per id. Safe to repeat."""
-    answers: dict[str, ActAnswer] = {}
-    for start in range(0, len(task_ids), CHUNK_LETTERS):
-        answers |= await store.purge(task_ids[start : start + CHUNK_LETTERS])
+    answers: dict[str, ActionStatus] = {}
+    for start in range(0, len(task_ids), CHUNK_SIZE):
+        answers |= await store.purge(task_ids[start : start + CHUNK_SIZE])
     return answers
 
 
 async def _act_on_matching(
     store: Store,
-    which: TaskFilter,
-    act: Callable[[Sequence[DeadLetter], Tally], Awaitable[Mapping[str, ActAnswer]]],
-    tell: Tell,
-) -> Tally:
+    task_filter: TaskFilter,
+    act: Callable[[Sequence[DeadLetter], BulkResult], Awaitable[Mapping[str, ActionStatus]]],
+    on_progress: ProgressCallback,
+) -> BulkResult:
     now = await store.now()
-    which = replace(which, before=now if which.before is None else min(which.before, now))
-    tally = Tally()
+    task_filter = replace(
+        task_filter, before=now if task_filter.before is None else min(task_filter.before, now)
+    )
+    result = BulkResult()
     # Pages continue after the last letter that stayed: those acted on are gone, and so is their place.
     stayed: str | None = None
-    while letters := await store.dead_letters(which, after=stayed, limit=CHUNK_LETTERS):
-        answers = await act(letters, tally)
-        tally.add(answers)
-        left = [letter.task_id for letter in letters if answers.get(letter.task_id) is not ActAnswer.DONE]
+    while letters := await store.list_dead_letters(task_filter, after=stayed, limit=CHUNK_SIZE):
+        answers = await act(letters, result)
+        result.add(answers)
+        left = [
+            dead_letter.task_id
+            for dead_letter in letters
+            if answers.get(dead_letter.task_id) is not ActionStatus.DONE
+        ]
         stayed = left[-1] if left else stayed
-        tell(tally)
-    return tally
+        on_progress(result)
+    return result

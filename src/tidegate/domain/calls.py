@@ -22,16 +22,16 @@ class FailedCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CallsMade:
+class CallSummary:
     """What the calls of one run came to, when it ended."""
 
     count: int = 0
     """Calls that were sent, or were to be sent; 0: the run used no transport."""
     may_be_processed: bool = False
     """One of them may have been processed, and so billed."""
-    own: bool | None = None
+    own_succeeded: bool | None = None
     """Whether the last call of the run's own upstream went well; None: it made none."""
-    cut: str = ""
+    interrupted_upstream: str = ""
     """The upstream of a call that the end of the run cut off, which has not moved its gate; empty: none."""
     failures: tuple[FailedCall, ...] = ()
     """The latest ones, oldest first."""
@@ -47,7 +47,7 @@ class CallsMade:
         return next(found, "")
 
 
-NO_CALLS = CallsMade()
+NO_CALLS = CallSummary()
 
 
 class CallLog:
@@ -67,7 +67,7 @@ class CallLog:
         self._in_flight[upstream] += 1
         self._count += 1
 
-    def take_back(self, upstream: str) -> None:
+    def record_unsent(self, upstream: str) -> None:
         """Note that a call was not sent after all."""
         self._in_flight[upstream] -= 1
         self._count -= 1
@@ -78,7 +78,7 @@ class CallLog:
         failure: Failure | None,
         *,
         may_be_processed: bool,
-        is_cut: bool,
+        is_interrupted: bool,
         usage: Usage | None = None,
     ) -> None:
         """Note how a call ended.
@@ -87,7 +87,7 @@ class CallLog:
             upstream: Whose call it was.
             failure: None: it went well.
             may_be_processed: Whether the other side may have done the work.
-            is_cut: It was cut off, so nobody knows how it would have gone. By the end of the run, unless
+            is_interrupted: It was cut off, so its result is not known. By the end of the run, unless
                 another call ends otherwise after it: then the task function itself cut it off.
             usage: What it consumed; None: its answer does not say.
         """
@@ -95,7 +95,7 @@ class CallLog:
             self._used = (self._used or UsageTotals()).with_call(usage)
         self._in_flight[upstream] -= 1
         self._may_be_processed |= may_be_processed
-        if is_cut:
+        if is_interrupted:
             self._cut = upstream
             return
         self._cut = ""
@@ -104,14 +104,14 @@ class CallLog:
             call = FailedCall(upstream, failure.reason, failure.status)
             self._failures = [*self._failures, call][-FAILURES_KEPT:]
 
-    def made(self, own: str) -> CallsMade:
+    def summary(self, own: str) -> CallSummary:
         """Return what the calls came to so far; those still in flight count as cut.
 
         Args:
             own: The run's own upstream; empty for none.
         """
         flying = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
-        return CallsMade(
+        return CallSummary(
             self._count,
             self._may_be_processed or bool(flying),
             self._last_was_good.get(own) if own else None,
@@ -119,3 +119,19 @@ class CallLog:
             tuple(self._failures),
             self._used,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How one call ended."""
+
+    failure: Failure | None = None
+    """None: it succeeded."""
+    status: int | None = None
+    """The HTTP status; None where no answer came."""
+    usage: Usage | None = None
+    """None: the answer does not say, or never came whole."""
+    seconds: float = 0.0
+    """From sending the request to the first byte of the answer, or to its failure."""
+    is_in_doubt: bool = False
+    """The request was sent and has no definite answer: it may have been done, and billed."""

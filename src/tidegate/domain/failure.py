@@ -96,3 +96,40 @@ MESSAGE_LIMIT = 4_000
 """Characters of an error message that are kept."""
 TRACEBACK_LIMIT = 16_000
 """Characters of a traceback that are kept: the first and last parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailure:
+    """What one failed call shows of its upstream."""
+
+    reason: Reason
+    wait_seconds: float | None = None
+    """The wait the server asked for; None: none."""
+    needs_person: bool = False
+    """Waiting cannot help: a key, an account, money."""
+    message: str = ""
+    jitter: float = 0.0
+    """A number in [0, 1) drawn by the sender, for jitter."""
+    is_for_all_keys: bool = False
+    """Every key of the sender's ring is refused: what others' keys could do does not count."""
+    task_id: str = ""
+    """The task that met it; empty for a call outside tasks, each of which counts as another task."""
+    upstream: str = ""
+    """Whose call it was; empty: the run's own upstream."""
+    is_reported: bool = False
+    """The end of the call has moved the gate already: the end of the run must not."""
+    began_seconds_ago: float | None = None
+    """How long ago the call began; None: not known."""
+
+
+CAPACITY_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
+
+
+FAULT_REASONS = frozenset({Reason.NETWORK, Reason.TIMEOUT, Reason.SERVER_ERROR})
+
+
+ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
+
+
+GATE_REASONS = CAPACITY_REASONS | FAULT_REASONS | ACCOUNT_REASONS
+"""Reasons that say something of the upstream; any other shows that it answers."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from tidegate.domain.calls import NO_CALLS, CallsMade
-from tidegate.domain.failure import Failure
-from tidegate.domain.upstream import Signal
+from tidegate.domain.calls import NO_CALLS, CallSummary
+from tidegate.domain.failure import CallFailure, Failure
 
 
 class Fence(NamedTuple):
@@ -46,7 +45,7 @@ class Succeeded:
     result: bytes
     """Encoded with the codec of `codec_tag`."""
     codec_tag: str
-    calls: CallsMade = NO_CALLS
+    calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +62,13 @@ class Retrying:
     """In words, for the history: `backoff 20 s after attempt 2 of 3`."""
     rule: str = ""
     """The retry rule whose own count this run adds to; empty for none."""
-    signal: Signal | None = None
+    call_failure: CallFailure | None = None
     """What it tells of the task's upstream; None: nothing ill."""
     is_last: bool = False
     """The next run is the last attempt: it may use the reserved part of the retry budget."""
     is_free: bool = False
     """The task gave its slot back of its own will: its next run spends no retry budget."""
-    calls: CallsMade = NO_CALLS
+    calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Released:
     why: str
     rank_offset: float = 0.0
     charge: Charge = Charge.RELEASE
-    calls: CallsMade = NO_CALLS
+    calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,9 @@ class Dead:
     failure: Failure
     charge: Charge
     why: str
-    signal: Signal | None = None
+    call_failure: CallFailure | None = None
     """What it tells of the task's upstream; None: nothing ill."""
-    calls: CallsMade = NO_CALLS
+    calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +101,13 @@ class Cancelled:
 
     fence: Fence
     why: str = "cancelled on request"
-    calls: CallsMade = NO_CALLS
+    calls: CallSummary = NO_CALLS
 
 
 Outcome = Succeeded | Retrying | Released | Dead | Cancelled
 
 
-class Answer(StrEnum):
+class FinishStatus(StrEnum):
     """What the store says of one outcome."""
 
     DONE = "done"

@@ -8,7 +8,6 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
 from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Window
 from tidegate.readers import (
     LONGEST_WAIT_SECONDS,
     Seconds,
@@ -281,3 +280,16 @@ class TaskSpec:
         0 for `on_crash="fail"`: not even a crash that another task caused, or a lost machine, is survived.
         """
         return 0 if self.on_crash is OnCrash.FAIL else min(3, self.max_attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many requests in so many seconds."""
+
+    name: str
+    """As users write it: `requests_per_minute`."""
+    amount: int
+    """At least 1."""
+    seconds: float
+    is_fixed: bool = False
+    """False: a bucket, refilled evenly. True: counted from edge to edge, as some providers do by the day."""

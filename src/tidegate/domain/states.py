@@ -53,7 +53,7 @@ MOVES = MappingProxyType(
         "claim": _moves("ready", "running"),
         "finish": _moves("running", "succeeded retrying ready dead cancelled suspended"),
         "cancel": _moves("scheduled held suspended ready retrying", "cancelled"),
-        "hurry": _moves("scheduled retrying", "ready"),
+        "run_now": _moves("scheduled retrying", "ready"),
         "redrive": _moves("dead", "ready"),
     }
 )

@@ -86,7 +86,7 @@ class Dimension(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenLimit:
+class HeaderLimit:
     """One limit, as the headers of one answer show it; None is what they do not say."""
 
     dimension: Dimension
@@ -97,39 +97,3 @@ class SeenLimit:
     """Until the bucket is full again."""
     window_seconds: float | None = None
     """Over which `limit` is counted, where the provider says or documents it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """One limit as an answer just showed it, with what places it among other answers."""
-
-    seen: SeenLimit
-    sent_seconds_ago: float = 0.0
-    """Since the call was sent: of two answers the one to the later call knows more."""
-    seen_seconds_ago: float = 0.0
-    needs: float = 1.0
-    """What one more call like it takes of the limit."""
-    spread: float = 0.0
-    """A number in [0, 1) drawn by the sender, for jitter."""
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedLimit:
-    """What is known of one limit from answers' headers, the newest word of it."""
-
-    dimension: Dimension
-    limit: float | None = None
-    window_seconds: float | None = None
-    """Over which it is counted; None: unknown."""
-    is_refilled: bool = False
-    """It refills evenly: a part of the wait gives a part of the limit. False: all of it at the reset."""
-    remaining: float | None = None
-    needs: float = 1.0
-    """What a call takes of it, lately in the mean."""
-    seen_at: float = 0.0
-    sent_at: float = 0.0
-    """When the call was sent whose answer this is from; answers to older ones change nothing."""
-    opens_at: float | None = None
-    """Nothing, or too little, is left: no call before this moment."""
-    is_scarce: bool = False
-    """Half of it or more was used, and it has not filled up since."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, url_for
 
-from tidegate._bridge import demand_threads, run_sync
+from tidegate._bridge import require_threads, run_sync
 from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
@@ -30,9 +30,9 @@ def init_app(site: Flask, queue: Tidegate) -> None:
     Raises:
         ConfigError: The server has replaced this process's threads, as gevent and eventlet workers do.
     """
-    demand_threads()
+    require_threads()
     site.extensions[_NAME] = queue
-    site.register_error_handler(StoreError, _away)
+    site.register_error_handler(StoreError, _unavailable)
 
 
 def queue() -> Tidegate:
@@ -66,17 +66,17 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
     @blueprint.get("/<task_id>")
     def status(task_id: str) -> Any:
         found = visible(task_id)
-        return _not_found() if found is None else _shown(found)
+        return _not_found() if found is None else _row_json(found)
 
     @blueprint.get("/<task_id>/result")
     def result(task_id: str) -> Any:
         found = visible(task_id)
         if found is None:
             return _not_found()
-        stored = run_sync(_stored(queue(), task_id))
+        stored = run_sync(_read_visible(queue(), task_id))
         if stored is None:
-            return _shown(found), 202, {"Retry-After": "1"}
-        return Response(to_json(_final(task_id, stored)), mimetype="application/json")
+            return _row_json(found), 202, {"Retry-After": "1"}
+        return Response(to_json(_result_json(task_id, stored)), mimetype="application/json")
 
     @blueprint.post("/<task_id>/cancel")
     def cancel(task_id: str) -> Any:
@@ -100,11 +100,11 @@ def accepted(
     return {"task_id": handle.id, "location": where}, 202, {"Location": where, "Retry-After": "1"}
 
 
-async def _stored(queue: Tidegate, task_id: str) -> StoredResult | None:
-    return await (await queue.opened_store()).result(task_id)
+async def _read_visible(queue: Tidegate, task_id: str) -> StoredResult | None:
+    return await (await queue.opened_store()).get_result(task_id)
 
 
-def _final(task_id: str, stored: StoredResult) -> dict[str, Any]:
+def _result_json(task_id: str, stored: StoredResult) -> dict[str, Any]:
     """Return the end of a task, its result as the HTTP API shows it."""
     shown: dict[str, Any] = {"task_id": task_id, "state": stored.state.value, "result": None}
     if (missing := unstorable(stored.data)) is not None:
@@ -112,7 +112,7 @@ def _final(task_id: str, stored: StoredResult) -> dict[str, Any]:
     return shown | ({"result": plain(stored.data)} if stored.data else {})
 
 
-def _shown(status: TaskStatus) -> dict[str, Any]:
+def _row_json(status: TaskStatus) -> dict[str, Any]:
     progress = status.progress
     return {
         "task_id": status.task_id,
@@ -127,5 +127,5 @@ def _not_found() -> tuple[dict[str, str], int]:
     return {"error": "no such task"}, 404
 
 
-def _away(error: StoreError) -> tuple[Response | dict[str, str], int, dict[str, str]]:
+def _unavailable(error: StoreError) -> tuple[Response | dict[str, str], int, dict[str, str]]:
     return {"error": "the queue is away for the moment", "code": error.code}, 503, {"Retry-After": "2"}

@@ -6,16 +6,17 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.domain.upstream import GateKind, GateRow, is_key_gate
-from tidegate.policy import pacing
-from tidegate.policy.words import duration
+from tidegate.domain.durations import format_duration
+from tidegate.limits import token_bucket
+from tidegate.limits.settings import GateKind
+from tidegate.limits.values import GateRow, is_key_gate
 
 TOLERANCE = 0.9
 """Slots for this part of a limit are enough: how long a run takes is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class SlotShortage:
     """An upstream whose limit cannot be used up, since too few of its tasks run at once."""
 
     upstream: str
@@ -33,7 +34,8 @@ class Shortage:
         """What is wrong, in a sentence."""
         return (
             f"upstream {self.upstream}: {self.limit} need {self.needed} tasks at once, as a run took"
-            f" {duration(self.run_seconds)} lately, and the live workers that serve it have {self.slots}"
+            f" {format_duration(self.run_seconds)} lately, and the live workers that serve it have"
+            f" {self.slots}"
             f" {'slot' if self.slots == 1 else 'slots'}: about {self.slots / self.needed:.0%} of the limit"
             " can be used"
         )
@@ -44,7 +46,7 @@ class Shortage:
         return f"raise concurrency, processes or workers to {self.needed} slots in all"
 
 
-def shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> list[Shortage]:
+def find_slot_shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> list[SlotShortage]:
     """Return the upstreams whose workers have too few slots, by name.
 
     Args:
@@ -57,15 +59,15 @@ def shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> list[Shorta
         have = slots.get(row.name, 0)
         if row.kind is not GateKind.UPSTREAM or is_key_gate(row.name) or not have or not row.limits.windows:
             continue
-        if row.gate.pace.counted_at == 0:
+        if row.gate.learned_rate.counted_at == 0:
             continue
-        window = max(row.limits.windows, key=pacing.interval)
-        needed = math.ceil(row.gate.typical_seconds / pacing.interval(window))
+        window = max(row.limits.windows, key=token_bucket.slot_interval)
+        needed = math.ceil(row.gate.typical_seconds / token_bucket.slot_interval(window))
         if row.limits.max_in_flight is not None:
             needed = min(needed, row.limits.max_in_flight)
         if have < TOLERANCE * needed:
-            size = f"{window.amount} in {duration(window.seconds)}"
-            found.append(Shortage(row.name, size, row.gate.typical_seconds, needed, have))
+            size = f"{window.amount} in {format_duration(window.seconds)}"
+            found.append(SlotShortage(row.name, size, row.gate.typical_seconds, needed, have))
     return sorted(found, key=lambda shortage: shortage.upstream)
 
 

@@ -9,17 +9,16 @@ A wait for a limit or gate of our own asked nothing of anybody and never counts.
 
 from __future__ import annotations
 
-from tidegate.domain.calls import CallsMade
+from tidegate.domain.calls import CallResult, CallSummary
 from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Charge, Counters
-from tidegate.domain.permit import CallEnd
 
 UNCHARGED_LIMIT = 20
 """Runs of one task that were refused before any work was done and are not charged."""
 INTERRUPTED_LIMIT = 5
 """Runs of one task that were given back in the middle of a call and are not charged."""
 
-_CLIENT_FAULTS = frozenset(
+_UNREAD_REASONS = frozenset(
     {
         Reason.INVALID_REQUEST,
         Reason.AUTH,
@@ -30,7 +29,7 @@ _CLIENT_FAULTS = frozenset(
     }
 )
 """Reasons for which a provider refuses a request unread."""
-_ACCOUNT = frozenset({Reason.QUOTA, Reason.AUTH})
+_ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
 
 
 def is_refused_before_work(failure: Failure) -> bool:
@@ -40,24 +39,24 @@ def is_refused_before_work(failure: Failure) -> bool:
     """
     if failure.is_refusal or failure.is_unsent:
         return True
-    if failure.reason is Reason.RATE_LIMIT or failure.reason in _ACCOUNT:
+    if failure.reason is Reason.RATE_LIMIT or failure.reason in _ACCOUNT_REASONS:
         return not _has_begun(failure)
     return failure.reason is Reason.OVERLOADED and not _has_begun(failure)
 
 
-def may_be_processed(end: CallEnd) -> bool:
+def may_be_processed(end: CallResult) -> bool:
     """Whether the other side may have done the work of a call, and bill it."""
     failure = end.failure
     if failure is None:
         return True
     if end.status is None and failure.status is None:
-        return end.in_doubt and not failure.is_unsent
+        return end.is_in_doubt and not failure.is_unsent
     if end.status is not None and 200 <= end.status < 300:
         return True
-    return failure.reason not in _CLIENT_FAULTS and not is_refused_before_work(failure)
+    return failure.reason not in _UNREAD_REASONS and not is_refused_before_work(failure)
 
 
-def charge_for_failure(failure: Failure, calls: CallsMade, counters: Counters) -> Charge:
+def charge_for_failure(failure: Failure, calls: CallSummary, counters: Counters) -> Charge:
     """Return which counter a failed run adds to.
 
     Args:
@@ -66,10 +65,10 @@ def charge_for_failure(failure: Failure, calls: CallsMade, counters: Counters) -
         counters: What the task had spent before.
     """
     if failure.is_stated:
-        return _counted(counters) if failure.reason is Reason.RATE_LIMIT else Charge.ATTEMPT
+        return _park_or_attempt(counters) if failure.reason is Reason.RATE_LIMIT else Charge.ATTEMPT
     if calls.may_be_processed or not is_refused_before_work(failure):
         return Charge.ATTEMPT
-    return Charge.WAIT if failure.is_refusal else _counted(counters)
+    return Charge.WAIT if failure.is_refusal else _park_or_attempt(counters)
 
 
 def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
@@ -84,7 +83,7 @@ def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
     return Charge.INTERRUPTED if counters.interruptions < INTERRUPTED_LIMIT else Charge.ATTEMPT
 
 
-def _counted(counters: Counters) -> Charge:
+def _park_or_attempt(counters: Counters) -> Charge:
     return Charge.PARK if counters.parks < UNCHARGED_LIMIT else Charge.ATTEMPT
 
 

@@ -43,7 +43,7 @@ class Classified:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _Options:
     rules: tuple[Rule, ...]
     classifiers: tuple[Classifier, ...]
     now: float
@@ -81,46 +81,50 @@ def classify(
         provider: Whom the task's upstream declares to call (`providers/packs/`).
         longest_wait_seconds: A server that asks for more is believed this much.
     """
-    terms = _Terms(tuple(rules), tuple(classifiers), now, provider)
+    options = _Options(tuple(rules), tuple(classifiers), now, provider)
     try:
-        found = _judge(exc, terms)
+        found = _classified(exc, options)
     except BaseException as fault:
         # A failure that is not understood must still be recorded, and retried as unknown.
         evidence = f"could not be classified: {type(fault).__name__}"
         found = Classified(Failure(Verdict.UNKNOWN, Reason.UNKNOWN, evidence=evidence))
-    return Classified(_settled(_described(found.failure, exc), longest_wait_seconds), found.rule)
+    return Classified(
+        _with_bounded_wait(_with_description(found.failure, exc), longest_wait_seconds), found.rule
+    )
 
 
-def _judge(exc: BaseException, terms: _Terms, depth: int = 0) -> Classified:
+def _classified(exc: BaseException, options: _Options, depth: int = 0) -> Classified:
     stated = _stated(exc)
-    found = _understood(exc, stated, terms, depth)
-    rules = [rule for rule in terms.rules if _may_turn(rule, stated)]
-    rule = next((rule for rule in rules if _names(rule, exc)), None)
+    found = _understood(exc, stated, options, depth)
+    rules = [rule for rule in options.rules if _applies(rule, stated)]
+    rule = next((rule for rule in rules if _matches(rule, exc)), None)
     if rule is None and found.rule is not None:
         return found
     if rule is None:
         rule = next((rule for rule in rules if rule.match is found.failure.reason), None)
-    return Classified(_ruled(found.failure, rule), rule)
+    return Classified(_with_rule(found.failure, rule), rule)
 
 
 def _understood(
-    exc: BaseException, stated: Transient | Permanent | None, terms: _Terms, depth: int
+    exc: BaseException, stated: Transient | Permanent | None, options: _Options, depth: int
 ) -> Classified:
     """Return what the exception means before its own rules; a rule here is that of a group's member."""
     if stated is not None:
-        return Classified(_as_stated(stated, understand(exc, now=terms.now, provider=terms.provider)))
-    if (refused := _refused(exc) or _misused(exc)) is not None:
+        return Classified(
+            _with_stated_verdict(stated, understand(exc, now=options.now, provider=options.provider))
+        )
+    if (refused := _refusal(exc) or _misuse(exc)) is not None:
         return Classified(refused)
-    if (judged := _asked(exc, terms.classifiers)) is not None:
+    if (judged := _ask_classifiers(exc, options.classifiers)) is not None:
         return Classified(judged)
-    observed = understand(exc, now=terms.now, provider=terms.provider)
+    observed = understand(exc, now=options.now, provider=options.provider)
     if depth < _DEEPEST_GROUP and (
         isinstance(exc, BaseExceptionGroup) or observed.verdict is Verdict.UNKNOWN
     ):
         causes, _ = chain(exc)
         group = next((link for link in causes if isinstance(link, BaseExceptionGroup)), None)
         if group is not None:
-            return _of_members(group, terms, depth)
+            return _of_members(group, options, depth)
     return Classified(observed)
 
 
@@ -130,14 +134,16 @@ def _stated(exc: BaseException) -> Transient | Permanent | None:
     return next((link for link in causes if isinstance(link, Transient | Permanent)), None)
 
 
-def _as_stated(stated: Transient | Permanent, observed: Failure) -> Failure:
+def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Failure:
     # What a task says charges an attempt, which a fact about the upstream would not.
     reason = Reason.UNKNOWN if observed.reason in UPSTREAM_REASONS else observed.reason
     failure = replace(observed, reason=reason, is_stated=True, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
         return replace(failure, verdict=Verdict.PERMANENT, reason=_reason_stated(stated, reason))
     if isinstance(stated, RetryAfter):
-        failure = replace(failure, reason=Reason.RATE_LIMIT, wait_seconds=_usable(peek(stated, "seconds")))
+        failure = replace(
+            failure, reason=Reason.RATE_LIMIT, wait_seconds=_usable_wait(peek(stated, "seconds"))
+        )
     return replace(failure, verdict=Verdict.TRANSIENT)
 
 
@@ -148,7 +154,7 @@ def _reason_stated(stated: Permanent, observed: Reason) -> Reason:
     return Reason.REJECTED if found is Reason.UNKNOWN else found
 
 
-def _refused(exc: BaseException) -> Failure | None:
+def _refusal(exc: BaseException) -> Failure | None:
     """Return what a call means that was not made: the upstream is parked, or it can never be let through."""
     causes, _ = chain(exc)
     refusal = next((link for link in causes if isinstance(link, UpstreamError)), None)
@@ -157,19 +163,19 @@ def _refused(exc: BaseException) -> Failure | None:
     if isinstance(refusal, CallTooLargeError):
         return Failure(Verdict.PERMANENT, Reason.TOO_LARGE, evidence="larger than the upstream's whole limit")
     # Whatever parked it is a fact about the upstream: the task waits, uncharged.
-    told = refusal.facts.get("reason")
-    reason = next((reason for reason in UPSTREAM_REASONS if reason == told), Reason.OVERLOADED)
+    given = refusal.facts.get("reason")
+    reason = next((reason for reason in UPSTREAM_REASONS if reason == given), Reason.OVERLOADED)
     return Failure(
         Verdict.TRANSIENT,
         reason,
-        wait_seconds=_usable(refusal.facts.get("wait_seconds")),
+        wait_seconds=_usable_wait(refusal.facts.get("wait_seconds")),
         is_refusal=True,
         upstream=str(refusal.facts.get("upstream", "")),
-        evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({told})",
+        evidence=f"upstream {refusal.facts.get('upstream', '')} parked ({given})",
     )
 
 
-def _misused(exc: BaseException) -> Failure | None:
+def _misuse(exc: BaseException) -> Failure | None:
     """Return what a wrong call of Tidegate by the body means: the same call is refused in every run."""
     causes, _ = chain(exc)
     misuse = next((link for link in causes if isinstance(link, UsageError)), None)
@@ -184,7 +190,7 @@ def _misused(exc: BaseException) -> Failure | None:
     )
 
 
-def _asked(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:
+def _ask_classifiers(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:
     causes, _ = chain(exc)
     for classifier in classifiers:
         for link in causes:
@@ -204,7 +210,7 @@ def _checked(judged: Failure, classifier: Classifier) -> Failure:
         Verdict(judged.verdict),
         Reason(judged.reason),
         message=presentable(judged.message, MESSAGE_LIMIT),
-        wait_seconds=_usable(judged.wait_seconds),
+        wait_seconds=_usable_wait(judged.wait_seconds),
         status=None if judged.status is None else int(judged.status),
         code=presentable(judged.code, _SHORT),
         request_id=presentable(judged.request_id, _SHORT),
@@ -212,10 +218,12 @@ def _checked(judged: Failure, classifier: Classifier) -> Failure:
     )
 
 
-def _of_members(group: BaseExceptionGroup[BaseException], terms: _Terms, depth: int) -> Classified:
-    judged = [(_judge(member, terms, depth + 1), member) for member in group.exceptions[:_MOST_MEMBERS]]
-    telling = [pair for pair in judged if pair[0].failure.reason is not Reason.CANCELLED] or judged
-    found, member = max(telling, key=lambda pair: _weight(pair[0].failure))
+def _of_members(group: BaseExceptionGroup[BaseException], options: _Options, depth: int) -> Classified:
+    judged = [
+        (_classified(member, options, depth + 1), member) for member in group.exceptions[:_MOST_MEMBERS]
+    ]
+    relevant = [pair for pair in judged if pair[0].failure.reason is not Reason.CANCELLED] or judged
+    found, member = max(relevant, key=lambda pair: _weight(pair[0].failure))
     failure = replace(
         found.failure,
         message=presentable(
@@ -231,7 +239,7 @@ def _weight(failure: Failure) -> tuple[int, float]:
     return severity, -1.0 if failure.wait_seconds is None else failure.wait_seconds
 
 
-def _names(rule: Rule, exc: BaseException) -> bool:
+def _matches(rule: Rule, exc: BaseException) -> bool:
     try:
         return isinstance(rule.match, type) and isinstance(exc, rule.match)
     except Exception:
@@ -239,13 +247,13 @@ def _names(rule: Rule, exc: BaseException) -> bool:
         return False
 
 
-def _may_turn(rule: Rule, stated: Transient | Permanent | None) -> bool:
+def _applies(rule: Rule, stated: Transient | Permanent | None) -> bool:
     if stated is None or rule.retry is isinstance(stated, Transient):
         return True
     return isinstance(rule.match, type) and issubclass(rule.match, Transient | Permanent)
 
 
-def _ruled(failure: Failure, rule: Rule | None) -> Failure:
+def _with_rule(failure: Failure, rule: Rule | None) -> Failure:
     if rule is None:
         return failure
     name = rule.match.value if isinstance(rule.match, Reason) else rule.match.__name__
@@ -257,7 +265,7 @@ def _ruled(failure: Failure, rule: Rule | None) -> Failure:
     )
 
 
-def _described(failure: Failure, exc: BaseException) -> Failure:
+def _with_description(failure: Failure, exc: BaseException) -> Failure:
     return replace(
         failure,
         message=failure.message or message_of(exc),
@@ -267,14 +275,14 @@ def _described(failure: Failure, exc: BaseException) -> Failure:
     )
 
 
-def _settled(failure: Failure, longest_wait_seconds: float) -> Failure:
+def _with_bounded_wait(failure: Failure, longest_wait_seconds: float) -> Failure:
     """Return the failure with its wait bounded; a permanent one has nothing to wait for."""
     if failure.verdict is Verdict.PERMANENT or failure.wait_seconds is None:
         return replace(failure, wait_seconds=None)
     return replace(failure, wait_seconds=min(max(0.0, failure.wait_seconds), longest_wait_seconds))
 
 
-def _usable(wait: object) -> float | None:
+def _usable_wait(wait: object) -> float | None:
     if isinstance(wait, bool) or not isinstance(wait, int | float) or math.isnan(wait):
         return None
     return clamp_wait(wait)

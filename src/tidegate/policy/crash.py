@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.domain.calls import NO_CALLS, CallsMade
+from tidegate.domain.calls import NO_CALLS, CallSummary
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Counters, Dead, Fence, Outcome, Released, Retrying
 from tidegate.policy.charge import INTERRUPTED_LIMIT, charge_for_release
@@ -16,7 +16,7 @@ MEMORY = "memory limit"
 """What the words of such an end begin with."""
 
 
-def limit_after(why: str, crash_limit: int) -> int:
+def crash_limit_after(why: str, crash_limit: int) -> int:
     """Return the crash limit that holds for the task that caused this end."""
     return min(crash_limit, MEMORY_CRASH_LIMIT) if why.startswith(MEMORY) else crash_limit
 
@@ -56,7 +56,7 @@ def decide_orphan(
         return Cancelled(fence, f"cancelled on request; {why}")
     if culprit is False and crash_limit > 0:
         charge = charge_for_release(counters, may_have_called=may_have_called)
-        return given_back(fence, f"its process ended, not through this task: {why}", charge)
+        return release_run(fence, f"its process ended, not through this task: {why}", charge)
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
     count = (counters.losses if loss else counters.crashes) + 1
     limit = LOSS_LIMIT if loss and crash_limit > 0 else max(1, crash_limit)
@@ -64,11 +64,11 @@ def decide_orphan(
     if count >= limit:
         return Dead(fence, failure, charge, f"{word} {count} of {limit}: {why}")
     delay = 0.0 if count == 1 else min(cap_seconds, base_seconds * 2.0 ** min(count - 2, 60))
-    told = f"{word} {count} of {limit}, uncharged: {why}"
-    return Retrying(fence, failure, delay, charge, rank_offset=-LIFT_SECONDS, why=told)
+    note = f"{word} {count} of {limit}, uncharged: {why}"
+    return Retrying(fence, failure, delay, charge, rank_offset=-LIFT_SECONDS, why=note)
 
 
-def given_back(fence: Fence, why: str, charge: Charge, *, calls: CallsMade = NO_CALLS) -> Released:
+def release_run(fence: Fence, why: str, charge: Charge, *, calls: CallSummary = NO_CALLS) -> Released:
     """Return the outcome of a run that stopped through no fault of its task, which runs again at once.
 
     Args:
@@ -84,7 +84,7 @@ def given_back(fence: Fence, why: str, charge: Charge, *, calls: CallsMade = NO_
     return Released(fence, words.get(charge, why), rank_offset=-LIFT_SECONDS, charge=charge, calls=calls)
 
 
-def cut_short(fence: Fence, why: str) -> Dead:
+def dead_if_run_once(fence: Fence, why: str) -> Dead:
     """Return the end of a task that may run once only and was stopped in the middle by no fault of its own.
 
     Args:

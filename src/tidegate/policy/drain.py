@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidegate.policy.words import duration
+from tidegate.domain.durations import format_duration
 
 _MINUTE_SECONDS = 60.0
 
@@ -29,7 +29,7 @@ class Drain:
     """Set for `seconds` only."""
 
     def __str__(self) -> str:
-        return self.kind.value if self.seconds is None else duration(self.seconds)
+        return self.kind.value if self.seconds is None else format_duration(self.seconds)
 
 
 def drain_estimate(

@@ -77,7 +77,7 @@ class Shares:
     """Tasks, with fractions, by priority."""
 
     def reserved(self) -> dict[Priority, int]:
-        """Return the whole slots owed, as `ClaimAsk.reserved` wants them."""
+        """Return the whole slots owed, as `ClaimRequest.reserved` wants them."""
         whole = {priority: int(debt + _ROUNDING) for priority, debt in self.owed.items()}
         return {priority: slots for priority, slots in whole.items() if slots > 0}
 

@@ -8,18 +8,25 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tidegate.domain.calls import NO_CALLS, CallsMade
-from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
+from tidegate.domain.calls import NO_CALLS, CallSummary
+from tidegate.domain.durations import format_duration
+from tidegate.domain.failure import (
+    ACCOUNT_REASONS,
+    GATE_REASONS,
+    MESSAGE_LIMIT,
+    CallFailure,
+    Failure,
+    Reason,
+    Verdict,
+)
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
 from tidegate.domain.text import presentable
-from tidegate.domain.upstream import Signal
+from tidegate.limits.gate import PROBE_SECONDS
 from tidegate.policy.backoff import delay_seconds, with_floor
 from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_for_failure
-from tidegate.policy.gate import ACCOUNT, PROBE_SECONDS, TELLING
 from tidegate.policy.order import LIFT_SECONDS, PENALTY_SECONDS
-from tidegate.policy.words import duration
 
 PARK_SECONDS = 60.0
 """Wait after a rate limit or overload whose answer named none."""
@@ -36,7 +43,7 @@ _NO_TIME_LIMIT = TimeLeft()
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RetryTerms:
     """What one task is allowed, its own overrides applied."""
 
     max_attempts: int
@@ -56,7 +63,7 @@ class Terms:
         max_attempts: int | None = None,
         time_left: TimeLeft = _NO_TIME_LIMIT,
         upstream: str = "",
-    ) -> Terms:
+    ) -> RetryTerms:
         """Return the terms of a task of this function, with the overrides it was enqueued with."""
         return cls(
             max_attempts=max_attempts if max_attempts is not None else spec.max_attempts,
@@ -71,10 +78,10 @@ def decide(
     fence: Fence,
     failure: Failure,
     rule: Rule | None,
-    terms: Terms,
+    terms: RetryTerms,
     counters: Counters,
     rng: random.Random,
-    calls: CallsMade = NO_CALLS,
+    calls: CallSummary = NO_CALLS,
 ) -> Outcome:
     """Return what becomes of a task whose run failed.
 
@@ -91,55 +98,57 @@ def decide(
         rule = INVALID_OUTPUT_RULE
     failure = replace(failure, upstream=calls.upstream_of(failure))
     outcome = _decided(fence, failure, rule, terms, counters, rng, calls)
-    return replace(outcome, signal=_signal(fence, failure, terms, calls, rng), calls=calls)
+    return replace(outcome, call_failure=_signal(fence, failure, terms, calls, rng), calls=calls)
 
 
-def signal_of(failure: Failure, rng: random.Random, *, task_id: str = "") -> Signal | None:
+def call_failure_of(failure: Failure, rng: random.Random, *, task_id: str = "") -> CallFailure | None:
     """Return what a failure shows of the upstream it came from; None if it is a matter of the task alone."""
-    if failure.reason not in TELLING or failure.is_refusal:
+    if failure.reason not in GATE_REASONS or failure.is_refusal:
         return None
-    return Signal(
+    return CallFailure(
         failure.reason,
         wait_seconds=failure.wait_seconds,
-        needs_person=failure.reason in ACCOUNT and failure.verdict is Verdict.PERMANENT,
+        needs_person=failure.reason in ACCOUNT_REASONS and failure.verdict is Verdict.PERMANENT,
         message=failure.message,
-        spread=rng.random(),
+        jitter=rng.random(),
         task_id=task_id,
         upstream=failure.upstream,
     )
 
 
 def _signal(
-    fence: Fence, failure: Failure, terms: Terms, calls: CallsMade, rng: random.Random
-) -> Signal | None:
+    fence: Fence, failure: Failure, terms: RetryTerms, calls: CallSummary, rng: random.Random
+) -> CallFailure | None:
     """Return what the end of a run reports to a gate.
 
     Calls through a transport have moved their gates at their own ends: only one that the run's time limit cut
     off has not. A run without such calls counts as one call of its upstream.
     """
-    signal = signal_of(failure, rng, task_id=fence.task_id)
-    if signal is None:
+    call_failure = call_failure_of(failure, rng, task_id=fence.task_id)
+    if call_failure is None:
         return None
     if calls.count == 0:
-        return signal if terms.upstream else None
-    if failure.reason is Reason.TIMEOUT and failure.status is None and calls.cut:
-        return replace(signal, upstream=calls.cut)
-    return replace(signal, is_reported=True) if failure.upstream else None
+        return call_failure if terms.upstream else None
+    if failure.reason is Reason.TIMEOUT and failure.status is None and calls.interrupted_upstream:
+        return replace(call_failure, upstream=calls.interrupted_upstream)
+    return replace(call_failure, is_reported=True) if failure.upstream else None
 
 
 def _decided(
     fence: Fence,
     failure: Failure,
     rule: Rule | None,
-    terms: Terms,
+    terms: RetryTerms,
     counters: Counters,
     rng: random.Random,
-    calls: CallsMade,
+    calls: CallSummary,
 ) -> Retrying | Dead:
     if rule is not None and not rule.retry:
         return Dead(fence, failure, Charge.ATTEMPT, f"discarded by the rule on {rule.name}")
     has_gate = bool(terms.upstream or failure.upstream)
-    waits_for_account = has_gate and rule is None and failure.reason in ACCOUNT and not failure.is_stated
+    waits_for_account = (
+        has_gate and rule is None and failure.reason in ACCOUNT_REASONS and not failure.is_stated
+    )
     if failure.verdict is Verdict.PERMANENT and not waits_for_account:
         return Dead(fence, failure, Charge.ATTEMPT, f"permanent: {failure.reason}")
     charge = charge_for_failure(failure, calls, counters)
@@ -156,7 +165,7 @@ def _uncharged(
     failure: Failure,
     charge: Charge,
     rule: Rule | None,
-    terms: Terms,
+    terms: RetryTerms,
     counters: Counters,
     rng: random.Random,
 ) -> Retrying | Dead:
@@ -172,7 +181,7 @@ def _uncharged(
         return _out_of_time(fence, failure, delay, deadline, charge)
     asked = "as asked by the server" if failure.wait_seconds else "no wait was named"
     is_gated = _is_gated(failure, terms)
-    wait = f"waits for {terms.upstream}" if is_gated else f"waits {duration(delay)}"
+    wait = f"waits for {terms.upstream}" if is_gated else f"waits {format_duration(delay)}"
     count = "not counted" if charge is Charge.WAIT else f"{parks} of {UNCHARGED_LIMIT}"
     return Retrying(
         fence,
@@ -185,13 +194,13 @@ def _uncharged(
     )
 
 
-def _is_gated(failure: Failure, terms: Terms) -> bool:
+def _is_gated(failure: Failure, terms: RetryTerms) -> bool:
     """Whether the gate of the task's own upstream says when the task goes on."""
     return bool(terms.upstream) and failure.upstream in ("", terms.upstream)
 
 
 def _uncharged_seconds(
-    failure: Failure, rule: Rule | None, terms: Terms, parks: int, rng: random.Random
+    failure: Failure, rule: Rule | None, terms: RetryTerms, parks: int, rng: random.Random
 ) -> float:
     """Return how long to wait: the rule's wait if it has one, and never less than the server asked for.
 
@@ -215,7 +224,12 @@ def _uncharged_seconds(
 
 
 def _retry(
-    fence: Fence, failure: Failure, rule: Rule | None, terms: Terms, counters: Counters, rng: random.Random
+    fence: Fence,
+    failure: Failure,
+    rule: Rule | None,
+    terms: RetryTerms,
+    counters: Counters,
+    rng: random.Random,
 ) -> Retrying | Dead:
     """Charge an attempt; try again if some are left and there is time for it."""
     attempts = counters.attempts + 1
@@ -239,19 +253,20 @@ def _retry(
         delay,
         Charge.ATTEMPT,
         rank_offset=0.0 if last_one_next else PENALTY_SECONDS * attempts,
-        why=f"{failure.reason}: waits {duration(delay)} after attempt {attempts} of {terms.max_attempts}",
+        why=f"{failure.reason}: waits {format_duration(delay)} after attempt {attempts}"
+        f" of {terms.max_attempts}",
         rule=rule.name if rule is not None else "",
         is_last=last_one_next,
     )
 
 
-def on_request(
+def decide_requested_retry(
     fence: Fence,
     *,
     after_seconds: float | None,
     reason: str,
     charge: bool,
-    terms: Terms,
+    terms: RetryTerms,
     counters: Counters,
     rng: random.Random,
 ) -> Outcome:
@@ -276,7 +291,7 @@ def on_request(
     )
 
 
-def spent(fence: Fence, terms: Terms, counters: Counters) -> Dead | None:
+def spent(fence: Fence, terms: RetryTerms, counters: Counters) -> Dead | None:
     """Return the end of a task that has no attempt left before its run begins; None if it may begin.
 
     Only interruptions leave a task so: whoever gives a run back does not know how many attempts it has.
@@ -306,10 +321,10 @@ def expired(fence: Fence, limit: TaskLimit, ran_for: str = "") -> Dead:
 
 def _out_of_time(fence: Fence, failure: Failure, delay: float, left: TimeLeft, charge: Charge) -> Dead:
     limit = left.first
-    seconds = duration(max(0.0, left.seconds))
+    seconds = format_duration(max(0.0, left.seconds))
     why = (
-        f"{limit}: its next run would start in {duration(delay)}, {seconds} are left ({failure.reason}); "
-        f"{limit.fix}"
+        f"{limit}: its next run would start in {format_duration(delay)}, "
+        f"{seconds} are left ({failure.reason}); {limit.fix}"
     )
     failure = Failure(
         Verdict.PERMANENT,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tidegate.domain.usage import Dimension, SeenLimit
+from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.providers._moments import read_moment, read_number, read_reset
 from tidegate.providers.pack import Pack
 from tidegate.providers.waits import Headers, exhausted_items, header_pairs
@@ -33,7 +33,7 @@ _POLICY = re.compile(r"[;\s]q=(\d{1,9})\s*;\s*w=(\d{1,9})(?![\d.])", re.ASCII)
 _WINDOWS = {"minute": 60.0, "day": 86_400.0}
 
 
-def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tuple[SeenLimit, ...]:
+def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tuple[HeaderLimit, ...]:
     """Return what the headers show of each limit, in the order of `Dimension`. Never raises.
 
     Args:
@@ -63,9 +63,9 @@ def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tu
     return tuple(_seen(dimension, found[dimension], pack) for dimension in Dimension if found.get(dimension))
 
 
-def _seen(dimension: Dimension, facts: Mapping[str, float], pack: Pack | None) -> SeenLimit:
+def _seen(dimension: Dimension, facts: Mapping[str, float], pack: Pack | None) -> HeaderLimit:
     of_pack = pack.requests_window_seconds if pack is not None and dimension is Dimension.REQUESTS else None
-    return SeenLimit(
+    return HeaderLimit(
         dimension,
         limit=facts.get("limit"),
         remaining=facts.get("remaining"),

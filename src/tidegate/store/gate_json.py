@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-from tidegate.domain.upstream import Gate, GateKind, GateRow, Limits, Meter
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import Gate, GateRow, TokenBucket
 
 
 def to_json(row: GateRow) -> tuple[str, str, str]:
-    """Return limits, gate and meters as JSON."""
-    limits, gate, meters = (msgspec.json.encode(part).decode() for part in (row.limits, row.gate, row.meters))
-    return limits, gate, meters
+    """Return limits, gate and buckets as JSON."""
+    limits, gate, buckets = (
+        msgspec.json.encode(part).decode() for part in (row.limits, row.gate, row.buckets)
+    )
+    return limits, gate, buckets
 
 
-def from_json(kind: str, name: str, limits: str, gate: str, meters: str) -> GateRow:
+def from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
     """Return the row that `to_json` wrote. Fields a newer version wrote are passed over."""
-    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _METERS.decode(meters))
+    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _METERS.decode(buckets))
 
 
 _LIMITS = msgspec.json.Decoder(Limits)
 _GATE = msgspec.json.Decoder(Gate)
-_METERS = msgspec.json.Decoder(dict[str, Meter])
+_METERS = msgspec.json.Decoder(dict[str, TokenBucket])

@@ -11,29 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tidegate.domain.outcome import Answer, Fence, Outcome
-from tidegate.domain.permit import Hold
+from tidegate.domain.failure import CallFailure
+from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.domain.spec import Priority
-from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
-from tidegate.domain.usage import Heard
-from tidegate.policy.backlog import Unserved
+from tidegate.limits.settings import LimitDeclaration, Limits
+from tidegate.limits.values import CallSlot, Gate, GateRow, ObservedLimit, PermitRecord
+from tidegate.policy.backlog import UnservedReason
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.rows import (
-    ActAnswer,
-    BudgetRow,
-    CancelAnswer,
+    ActionStatus,
     CancelRequest,
-    Claim,
-    ClaimAsk,
+    CancelStatus,
+    ClaimRequest,
+    ClaimResult,
     DeadLetter,
-    Enqueued,
+    EnqueueResult,
     HistoryRow,
     NewTask,
     NewWorker,
     Orphan,
-    ProgressNote,
+    ProgressUpdate,
     QueueStats,
     ReaperPass,
+    RetryBudgetRow,
     StoredResult,
     TaskFilter,
     TaskRow,
@@ -49,7 +49,7 @@ class Lifecycle(Protocol):
     async def open(self) -> None:
         """Connect and check the schema. Raise SchemaError if it does not fit this version. Safe to repeat."""
 
-    async def ahead(self) -> int:
+    async def count_newer_migrations(self) -> int:
         """Check the schema; return how many migrations it has that this version does not know.
 
         0 as a rule; more while newer code is rolled out beside this, and the schema lets this work on.
@@ -67,21 +67,21 @@ class Lifecycle(Protocol):
     async def now(self) -> float:
         """Return the store's clock. It never goes backwards within one process."""
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since the last return, or after `timeout_seconds`.
 
         A hint, level-triggered: a change between two calls makes the second return at once. Spurious
         returns are allowed; a missed one costs no more than the caller's own timeout.
         """
 
-    async def check(self) -> list[str]:
+    async def check_integrity(self) -> list[str]:
         """Examine the store's integrity; return what is wrong in words, nothing if it is sound."""
 
 
 class Tasks(Protocol):
     """What clients do: enqueue, read, cancel."""
 
-    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store these tasks, all or none (5,000 at most), and answer in their order.
 
         A task whose id is stored already is stored no second time and answered as the first time,
@@ -94,7 +94,7 @@ class Tasks(Protocol):
             KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
         """
 
-    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store these tasks, however many, in the transaction open on an async connection of the caller's.
 
         They exist if and when that transaction is committed, and are answered as by `enqueue`. The
@@ -106,50 +106,50 @@ class Tasks(Protocol):
             KeyConflictError: As `enqueue`; the transaction is whole, without the tasks.
         """
 
-    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """As `enqueue_within`, on a connection that blocks."""
 
-    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
+    async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
         """Store a part of a larger enqueue (5,000 at most) where nothing can see it yet."""
 
-    async def commit_stage(self, stage_id: str) -> dict[str, str]:
-        """Make a stage's tasks visible at once; return {staged id: holder's id} where a key was taken.
+    async def commit_batch(self, batch_id: str) -> dict[str, str]:
+        """Make a batch's tasks visible at once; return {staged id: holder's id} where a key was taken.
 
         Keys are settled here, by the rules of `enqueue`. Repeating it is harmless. The rows reach the
-        main queue in short batches (`unstage`), so that no other writer waits long.
+        main queue in short batches (`release_batches`), so that no other writer waits long.
 
         Raises:
             KeyConflictError: As `enqueue`. The stage is dropped.
         """
 
-    async def drop_stage(self, stage_id: str) -> None:
+    async def drop_batch(self, batch_id: str) -> None:
         """Forget an uncommitted stage and its tasks."""
 
-    async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+    async def read_tasks(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
         """Return the rows of those ids that exist, from one snapshot."""
 
     async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
         """Return the first task ids from `least` to `largest`, in order; of one tenant, if named."""
 
-    async def result(self, task_id: str) -> StoredResult | None:
+    async def get_result(self, task_id: str) -> StoredResult | None:
         """Return the result of a final task; None if it is not final.
 
         Raises:
             TaskNotFoundError: No such task.
         """
 
-    async def payload(self, task_id: str) -> tuple[bytes, str]:
+    async def get_payload(self, task_id: str) -> tuple[bytes, str]:
         """Return a task's encoded arguments and their codec tag.
 
         Raises:
             TaskNotFoundError: No such task.
         """
 
-    async def history(self, task_id: str) -> list[HistoryRow]:
+    async def get_history(self, task_id: str) -> list[HistoryRow]:
         """Return every run and act of a task, oldest first; empty if there is no such task."""
 
     async def list_tasks(
-        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
     ) -> list[TaskRow]:
         """Return tasks newest first, `limit` at most, continuing after the id `after`.
 
@@ -158,40 +158,40 @@ class Tasks(Protocol):
 
     async def cancel(
         self, task_ids: Sequence[str], *, why: str = "", force: bool = False
-    ) -> dict[str, CancelAnswer]:
+    ) -> dict[str, CancelStatus]:
         """Cancel tasks wherever they are; answer per id. A running one is asked, and never runs again.
 
         With `force` its worker does not wait for the body to listen. Asking again may add force.
         """
 
-    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
         """Give waiting or ready tasks another priority; their rank stays."""
 
-    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
         """Make scheduled and retrying tasks ready now."""
 
 
 class Work(Protocol):
     """What pool processes do: claim, finish, tell progress."""
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
-        """Take up to `ask.slots` ready tasks: each gets run + 1 and a `running` row of this worker.
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        """Take up to `request.slots` ready tasks: each gets run + 1 and a `running` row of this worker.
 
         Order: reserved shares first, then by priority; inside a priority by rank over the served queues
         (or by listed order with `strict`), ties by id. Rows that are not due, whose channel does not
         flow, or whose function is unknown are never looked at. A retired worker gets nothing.
         What its upstream's and function's limits let through is charged here: each task comes with the wait
         until its slot. What a gate or a limit keeps back is passed over at no cost.
-        Not safe to repeat after an unknown outcome: `lost_claims` finds what such a claim took.
+        Not safe to repeat after an unknown outcome: `find_lost_claims` finds what such a claim took.
         """
 
-    async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
+    async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         """Return the runs this worker holds by the store's word that are not among `known`.
 
         They come from a claim whose answer was lost; the worker releases them.
         """
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         """Write how these runs ended, in one transaction; answer per outcome, in order.
 
         `done`: written now. `already`: this outcome was written before. `fenced`: the run is not the
@@ -200,10 +200,10 @@ class Work(Protocol):
         dead letter; each adds to the minute's roll-up.
         """
 
-    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+    async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         """Keep the last progress of these runs; return the fences that are no longer current."""
 
-    async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
+    async def list_cancel_requests(self, worker_id: str) -> list[CancelRequest]:
         """Return this worker's runs whose cancel was requested."""
 
 
@@ -217,22 +217,22 @@ class Streams(Protocol):
         changes nothing. Readers see a call's chunks all at once.
         """
 
-    async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+    async def read_stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
         """Return where those tasks that exist are and how far their streams go, from one snapshot.
 
         A task whose head is final and whose chunks are read up to its last one has nothing more to tell
         (unless a person redrives it).
         """
 
-    async def chunks(
-        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    async def read_chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
         """Return up to `limit` chunks for each task, in order, that follow the given numbers.
 
         Args:
             after: By task id the number after which to go on; 0 for the start.
             limit: Chunks a task.
-            most_bytes: Of all chunks together: none follows the one that reaches it. Tasks come in the order
+            max_bytes: Of all chunks together: none follows the one that reaches it. Tasks come in the order
                 given, so the first one that has chunks gets one at least, and later ones may get none.
         """
 
@@ -243,10 +243,10 @@ class Workers(Protocol):
     async def add_worker(self, worker: NewWorker) -> None:
         """Register a pool process; its lease runs from now."""
 
-    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         """Move these workers' leases to `lease_seconds` from now; return the retired or unknown ids."""
 
-    async def workers(self) -> list[WorkerRow]:
+    async def list_workers(self) -> list[WorkerRow]:
         """Return all workers that are not retired, and retired ones that still hold runs."""
 
     async def retire_worker(
@@ -254,7 +254,7 @@ class Workers(Protocol):
         worker_id: str,
         *,
         why: str,
-        loss: bool,
+        is_loss: bool,
         only_if_expired: bool,
         culprit: Fence | None = None,
     ) -> bool:
@@ -265,21 +265,21 @@ class Workers(Protocol):
         that is known to have caused its end, if one is.
         """
 
-    async def orphans(self, limit: int = 500) -> list[Orphan]:
+    async def list_orphans(self, limit: int = 500) -> list[Orphan]:
         """Return runs whose worker is retired, oldest first."""
 
-    async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+    async def record_reaper_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
         """Write down that a reaper passes, and give runs whose worker has no row the row of one again.
 
         Such a row has a lease from now: a worker that lives beats for it, one that does not is reaped as any
         other. The write waits as long as beats must wait.
         """
 
-    async def forget_workers(self, older_than_seconds: float) -> int:
+    async def delete_retired_workers(self, older_than_seconds: float) -> int:
         """Delete retired workers without runs that were retired so long ago; return how many."""
 
 
-class Stewardship(Protocol):
+class Maintenance(Protocol):
     """Housekeeping, safe on every machine at once."""
 
     async def promote(self, limit: int = 500) -> int:
@@ -291,10 +291,12 @@ class Stewardship(Protocol):
         before leaves early, as far as the budgets and the server's own waits allow.
         """
 
-    async def unstage(self, limit: int = 5_000) -> int:
+    async def release_batches(self, limit: int = 5_000) -> int:
         """Move up to `limit` tasks of committed stages to where they belong; return how many were moved."""
 
-    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+    async def delete_expired(
+        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
+    ) -> int:
         """Delete what has served its time; return how many rows went, `limit` a kind at most.
 
         Expired keys, counters older than 90 days, audit entries older than a year, uncommitted stages
@@ -313,41 +315,41 @@ class Upstreams(Protocol):
     function. `finish` tells gates how runs ended; `promote` keeps the budgets.
     """
 
-    async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
+    async def declare_limits(self, declared: Sequence[LimitDeclaration]) -> list[GateRow]:
         """Keep what an application declares of limits; return the rows that count, in the order given.
 
-        The latest declaration counts, except for limits that a person set (`Limits.by_hand`).
+        The latest declaration counts, except for limits that a person set (`Limits.set_by_person`).
         """
 
-    async def gates(self) -> list[GateRow]:
+    async def list_gates(self) -> list[GateRow]:
         """Return every gate as it is stored: of upstreams, limited functions and the system."""
 
-    async def upstreams(self) -> list[UpstreamRow]:
+    async def list_upstreams(self) -> list[UpstreamRow]:
         """Return every upstream with what stands before it, by name."""
 
     async def set_limits(self, upstream: str, limits: Limits) -> bool:
         """Give an upstream other limits, from now on and for all; tell whether it is known.
 
-        Those that `limits.by_hand` names are kept when an application declares others.
+        Those that `limits.set_by_person` names are kept when an application declares others.
         """
 
-    async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
+    async def park_gate(self, upstream: str, *, seconds: float | None, why: str) -> bool:
         """Park an upstream by hand, for some seconds or until it is opened; tell whether it is known."""
 
     async def open_gate(self, upstream: str) -> bool:
         """Open an upstream's gate by hand; tell whether it is known."""
 
-    async def probe(self, upstream: str) -> bool:
+    async def request_probe(self, upstream: str) -> bool:
         """Let the next task of a parked upstream try whether it works; tell whether it is known."""
 
-    async def take_slot(
+    async def acquire_slot(
         self,
         upstream: str,
         *,
-        patience_seconds: float,
-        hold: Hold | None = None,
+        max_wait_seconds: float,
+        permit_record: PermitRecord | None = None,
         on_last_attempt: bool = False,
-    ) -> Slot:
+    ) -> CallSlot:
         """Charge one call that no claim charged: a run's second one, or one outside any task.
 
         Granted, the call may start after the slot's wait; else nothing is charged. An upstream that is not
@@ -355,23 +357,23 @@ class Upstreams(Protocol):
 
         Args:
             upstream: Its name, or that of a key's gate.
-            patience_seconds: How long the call may wait.
-            hold: The permit to record where the upstream limits what is in flight, in the same
+            max_wait_seconds: How long the call may wait.
+            permit_record: The permit to record where the upstream limits what is in flight, in the same
                 transaction; None: the call's run stands for it.
             on_last_attempt: Whether a failure would cost its task the last attempt: it tries a held gate
                 only once a probe has been due for long.
         """
 
-    async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
+    async def release_permits(self, permit_ids: Sequence[str]) -> None:
         """Count these calls as in flight no longer. Safe to repeat; unknown ids do no harm."""
 
     async def extend_permits(self, permit_ids: Sequence[str], *, seconds: float) -> None:
         """Let these permits expire no earlier than so long from now. One that is gone stays gone."""
 
-    async def tell(self, upstream: str, signal: Signal) -> Gate:
+    async def report_failure(self, upstream: str, call_failure: CallFailure) -> Gate:
         """Let a failure that a call met move its upstream's gate; return the gate."""
 
-    async def tell_of_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
+    async def report_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
         """Let a call that tried a held upstream, and did not fail by it, move the gate. Safe to repeat.
 
         Args:
@@ -380,50 +382,50 @@ class Upstreams(Protocol):
             seconds: How long ago it began.
         """
 
-    async def answered(self, upstream: str) -> None:
+    async def report_success(self, upstream: str) -> None:
         """Let a call that went well clear what failures left in its upstream's gate. Safe to repeat.
 
         For calls that no end of a run stands for: nothing is written where no failure is kept.
         """
 
-    async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+    async def report_limits(self, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
         """Keep what answers showed of an upstream's limits; return its gate, None if it is not known.
 
         Safe to repeat, in any order: of two answers the one to the later call counts.
         """
 
-    async def budgets(self) -> list[BudgetRow]:
+    async def list_retry_budgets(self) -> list[RetryBudgetRow]:
         """Return the retry budgets, the system's first, then those of upstreams by name."""
 
 
 class DeadLetters(Protocol):
     """What people do with dead tasks."""
 
-    async def dead_letters(
-        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    async def list_dead_letters(
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
     ) -> list[DeadLetter]:
         """Return dead letters, the latest failure first, continuing after the id `after`."""
 
-    async def count_dead(self, which: TaskFilter) -> int:
+    async def count_dead_letters(self, task_filter: TaskFilter) -> int:
         """Return how many dead letters match."""
 
     async def redrive(
         self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
-    ) -> dict[str, ActAnswer]:
+    ) -> dict[str, ActionStatus]:
         """Send dead letters back to the main queue; answer per id.
 
         Counters start anew, the history stays, the run goes on rising, an expired deadline named by the
         caller is renewed with its first length. `args` replaces payloads: {id: (bytes, codec tag)}.
         """
 
-    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
         """Delete dead letters for good, with payload and history."""
 
 
-class Figures(Protocol):
+class Statistics(Protocol):
     """Counts that never scan what is finished."""
 
-    async def queue_stats(self, unserved: Unserved | None = None) -> list[QueueStats]:
+    async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
         """Return each queue that holds a task or finished one in the last ten minutes, by name.
 
         Args:
@@ -433,7 +435,7 @@ class Figures(Protocol):
     async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
         """Keep what an application declares (functions, pools), for those who cannot import it."""
 
-    async def manifests(self) -> dict[str, dict[str, Any]]:
+    async def load_manifests(self) -> dict[str, dict[str, Any]]:
         """Return the kept manifests by application."""
 
 
@@ -446,16 +448,16 @@ class Access(Protocol):
     async def find_token(self, digest: bytes) -> TokenRow | None:
         """Return the token with this digest; None if there is none, or it is expired or revoked."""
 
-    async def tokens(self) -> list[TokenRow]:
+    async def list_tokens(self) -> list[TokenRow]:
         """Return all tokens that were ever made, the oldest first, expired and revoked ones too."""
 
     async def revoke_token(self, token_id: str) -> bool:
         """Make a token worthless for good; return whether there is one of this id. Safe to repeat."""
 
-    async def record(self, entries: Sequence[NewAuditEntry]) -> None:
+    async def add_audit_entries(self, entries: Sequence[NewAuditEntry]) -> None:
         """Put changes on record, all or none. An entry whose id is there already is a resend."""
 
-    async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
+    async def list_audit_entries(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
         """Return the record, the newest first, continuing after the id `after`."""
 
 
@@ -465,10 +467,10 @@ class Store(
     Work,
     Streams,
     Workers,
-    Stewardship,
+    Maintenance,
     Upstreams,
     DeadLetters,
-    Figures,
+    Statistics,
     Access,
     Protocol,
 ):

@@ -15,9 +15,10 @@ from tidegate.domain.failure import LastFailure
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.domain.upstream import Gate, GateKind, Limits
 from tidegate.domain.usage import UsageTotals
-from tidegate.policy.admission import Block
+from tidegate.limits.admission import Block
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import Gate
 from tidegate.policy.backlog import WaitReason
 
 # --- enqueue ---------------------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Enqueued:
+class EnqueueResult:
     """The answer to one `NewTask`."""
 
     task_id: str
@@ -75,19 +76,19 @@ class Enqueued:
 
 
 @dataclass(frozen=True, slots=True)
-class CrashTerms:
+class CrashPolicy:
     """What the steward must know of a running task to bury or retry it without the user's code."""
 
     crash_limit: int = 3
     base_seconds: float = 10.0
-    """Wait after the first crash; doubled each time, at most `cap_seconds`."""
-    cap_seconds: float = 600.0
+    """Wait after the first crash; doubled each time, at most `max_seconds`."""
+    max_seconds: float = 600.0
     max_attempts: int = 3
     """Charged attempts, unless the task has a number of its own: a held gate is not tried by the last one."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimAsk:
+class ClaimRequest:
     """What one pool process asks for in one claim."""
 
     worker_id: str
@@ -95,9 +96,9 @@ class ClaimAsk:
     """At most this many tasks; > 0."""
     queues: tuple[str, ...]
     """Served queues in listed order; `("*",)` for all."""
-    functions: Mapping[str, CrashTerms]
+    functions: Mapping[str, CrashPolicy]
     """Functions this process knows. Others are left for workers that know them."""
-    strict: bool = False
+    is_strict: bool = False
     """True: queues in listed order; False: by rank across queues."""
     reserved: Mapping[Priority, int] = field(default_factory=dict)
     """Slots of this claim kept for lower priorities that have waited for their share."""
@@ -137,13 +138,13 @@ class ClaimedTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimResult:
     """The answer to a claim."""
 
     tasks: tuple[ClaimedTask, ...]
-    alive: bool = True
+    is_alive: bool = True
     """False: the worker's row is retired. It must stop; its runs may have been taken up by others."""
-    again_seconds: float | None = None
+    next_claim_seconds: float | None = None
     """Limits left tasks behind, and by then more may be taken; None: nothing waits for a limit's time."""
 
 
@@ -156,7 +157,7 @@ class CancelRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressNote:
+class ProgressUpdate:
     """How far a run has come; the last one stays readable after the end."""
 
     fence: Fence
@@ -168,9 +169,9 @@ class ProgressNote:
 # --- workers ---------------------------------------------------------------------------------------------
 
 
-PASSES = "00000000-0000-0000-0000-000000000000"
+REAPER_WORKER_ID = "00000000-0000-0000-0000-000000000000"
 """The id of the row by which reapers know of each other's passes; no worker has it."""
-EMBEDDED = "embedded"
+EMBEDDED_WORKER_NAME = "embedded"
 """The name of every worker inside another process."""
 
 
@@ -204,7 +205,7 @@ class WorkerRow:
     queues: tuple[str, ...]
     slots: int
     started_at: float
-    beat_at: float
+    heartbeat_at: float
     expires_at: float
     retired_at: float | None
     running: int
@@ -218,9 +219,9 @@ class ReaperPass(NamedTuple):
 
     at: float
     """When, by the store's clock."""
-    since: float
+    since_at: float
     """Since when such looks, by any reaper, have followed each other without a gap."""
-    restored: tuple[str, ...] = ()
+    restored_workers: tuple[str, ...] = ()
     """Workers that held runs without a row, and have one again."""
 
 
@@ -233,14 +234,14 @@ class Orphan:
     function: str
     queue: str
     started_at: float
-    terms: CrashTerms
+    crash_policy: CrashPolicy
     counters: Counters
-    loss: bool
+    is_loss: bool
     """True: its lease ran out (machine or supervisor lost). False: its process was seen dead."""
     why: str
     """How the worker ended: `killed by signal 9`, `lease ran out`."""
     cancel_requested: bool
-    culprit: bool | None = None
+    is_culprit: bool | None = None
     """Whether this run is known to have caused the end; None: nobody knows which did."""
     upstream: str = ""
     """Which it may have been calling; empty for none."""
@@ -309,7 +310,7 @@ class HistoryRow:
     """One run of a task, or one act of a person on it, in time order."""
 
     kind: str
-    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `hurried`."""
+    """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
     at: float
     """Start of the run, or moment of the act."""
     run: int | None = None
@@ -374,20 +375,20 @@ class DeadLetter:
     labels: Mapping[str, str]
 
 
-class CancelAnswer(StrEnum):
+class CancelStatus(StrEnum):
     """What a cancel did to one task."""
 
     CANCELLED = "cancelled"
     """It was not running; it never will."""
-    ASKED = "asked"
+    REQUESTED = "asked"
     """It runs; its body is asked to stop, and no further run starts."""
     FINISHED = "finished"
     """It was final before."""
     UNKNOWN = "unknown"
 
 
-class ActAnswer(StrEnum):
-    """What another act by id (redrive, hurry, re-rank) did to one task."""
+class ActionStatus(StrEnum):
+    """What another act by id (redrive, run_now, re-rank) did to one task."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -451,7 +452,7 @@ class UpstreamRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetRow:
+class RetryBudgetRow:
     """One retry budget in its present window."""
 
     kind: GateKind

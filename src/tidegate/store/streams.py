@@ -20,7 +20,7 @@ class NewChunk(NamedTuple):
     """One piece that a run emitted."""
 
     fence: Fence
-    place: int
+    position: int
     """Its number within the run, from 1 without gaps: by it a resend is recognised."""
     data: bytes
     """Encoded JSON, `CHUNK_BYTES` at most."""

@@ -19,14 +19,20 @@ from starlette.websockets import WebSocket
 
 from tidegate.app import Tidegate
 from tidegate.errors import TidegateError
-from tidegate.web.door import Door
-from tidegate.web.guard import EVERYBODY, Answer, Guarded, Needs, demand_guarded
+from tidegate.web.access_middleware import AccessMiddleware
+from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.openapi import Schemas, document
-from tidegate.web.problems import Problem, of_error, refuse
-from tidegate.web.room import Room, answer
-from tidegate.web.routes import figures, health, letters, live, module, submit, tasks
+from tidegate.web.problems import Problem, problem_of, refuse
+from tidegate.web.protected_routes import (
+    ALL_ROLES,
+    AccessRule,
+    ProtectedRouter,
+    ResponseSpec,
+    require_protected,
+)
+from tidegate.web.routes import browser_module, dead_letters, events, health, overview, submit, tasks
 from tidegate.web.settings import WebSettings
-from tidegate.web.tokens import Authenticate, Tokens
+from tidegate.web.tokens import Authenticate, TokenAuthenticator
 
 log = logging.getLogger("tidegate.web")
 
@@ -52,11 +58,11 @@ def create_app(
         >>> site.mount("/tidegate", api)  # doctest: +SKIP
     """
     settings = settings or WebSettings()
-    authenticate = authenticate or Tokens(app.opened_store, settings)
-    room, schemas = Room(app, settings, authenticate), Schemas()
-    guarded = Guarded(schemas.named)
-    for routes in (submit, tasks, live, letters, figures, health, module):
-        routes.add(guarded, room)
+    authenticate = authenticate or TokenAuthenticator(app.opened_store, settings)
+    context, schemas = ApiContext(app, settings, authenticate), Schemas()
+    protected = ProtectedRouter(schemas.named)
+    for routes in (submit, tasks, events, dead_letters, overview, health, browser_module):
+        routes.add_routes(protected, context)
     api = _Api(
         settings,
         title="Tidegate",
@@ -66,15 +72,17 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
         exception_handlers=_HANDLERS,
-        middleware=[Middleware(Door, authenticate=authenticate, settings=settings)],
+        middleware=[Middleware(AccessMiddleware, authenticate=authenticate, settings=settings)],
     )
-    api.state.room = room
-    api.state.guarded = guarded
+    api.state.context = context
+    api.state.protected = protected
 
-    @guarded.route("GET", "/api/v1/openapi.json", Needs(EVERYBODY), answers={200: Answer("The document")})
+    @protected.route(
+        "GET", "/api/v1/openapi.json", AccessRule(ALL_ROLES), responses={200: ResponseSpec("The document")}
+    )
     async def openapi_document(request: Request) -> Response:
         """Return this API's OpenAPI document."""
-        return answer(api.openapi())
+        return json_response(api.openapi())
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:
@@ -82,7 +90,7 @@ def create_app(
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]
-    api.include_router(guarded.router)
+    api.include_router(protected.router)
     return api
 
 
@@ -116,16 +124,16 @@ class _Api(FastAPI):
 
 @contextlib.asynccontextmanager
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
-    demand_guarded(api.routes, api.state.guarded)
-    room: Room = api.state.room
-    room.closing.begin()
-    await room.store()
+    require_protected(api.routes, api.state.protected)
+    context: ApiContext = api.state.context
+    context.shutdown.reset()
+    await context.store()
     try:
         yield
     finally:
-        room.closing.set()
-        await room.audit.close()
-        room.offload.close()
+        context.shutdown.trigger()
+        await context.audit.close()
+        context.offload.close()
 
 
 # --- refusals --------------------------------------------------------------------------------------------
@@ -136,16 +144,18 @@ async def _problem(connection: Request | WebSocket, problem: Problem) -> Respons
 
 
 async def _error(connection: Request | WebSocket, error: TidegateError) -> Response | None:
-    return await refuse(connection, of_error(error))
+    return await refuse(connection, problem_of(error))
 
 
-async def _unfit(connection: Request | WebSocket, error: Any) -> Response | None:
-    faults = [
-        {"at": ".".join(str(part) for part in fault["loc"]), "detail": str(fault["msg"])}
-        for fault in error.errors()
+async def _invalid_parameters(connection: Request | WebSocket, error: Any) -> Response | None:
+    field_errors = [
+        {"at": ".".join(str(part) for part in field_error["loc"]), "detail": str(field_error["msg"])}
+        for field_error in error.errors()
     ]
-    detail = "; ".join(f"{fault['at'].rpartition('.')[2]}: {fault['detail']}" for fault in faults)
-    return await refuse(connection, Problem("parameters", detail, errors=faults))
+    detail = "; ".join(
+        f"{field_error['at'].rpartition('.')[2]}: {field_error['detail']}" for field_error in field_errors
+    )
+    return await refuse(connection, Problem("parameters", detail, errors=field_errors))
 
 
 async def _http(request: Request, error: HTTPException) -> Response | None:
@@ -164,8 +174,8 @@ async def _internal(request: Request, error: Exception) -> Response | None:
 _HANDLERS: Mapping[Any, Any] = {
     Problem: _problem,
     TidegateError: _error,
-    RequestValidationError: _unfit,
-    WebSocketRequestValidationError: _unfit,
+    RequestValidationError: _invalid_parameters,
+    WebSocketRequestValidationError: _invalid_parameters,
     HTTPException: _http,
     ClientDisconnect: _internal,
     Exception: _internal,

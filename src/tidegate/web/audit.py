@@ -14,9 +14,9 @@ from tidegate.store.protocol import Store
 
 log = logging.getLogger("tidegate.web")
 
-GATHER_SECONDS = 0.1
+BATCH_SECONDS = 0.1
 """Submits are recorded together once in so long; a kill loses no more of the record than that."""
-_MOST_WAITING = 20_000
+_MAX_WAITING = 20_000
 
 
 class AuditLog:
@@ -36,19 +36,19 @@ class AuditLog:
         self._waiting: list[NewAuditEntry] = []
         self._job: asyncio.Task[None] | None = None
 
-    async def acted(
-        self, who: Principal, action: str, answers: Iterable[tuple[str, str]], why: str = ""
+    async def record_action(
+        self, principal: Principal, action: str, results: Iterable[tuple[str, str]], why: str = ""
     ) -> None:
         """Put an act on record, with what it did to each task."""
-        entries = [self._entry(who, action, target, answer, why) for target, answer in answers]
-        await (await self._opened_store()).record(entries)
+        entries = [self._entry(principal, action, target, answer, why) for target, answer in results]
+        await (await self._opened_store()).add_audit_entries(entries)
 
-    def submitted(self, who: Principal, target: str, answer: str) -> None:
+    def record_submit(self, principal: Principal, target: str, answer: str) -> None:
         """Put a submit on record a moment later."""
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             log.error("the audit log cannot keep up: a submit of %s is not on record", target)
             return
-        self._waiting.append(self._entry(who, "submit", target, answer, ""))
+        self._waiting.append(self._entry(principal, "submit", target, answer, ""))
         if self._job is None:
             self._job = asyncio.create_task(self._write_soon(), name="tidegate audit log")
 
@@ -64,7 +64,7 @@ class AuditLog:
     async def _write_soon(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(BATCH_SECONDS)
                 try:
                     await self._write()
                 except TidegateError as error:
@@ -76,10 +76,17 @@ class AuditLog:
     async def _write(self) -> None:
         batch = self._waiting[:1000]
         if batch:
-            await (await self._opened_store()).record(batch)
+            await (await self._opened_store()).add_audit_entries(batch)
             del self._waiting[: len(batch)]
 
-    def _entry(self, who: Principal, action: str, target: str, answer: str, why: str) -> NewAuditEntry:
+    def _entry(self, principal: Principal, action: str, target: str, answer: str, why: str) -> NewAuditEntry:
         return NewAuditEntry(
-            self._next_id(), who.name, who.role, who.tenant, action, target, answer, why[:500]
+            self._next_id(),
+            principal.name,
+            principal.role,
+            principal.tenant,
+            action,
+            target,
+            answer,
+            why[:500],
         )

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from tidegate._version import __version__
-from tidegate.web.wire import ProblemDetails, Submit
+from tidegate.web.schemas import ProblemDetails, SubmitRequest
 
 _REFS = "#/components/schemas/{name}"
 
@@ -36,10 +36,10 @@ class Schemas:
     def components(self) -> dict[str, Any]:
         """Return all schemas by name."""
         _, components = msgspec.json.schema_components(self._types, ref_template=_REFS, schema_hook=_any)
-        submit = components[Submit.__name__]["properties"]
+        submit = components[SubmitRequest.__name__]["properties"]
         submit["args"] = {"type": ["object", "array"], "description": "By name, or by position."}
-        items = {"$ref": _REFS.format(name=Submit.__name__)}
-        components["SubmitMany"]["properties"]["tasks"] = {"type": "array", "items": items}
+        items = {"$ref": _REFS.format(name=SubmitRequest.__name__)}
+        components["SubmitManyRequest"]["properties"]["tasks"] = {"type": "array", "items": items}
         return components
 
 

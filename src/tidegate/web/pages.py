@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.errors import ConfigError
-from tidegate.web.door import demand_host, known_hosts
+from tidegate.web.access_middleware import demand_host, known_hosts
 from tidegate.web.problems import Problem, refuse
 from tidegate.web.settings import WebSettings
 

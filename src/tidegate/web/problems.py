@@ -34,12 +34,12 @@ PAGES = "/api/v1/problems/"
 NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of whatever is told of tasks: for this client, this once, and never taken for a page."""
 
-_LONGEST = 1_000
+_MAX_DETAIL = 1_000
 """Characters of a detail: it may quote what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemType:
     """One type of problem."""
 
     status: int
@@ -47,9 +47,9 @@ class Kind:
     fix: str
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+PROBLEM_TYPES: Mapping[str, ProblemType] = MappingProxyType(
     {
-        slug: Kind(**kind)
+        slug: ProblemType(**kind)
         for slug, kind in tomllib.loads(
             Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
         ).items()
@@ -80,7 +80,7 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     ) -> None:
         super().__init__(detail)
         self.slug = slug
-        self.kind = KINDS[slug]
+        self.kind = PROBLEM_TYPES[slug]
         self.detail = detail
         self.errors = errors
         self.headers = dict(headers or {})
@@ -92,22 +92,25 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
             "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
             "title": self.kind.title,
             "status": self.kind.status,
-            "detail": presentable(self.detail, _LONGEST) or self.kind.fix,
+            "detail": presentable(self.detail, _MAX_DETAIL) or self.kind.fix,
         }
         if self.errors:
             body["errors"] = [
-                {name: presentable(said, _LONGEST) for name, said in fault.items()} for fault in self.errors
+                {name: presentable(said, _MAX_DETAIL) for name, said in fault.items()}
+                for fault in self.errors
             ]
         headers = NO_STORE | self.headers
         return Response(encode(body | self.facts), self.kind.status, headers, MEDIA_TYPE)
 
 
-def of_error(error: TidegateError) -> Problem:
+def problem_of(error: TidegateError) -> Problem:
     """Return the problem that an error of Tidegate is over HTTP."""
     text = error.message + (f"; {error.fix}" if error.fix else "")
     facts: dict[str, Any] = {"code": error.code}
     if isinstance(error, ArgumentsError):
-        return Problem("arguments", text, errors=[_place(error)] if error.facts.get("path") else (), **facts)
+        return Problem(
+            "arguments", text, errors=[_field_path(error)] if error.facts.get("path") else (), **facts
+        )
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
     if isinstance(error, TaskNotFoundError):
@@ -139,5 +142,5 @@ async def refuse(connection: Request | WebSocket, problem: Problem) -> Response 
     return None
 
 
-def _place(error: TidegateError) -> dict[str, str]:
+def _field_path(error: TidegateError) -> dict[str, str]:
     return {"at": f"args.{error.facts['path']}", "detail": error.message}

@@ -18,18 +18,20 @@ from tidegate.errors import ConfigError
 from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.store.connect import is_postgres, sqlite_path
 from tidegate.web.app import create_app
-from tidegate.web.client_faults import ClientFaults
-from tidegate.web.clients import ClientLimits, limited
-from tidegate.web.openness import is_loopback, public_names
+from tidegate.web.client_errors import ClientErrorFilter
+from tidegate.web.connection_limits import ClientLimits, limited_protocol
+from tidegate.web.open_access import is_loopback, non_local_names
 from tidegate.web.pages import Pages, demand_pages
 from tidegate.web.settings import WebSettings
 
-_CLIENT_FAULTS = ClientFaults()
+_CLIENT_ERROR_FILTER = ClientErrorFilter()
 GRACE_SECONDS = 5
 """After SIGTERM requests have so long; streams end at once, and their clients come again."""
 
 
-async def demand_access(app: Tidegate, host: str, settings: WebSettings, tell: Callable[[str], None]) -> bool:
+async def require_access(
+    app: Tidegate, host: str, settings: WebSettings, print_line: Callable[[str], None]
+) -> bool:
     """Return whether this machine's requests may do without a token; if they may not, there is a good token.
 
     They may at a loopback address, unless a public host or origin is named: then a proxy serves others. Where
@@ -39,7 +41,7 @@ async def demand_access(app: Tidegate, host: str, settings: WebSettings, tell: C
         app: Whose API.
         host: Address it is served at.
         settings: Hosts and origins, as given.
-        tell: Given lines for people.
+        print_line: Given lines for people.
 
     Raises:
         ConfigError: The address can be reached by other machines, and no token is good.
@@ -47,13 +49,13 @@ async def demand_access(app: Tidegate, host: str, settings: WebSettings, tell: C
         StoreUnavailableError: The store does not answer.
     """
     if not is_loopback(host):
-        await _demand_token(app, host)
+        await _require_token(app, host)
         return False
-    names = public_names(settings)
+    names = non_local_names(settings)
     if not names:
         await _demand_store(app)
         return True
-    await _make_first_token(app, names, tell)
+    await _make_first_token(app, names, print_line)
     return False
 
 
@@ -65,11 +67,11 @@ async def _demand_store(app: Tidegate) -> None:
         await app.aclose()  # a forked or later loop opens it again
 
 
-async def _demand_token(app: Tidegate, host: str) -> None:
+async def _require_token(app: Tidegate, host: str) -> None:
     store = await app.opened_store()
     try:
         now = await store.now()
-        tokens = await store.tokens()
+        tokens = await store.list_tokens()
     finally:
         await app.aclose()  # a forked or later loop opens it again
     good = [
@@ -83,20 +85,22 @@ async def _demand_token(app: Tidegate, host: str) -> None:
         )
 
 
-async def _make_first_token(app: Tidegate, names: Sequence[str], tell: Callable[[str], None]) -> None:
+async def _make_first_token(app: Tidegate, names: Sequence[str], print_line: Callable[[str], None]) -> None:
     store = await app.opened_store()
     try:
-        if await store.tokens():
+        if await store.list_tokens():
             return
         token_id = secrets.token_hex(5)
         token = make_token(token_id, secrets.token_urlsafe(32))
         # Printed first: a token that is stored but was not shown would be one that nobody can use.
-        tell(f"requests need a token, because others reach this API as {', '.join(names)}; none was made yet")
-        tell(f"admin token, shown this once: {token}")
+        print_line(
+            f"requests need a token, because others reach this API as {', '.join(names)}; none was made yet"
+        )
+        print_line(f"admin token, shown this once: {token}")
         await store.add_token(NewToken(token_id, digest_of(token), "first start", Role.ADMIN, None))
         answer = f"{Role.ADMIN} of all tenants"
         entry = NewAuditEntry(app.next_id(), "tidegate web", "", None, "token created", token_id, answer)
-        await store.record([entry])
+        await store.add_audit_entries([entry])
     finally:
         await app.aclose()
 
@@ -107,20 +111,20 @@ def serve(
     host: str,
     port: int,
     settings: WebSettings,
-    tell: Callable[[str], None],
+    print_line: Callable[[str], None],
     clients: ClientLimits | None = None,
     pages: Path | None = None,
 ) -> None:
     """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
 
-    Who may do without a token is in the settings: see `demand_access`.
+    Who may do without a token is in the settings: see `require_access`.
 
     Args:
         app: Whose task functions may be submitted.
         host: Address to listen at.
         port: 0 for a free one.
         settings: Hosts, origins, limits.
-        tell: Given a line for people once it listens.
+        print_line: Given a line for people once it listens.
         clients: What one client may hold; None: the defaults.
         pages: A directory of static pages to serve beside the API; None: none.
 
@@ -135,7 +139,7 @@ def serve(
     api = create_app(app, settings=settings)
     config = uvicorn.Config(
         api if pages is None else Pages(api, pages, settings),
-        http=limited(clients or ClientLimits()),
+        http=limited_protocol(clients or ClientLimits()),
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -145,18 +149,18 @@ def serve(
         ws_max_size=65_536,
     )
     shown = f"[{host}]" if ":" in host else host
-    tell(f"the API answers at http://{shown}:{bound}/api/v1")
+    print_line(f"the API answers at http://{shown}:{bound}/api/v1")
     if pages is not None:
-        tell(f"the pages of {pages} are at http://{shown}:{bound}/")
+        print_line(f"the pages of {pages} are at http://{shown}:{bound}/")
     for name in ("uvicorn.error", "websockets.server"):
-        logging.getLogger(name).addFilter(_CLIENT_FAULTS)
+        logging.getLogger(name).addFilter(_CLIENT_ERROR_FILTER)
     try:
-        _Server(config).run(sockets=[listening])
+        _UvicornServer(config).run(sockets=[listening])
     finally:
         listening.close()
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Ends with status 0 when it was told to stop."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

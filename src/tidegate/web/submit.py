@@ -15,11 +15,11 @@ from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
 from tidegate.readers import instant_from_text, seconds_option, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
-from tidegate.web.bodies import parse_task
-from tidegate.web.guard import OPERATORS
 from tidegate.web.offload import Offload
-from tidegate.web.problems import Problem, of_error
-from tidegate.web.wire import Submit
+from tidegate.web.problems import Problem, problem_of
+from tidegate.web.protected_routes import OPERATORS
+from tidegate.web.request_body import parse_task
+from tidegate.web.schemas import SubmitRequest
 
 _OPERATORS_OPTIONS = ("queue", "priority", "timeout_seconds", "total_timeout_seconds", "max_attempts")
 _RENAMED = {
@@ -30,7 +30,7 @@ _RENAMED = {
 }
 _OPTIONS = ("key", "unique", "labels", "delay_seconds", "deadline_seconds", *_OPERATORS_OPTIONS)
 
-_TURN_SECONDS = 0.05
+_MAX_CHECK_SECONDS = 0.05
 """For which a batch is checked at once, before large bodies of other requests have their turn."""
 
 
@@ -45,23 +45,23 @@ class Submitter:
         self._app = app
         self._functions: dict[str, TaskFunction[Any, Any, Any]] = {}
 
-    def prepare(self, asked: Submit, principal: Principal, key: str | None = None) -> NewTask:
+    def prepare(self, requested: SubmitRequest, principal: Principal, key: str | None = None) -> NewTask:
         """Return the task a request asks for; its tenant is that of the principal, whatever is asked.
 
         Raises:
             Problem: It cannot be submitted, or not by this principal.
         """
         try:
-            function = self._function(asked.task)
-            args, kwargs = function.signature.load(_payload(asked.args))
-            options = self._options(asked, principal, key)
+            function = self._function(requested.task)
+            args, kwargs = function.signature.load(_payload(requested.args))
+            options = self._options(requested, principal, key)
             prepared = (function.using(**options) if options else function).prepare(*args, **kwargs)
         except TidegateError as error:
-            raise of_error(error) from error
+            raise problem_of(error) from error
         return prepared.new_task
 
     async def prepare_many(
-        self, asked: Sequence[msgspec.Raw], principal: Principal, offload: Offload
+        self, requested: Sequence[msgspec.Raw], principal: Principal, offload: Offload
     ) -> list[NewTask]:
         """Return the tasks of a batch; each is checked by itself, and every fault is told.
 
@@ -72,28 +72,32 @@ class Submitter:
             Problem: The first one's kind, with the place of each fault.
         """
         checked: list[NewTask | Problem] = []
-        size = sum(memoryview(raw).nbytes for raw in asked)
-        while len(checked) < len(asked):
-            checked += await offload.run(size, self._prepare_some, asked, len(checked), principal)
-        faults = [(place, one) for place, one in enumerate(checked) if isinstance(one, Problem)]
-        if faults:
-            first = faults[0][1]
-            detail = f"{len(faults)} of {counted(len(asked), 'task')} cannot be submitted; nothing was stored"
-            raise Problem(first.slug, detail, errors=[_fault_at(*one) for one in faults[:100]], **first.facts)
+        size = sum(memoryview(raw).nbytes for raw in requested)
+        while len(checked) < len(requested):
+            checked += await offload.run(size, self._prepare_some, requested, len(checked), principal)
+        errors = [(place, one) for place, one in enumerate(checked) if isinstance(one, Problem)]
+        if errors:
+            first = errors[0][1]
+            detail = (
+                f"{len(errors)} of {counted(len(requested), 'task')} cannot be submitted; nothing was stored"
+            )
+            raise Problem(
+                first.slug, detail, errors=[_batch_error(*one) for one in errors[:100]], **first.facts
+            )
         return [one for one in checked if isinstance(one, NewTask)]
 
     def _prepare_some(
-        self, asked: Sequence[msgspec.Raw], begin: int, principal: Principal
+        self, requested: Sequence[msgspec.Raw], begin: int, principal: Principal
     ) -> list[NewTask | Problem]:
         """Prepare tasks from a place on, as many as fit into a turn and one at least."""
         checked: list[NewTask | Problem] = []
-        turn_ends_at = time.monotonic() + _TURN_SECONDS
-        for raw in asked[begin:]:
+        ends_at = time.monotonic() + _MAX_CHECK_SECONDS
+        for raw in requested[begin:]:
             try:
-                checked.append(self.prepare(parse_task(raw, Submit), principal))
+                checked.append(self.prepare(parse_task(raw, SubmitRequest), principal))
             except Problem as problem:
                 checked.append(problem)
-            if time.monotonic() >= turn_ends_at:
+            if time.monotonic() >= ends_at:
                 break
         return checked
 
@@ -108,22 +112,22 @@ class Submitter:
             self._functions[name] = function
         return function
 
-    def _options(self, asked: Submit, principal: Principal, key: str | None) -> dict[str, Any]:
-        given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not None}
-        kept = [name for name in _OPERATORS_OPTIONS if name in given]
-        if kept and principal.role not in OPERATORS:
-            raise Problem("forbidden", f"a {principal.role} may not choose {', '.join(kept)}")
+    def _options(self, requested: SubmitRequest, principal: Principal, key: str | None) -> dict[str, Any]:
+        given = {name: value for name in _OPTIONS if (value := getattr(requested, name)) is not None}
+        operators_only = [name for name in _OPERATORS_OPTIONS if name in given]
+        if operators_only and principal.role not in OPERATORS:
+            raise Problem("forbidden", f"a {principal.role} may not choose {', '.join(operators_only)}")
         for name in _RENAMED.keys() & given.keys():
             given[name] = seconds_option(name, given[name])  # so that an error names the field of the body
         options = {_RENAMED.get(name, name): value for name, value in given.items()}
-        if asked.run_at is not None:
-            options["run_at"] = instant_from_text("run_at", asked.run_at)
-        if asked.deadline_at is not None:
-            if asked.deadline_seconds is not None:
+        if requested.run_at is not None:
+            options["run_at"] = instant_from_text("run_at", requested.run_at)
+        if requested.deadline_at is not None:
+            if requested.deadline_seconds is not None:
                 raise OptionError("both deadline_seconds and deadline_at are given", fix="give one of them")
-            options["deadline"] = instant_from_text("deadline_at", asked.deadline_at)
+            options["deadline"] = instant_from_text("deadline_at", requested.deadline_at)
         if key is not None:
-            if asked.key not in (None, key):
+            if requested.key not in (None, key):
                 raise Problem("idempotency-key", "the header and the body name different keys")
             options["key"] = key
         if principal.tenant is not None:
@@ -131,7 +135,7 @@ class Submitter:
         return options
 
 
-def _fault_at(place: int, problem: Problem) -> dict[str, str]:
+def _batch_error(place: int, problem: Problem) -> dict[str, str]:
     at = problem.errors[0]["at"] if problem.errors else ""
     return {"at": f"tasks[{place}].{at}".rstrip("."), "detail": problem.detail}
 

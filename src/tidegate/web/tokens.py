@@ -10,8 +10,8 @@ from starlette.requests import HTTPConnection
 
 from tidegate.domain.access import Principal, Role, digest_of
 from tidegate.store.protocol import Store
-from tidegate.web.openness import is_from_here, public_names
-from tidegate.web.problems import KINDS, Problem
+from tidegate.web.open_access import is_from_this_machine, non_local_names
+from tidegate.web.problems import PROBLEM_TYPES, Problem
 from tidegate.web.settings import WebSettings
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
@@ -20,14 +20,14 @@ Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
 PROTOCOL = "tidegate.v1"
 """The WebSocket subprotocol. A browser, which can send no header, adds `bearer.TOKEN` as a second one."""
 
-ANYBODY = Principal("anybody here", Role.ADMIN, None)
+LOCAL_ADMIN = Principal("anybody here", Role.ADMIN, None)
 """Who comes in as long as there are no tokens, where that is allowed."""
 
-_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tidegate"'}
 
 
-class Tokens:
+class TokenAuthenticator:
     """Knows tokens by their digests, good ones for a short time without asking the store.
 
     Args:
@@ -37,12 +37,12 @@ class Tokens:
 
     def __init__(self, opened_store: Callable[[], Awaitable[Store]], settings: WebSettings) -> None:
         self._opened_store = opened_store
-        self._memory = settings.token_memory
+        self._cache_seconds = settings.token_memory
         self._may_be_open = settings.open_without_tokens
-        self._public_names = public_names(settings)
+        self._public_names = non_local_names(settings)
         self._has_no_token = True
-        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-        self._looked_at = float("-inf")
+        self._cache: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._checked_at = float("-inf")
 
     async def __call__(self, connection: HTTPConnection) -> Principal | None:
         """Return whose token a request carries; None for nobody's.
@@ -55,32 +55,32 @@ class Tokens:
             return await self._without_token(connection) if self._may_be_open else None
         digest = digest_of(token)
         now = asyncio.get_running_loop().time()
-        known = self._known.get(digest)
-        if known is not None and now < known[1]:
-            return known[0]
+        cached = self._cache.get(digest)
+        if cached is not None and now < cached[1]:
+            return cached[0]
         row = await (await self._opened_store()).find_token(digest)
         if row is None:
-            self._known.pop(digest, None)
+            self._cache.pop(digest, None)
             return None
         principal = Principal(f"{row.name} ({row.id})", row.role, row.tenant)
-        self._known[digest] = (principal, now + self._memory)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._cache[digest] = (principal, now + self._cache_seconds)
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
         return principal
 
     async def _without_token(self, connection: HTTPConnection) -> Principal | None:
         if self._public_names:
             raise _no_token("open_without_tokens has no effect: hosts or origins name more than this machine")
-        if not is_from_here(connection):
+        if not is_from_this_machine(connection):
             raise _no_token("requests through a proxy or from another machine always need a token")
-        return ANYBODY if await self._none_exists() else None
+        return LOCAL_ADMIN if await self._has_none() else None
 
-    async def _none_exists(self) -> bool:
+    async def _has_none(self) -> bool:
         """Return whether no token was ever made; once there is one, the store is never asked again."""
         now = asyncio.get_running_loop().time()
-        if self._has_no_token and now - self._looked_at >= self._memory:
-            self._has_no_token = not await (await self._opened_store()).tokens()
-            self._looked_at = now
+        if self._has_no_token and now - self._checked_at >= self._cache_seconds:
+            self._has_no_token = not await (await self._opened_store()).list_tokens()
+            self._checked_at = now
         return self._has_no_token
 
 
@@ -95,7 +95,7 @@ def bearer_token(connection: HTTPConnection) -> str | None:
     return None
 
 
-async def demand(authenticate: Authenticate, connection: HTTPConnection) -> Principal:
+async def require_principal(authenticate: Authenticate, connection: HTTPConnection) -> Principal:
     """Return who a request comes from.
 
     Raises:
@@ -108,5 +108,5 @@ async def demand(authenticate: Authenticate, connection: HTTPConnection) -> Prin
 
 
 def _no_token(detail: str = "") -> Problem:
-    fix = KINDS["token"].fix
+    fix = PROBLEM_TYPES["token"].fix
     return Problem("token", f"{detail}. {fix}" if detail else fix, headers=_CHALLENGE)

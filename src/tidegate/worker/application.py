@@ -15,13 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
-from tidegate.domain.upstream import Declared
 from tidegate.errors import ConfigError
+from tidegate.limits.settings import LimitDeclaration
 from tidegate.readers import shown
-from tidegate.store.rows import CrashTerms
-from tidegate.upstream.upstream import Upstream
+from tidegate.store.rows import CrashPolicy
 from tidegate.worker.settings import Pool, Timings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Runnable(Protocol):
     """A task function as the worker sees it."""
 
     spec: TaskSpec
-    body: Callable[..., Any]
+    function: Callable[..., Any]
     is_async: bool
 
     @property
@@ -84,7 +84,7 @@ class Application(Protocol):
         """The user's own judgements of exceptions, asked before ours."""
         ...
 
-    def declared(self) -> Sequence[Declared]:
+    def declared(self) -> Sequence[LimitDeclaration]:
         """Return the limits it declares."""
         ...
 
@@ -104,7 +104,7 @@ def load_application(reference: str) -> Any:
     module_name, _, attribute = reference.partition(":")
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    module = _imported(module_name)
+    module = _import_module(module_name)
     app = getattr(module, attribute or "app", None)
     if not isinstance(getattr(app, "functions", None), Mapping) or not hasattr(app, "opened_store"):
         raise ConfigError(
@@ -112,13 +112,13 @@ def load_application(reference: str) -> Any:
             fix=f"name it: {module_name}:NAME",
         )
     for name in getattr(app, "modules", ()):
-        _imported(name)
+        _import_module(name)
     for hook in getattr(app, "load_hooks", ()):
-        _called(hook, reference)
+        _call_load_hook(hook, reference)
     return app
 
 
-def _called(hook: Callable[[], None], reference: str) -> None:
+def _call_load_hook(hook: Callable[[], None], reference: str) -> None:
     """Let an application declare what it finds.
 
     Raises:
@@ -128,12 +128,12 @@ def _called(hook: Callable[[], None], reference: str) -> None:
         hook()
     except Exception as error:
         raise ConfigError(
-            f"{reference} cannot be loaded{_place_of(error)}: {type(error).__name__}: {error}",
+            f"{reference} cannot be loaded{_source_location(error)}: {type(error).__name__}: {error}",
             fix="see its cause",
         ) from error
 
 
-def _imported(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     """Import a module of the application's.
 
     Raises:
@@ -150,12 +150,12 @@ def _imported(name: str) -> ModuleType:
         raise ConfigError(f"{name} cannot be imported: {error}", fix="see the cause above") from error
     except Exception as error:
         raise ConfigError(
-            f"{name} cannot be imported{_place_of(error)}: {type(error).__name__}: {error}",
+            f"{name} cannot be imported{_source_location(error)}: {type(error).__name__}: {error}",
             fix="see its cause",
         ) from error
 
 
-def _place_of(error: Exception) -> str:
+def _source_location(error: Exception) -> str:
     """Return the line of the application's own code from which an error came: ` (app.py, line 12)`."""
     ours, place = str(Path(__file__).parent.parent), ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -177,25 +177,27 @@ def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
     return found
 
 
-def crash_terms(spec: TaskSpec) -> CrashTerms:
+def crash_terms(spec: TaskSpec) -> CrashPolicy:
     """Return what the steward must know of this function without importing it."""
     try:
-        base, cap = _first_and_longest_wait(spec.backoff)
+        base, cap = _first_and_longest_delay(spec.backoff)
         limit = int(spec.crash_limit)
         are_usable = all(math.isfinite(seconds) and seconds >= 0 for seconds in (base, cap))
     except Exception:  # whatever stands where a plan should be
         are_usable = False
     if not are_usable:  # one function's broken option must stop no claim: its own run will say what is wrong
-        base, cap = _first_and_longest_wait(Exponential())
+        base, cap = _first_and_longest_delay(Exponential())
         limit = TaskSpec(spec.name).crash_limit
-    return CrashTerms(crash_limit=limit, base_seconds=base, cap_seconds=cap, max_attempts=_max_attempts(spec))
+    return CrashPolicy(
+        crash_limit=limit, base_seconds=base, max_seconds=cap, max_attempts=_max_attempts(spec)
+    )
 
 
 def _max_attempts(spec: TaskSpec) -> int:
     return spec.max_attempts if isinstance(spec.max_attempts, int) else TaskSpec(spec.name).max_attempts
 
 
-def _first_and_longest_wait(backoff: Backoff) -> tuple[float, float]:
+def _first_and_longest_delay(backoff: Backoff) -> tuple[float, float]:
     if isinstance(backoff, Exponential):
         return backoff.base, backoff.cap
     if isinstance(backoff, Fixed):

@@ -19,23 +19,23 @@ from typing import Any
 Message = dict[str, Any]
 
 
-class Line:
+class ControlConnection:
     """One end of the conversation. It receives in a thread of its own, so a blocked loop delays nothing.
 
     Args:
-        end: Our end of the socket pair.
-        receive: Called in that thread for each message.
-        ended: Called in that thread once, when the other side is gone.
+        sock: Our end of the socket pair.
+        on_message: Called in that thread for each message.
+        on_closed: Called in that thread once, when the other side is gone.
     """
 
     def __init__(
-        self, end: socket.socket, receive: Callable[[Message], None], ended: Callable[[], None]
+        self, sock: socket.socket, on_message: Callable[[Message], None], on_closed: Callable[[], None]
     ) -> None:
-        self._end = end
-        self._receive = receive
-        self._ended = ended
-        self._sending = threading.Lock()
-        self._thread = threading.Thread(target=self._listen, name="tidegate-control", daemon=True)
+        self._sock = sock
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._send_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._receive_loop, name="tidegate-control", daemon=True)
 
     def start(self) -> None:
         """Begin to listen."""
@@ -47,26 +47,26 @@ class Line:
         Never waits: one process that does not read must not hold up who keeps the leases of the others.
         """
         data = json.dumps(message).encode() + b"\n"
-        with self._sending:
+        with self._send_lock:
             try:
-                return self._end.send(data, socket.MSG_DONTWAIT) == len(data)
+                return self._sock.send(data, socket.MSG_DONTWAIT) == len(data)
             except OSError:
                 return False
 
     def close(self) -> None:
         """Hang up. Safe to repeat."""
         try:
-            self._end.shutdown(socket.SHUT_RDWR)
+            self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             return
         finally:
-            self._end.close()
+            self._sock.close()
 
-    def _listen(self) -> None:
+    def _receive_loop(self) -> None:
         try:
-            with self._end.makefile("rb") as lines:
+            with self._sock.makefile("rb") as lines:
                 for line in lines:
-                    self._receive(json.loads(line))
+                    self._on_message(json.loads(line))
         except (OSError, ValueError):
             pass  # a broken line is the end of the conversation
-        self._ended()
+        self._on_closed()

@@ -21,16 +21,16 @@ from typing import Self
 
 from tidegate._version import __version__
 from tidegate.errors import StoreError
-from tidegate.store.rows import EMBEDDED, NewWorker
+from tidegate.store.rows import EMBEDDED_WORKER_NAME, NewWorker
 from tidegate.worker import report, scratch
 from tidegate.worker.application import Application
-from tidegate.worker.engine import Engine
-from tidegate.worker.heartbeat import Heartbeat
-from tidegate.worker.logs import label_records
-from tidegate.worker.pause import Pause
+from tidegate.worker.backoff_delay import BackoffDelay
+from tidegate.worker.engine.current_task import NO_CULPRIT
+from tidegate.worker.engine.engine import Engine
+from tidegate.worker.engine.heartbeat import Heartbeat
+from tidegate.worker.logs import add_task_fields
+from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.settings import Pool, Timings
-from tidegate.worker.spot import NOBODY
-from tidegate.worker.steward.steward import Steward
 
 
 class EmbeddedWorker:
@@ -42,7 +42,7 @@ class EmbeddedWorker:
         timings: Clocks and grace times.
         rng: For jitter.
         threaded: False: beat and keep house in the same loop, as simulated time needs it.
-        begins_anew: Whether it goes on as a new worker after its lease was lost.
+        may_restart: Whether it goes on as a new worker after its lease was lost.
     """
 
     def __init__(
@@ -53,35 +53,35 @@ class EmbeddedWorker:
         *,
         rng: random.Random | None = None,
         threaded: bool = True,
-        begins_anew: bool = False,
+        may_restart: bool = False,
     ) -> None:
         self._rng = rng or random.Random()
-        self._make_life: Callable[[], _Life] = functools.partial(
-            _Life, app, tuple(pools), timings, self._rng, threaded=threaded
+        self._new_incarnation: Callable[[], _Incarnation] = functools.partial(
+            _Incarnation, app, tuple(pools), timings, self._rng, threaded=threaded
         )
-        self._begins_anew = begins_anew
-        self._life = self._make_life()
-        self._is_used = False
-        self._renewing: asyncio.Task[None] | None = None
+        self._may_restart = may_restart
+        self._incarnation = self._new_incarnation()
+        self._has_started = False
+        self._restart_task: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> str:
         """The id of the first pool's worker; another one after its lease was lost."""
-        return self._life.ids[0]
+        return self._incarnation.ids[0]
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids under which the store knows it: one for each pool, in their order."""
-        return self._life.ids
+        return self._incarnation.ids
 
     async def __aenter__(self) -> Self:
         """Register, begin to beat, begin to claim. May be entered again after its end."""
-        if self._is_used:
-            self._life = self._make_life()
-        self._is_used = True
-        await self._life.begin()
-        if self._begins_anew:
-            self._renewing = asyncio.create_task(self._renew(), name="tidegate renewal")
+        if self._has_started:
+            self._incarnation = self._new_incarnation()
+        self._has_started = True
+        await self._incarnation.start()
+        if self._may_restart:
+            self._restart_task = asyncio.create_task(self._restart_when_lost(), name="tidegate renewal")
         return self
 
     async def __aexit__(
@@ -98,35 +98,35 @@ class EmbeddedWorker:
 
         Cancelled meanwhile, it gives running tasks back at once, and passes the cancellation on afterwards.
         """
-        renewing, self._renewing = self._renewing, None
+        renewing, self._restart_task = self._restart_task, None
         if renewing is not None:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-        stopping = asyncio.create_task(self._life.end(grace), name="tidegate stop")
+        stopping = asyncio.create_task(self._incarnation.stop(grace), name="tidegate stop")
         try:
             await asyncio.shield(stopping)
         except asyncio.CancelledError:
-            self._life.shorten()
+            self._incarnation.release_now()
             await stopping
             raise
 
-    async def _renew(self) -> None:
+    async def _restart_when_lost(self) -> None:
         """Begin a new life whenever the lease of the present one is lost."""
-        pause = Pause(self._rng, first=1.0, cap=30.0)
+        pause = BackoffDelay(self._rng, first=1.0, cap=30.0)
         while True:
-            await self._life.lost()
-            await self._life.end(0.0)
+            await self._incarnation.wait_until_lost()
+            await self._incarnation.stop(0.0)
             try:
-                self._life = self._make_life()
-                await self._life.begin()
+                self._incarnation = self._new_incarnation()
+                await self._incarnation.start()
                 pause.reset()
             except Exception as error:  # a start hook may raise anything
                 wait = pause.next()
-                report.trouble("beginning anew after a lost lease", error, wait)
+                report.will_retry("beginning anew after a lost lease", error, wait)
                 await asyncio.sleep(wait)
 
 
-class _Life:
+class _Incarnation:
     """One incarnation of an embedded worker: a row and an engine for each pool. Begun once, ended once."""
 
     def __init__(
@@ -145,38 +145,38 @@ class _Life:
         self._threaded = threaded
         self.ids = tuple(self._pools)
         self._engines: list[Engine] = []
-        self._keeper: _Keeper | None = None
+        self._background: _BackgroundLoop | None = None
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Register, begin to beat, begin to claim. Where that fails, nothing is left of it."""
         await self._app.store.open()
         try:
             for worker_id, pool in self._pools.items():
                 await self._register(worker_id, pool)
         except BaseException:
-            await self._retire()
+            await self._retire_rows()
             raise
         engines = {worker_id: self._engine(worker_id, pool) for worker_id, pool in self._pools.items()}
         self._engines = list(engines.values())
-        self._keeper = _Keeper(self._app, engines, self._timings, self._rng)
+        self._background = _BackgroundLoop(self._app, engines, self._timings, self._rng)
         try:
-            await self._keeper.start(threaded=self._threaded)
+            await self._background.start(threaded=self._threaded)
             first, *others = self._engines
             await first.start()
             for engine in others:
-                engine.executor.base = first.executor.base
+                engine.executor.base_context = first.executor.base_context
                 await engine.start()
-            label_records()
+            add_task_fields()
         except BaseException:
-            keeper, self._engines, self._keeper = self._keeper, [], None
-            await self._let_go(keeper)
+            background, self._engines, self._background = self._background, [], None
+            await self._retire(background)
             raise
 
     async def _register(self, worker_id: str, pool: Pool) -> None:
         await self._app.store.add_worker(
             NewWorker(
                 id=worker_id,
-                name=EMBEDDED,
+                name=EMBEDDED_WORKER_NAME,
                 pool=pool.name,
                 host=socket.gethostname(),
                 pid=os.getpid(),
@@ -198,7 +198,7 @@ class _Life:
             runs_hooks=worker_id == self.ids[0],
         )
 
-    async def lost(self) -> None:
+    async def wait_until_lost(self) -> None:
         """Return once the lease of a pool is lost; never where there is none."""
         losses = [asyncio.create_task(engine.retired.wait()) for engine in self._engines]
         try:
@@ -207,42 +207,42 @@ class _Life:
             for loss in losses:
                 loss.cancel()
 
-    async def end(self, grace: float | None) -> None:
+    async def stop(self, grace: float | None) -> None:
         """Drain all pools, then run the stop hooks and retire."""
-        engines, keeper = self._engines, self._keeper
-        self._keeper = None
-        if not engines or keeper is None:
+        engines, background = self._engines, self._background
+        self._background = None
+        if not engines or background is None:
             return
         try:
             await asyncio.gather(*(engine.drain(grace) for engine in engines))
             for engine in reversed(engines):  # the first one runs the stop hooks
-                await engine.end()
+                await engine.close()
         finally:
             self._engines = []
-            await self._let_go(keeper)
+            await self._retire(background)
 
-    def shorten(self) -> None:
+    def release_now(self) -> None:
         """Give running tasks back now, if an end is under way."""
         for engine in self._engines:
-            engine.shorten()
+            engine.release_now()
 
-    async def _let_go(self, keeper: _Keeper) -> None:
-        await keeper.stop()
-        await self._retire()
+    async def _retire(self, background: _BackgroundLoop) -> None:
+        await background.stop()
+        await self._retire_rows()
 
-    async def _retire(self) -> None:
+    async def _retire_rows(self) -> None:
         """Retire all rows; while the store is away, the leases run out instead."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 for worker_id in self.ids:
                     await self._app.store.retire_worker(
-                        worker_id, why="stopped", loss=False, only_if_expired=False, culprit=NOBODY
+                        worker_id, why="stopped", is_loss=False, only_if_expired=False, culprit=NO_CULPRIT
                     )
         for worker_id in self.ids:
             scratch.remove(worker_id)
 
 
-class _Keeper:
+class _BackgroundLoop:
     """Beats for the engines of one loop and keeps house, in a thread of its own or in their loop."""
 
     def __init__(
@@ -255,68 +255,70 @@ class _Keeper:
         self._engine_loop = asyncio.get_running_loop()
         self._loop = self._engine_loop
         self._thread: threading.Thread | None = None
-        self._beating: asyncio.Task[None] | None = None
-        self._steward: Steward | None = None
-        self._asked_at: float | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
+        self._maintenance: MaintenanceLoop | None = None
+        self._pinged_at: float | None = None
         """When the engine's loop was asked whether it runs; None: it has answered."""
 
     async def start(self, *, threaded: bool) -> None:
         if threaded:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._loop.run_forever, name="tidegate-keeper", daemon=True
+                target=self._loop.run_forever, name="tidegate-background", daemon=True
             )
             self._thread.start()
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._begin(), self._loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._start_jobs(), self._loop))
         else:
-            await self._begin()
+            await self._start_jobs()
 
     async def stop(self) -> None:
         if self._thread is None:
-            await self._end()
+            await self._stop_jobs()
             return
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), self._loop))
-        parting = self._loop.shutdown_asyncgens()  # a store's connections of this loop end with it
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(parting, self._loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._stop_jobs(), self._loop))
+        closing = self._loop.shutdown_asyncgens()  # a store's connections of this loop end with it
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
-    async def _begin(self) -> None:
+    async def _start_jobs(self) -> None:
         clock = time.monotonic if self._thread is not None else self._loop.time
         heartbeat = Heartbeat(
             store=self._app.store,
             timings=self._timings,
-            alive=self._living,
-            renewed=lambda worker_id, until: self._tell(self._engines[worker_id].good_until, until),
-            retired=lambda worker_id: self._tell(self._engines[worker_id].lose),
+            live_worker_ids=self._live_worker_ids,
+            on_renewed=lambda worker_id, until: self._call_in_engine_loop(
+                self._engines[worker_id].extend_lease, until
+            ),
+            on_retired=lambda worker_id: self._call_in_engine_loop(self._engines[worker_id].on_lease_lost),
             rng=self._rng,
         )
-        self._steward = Steward(self._app.store, self._timings, rng=self._rng, clock=clock)
-        self._steward.start()
-        self._beating = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")
+        self._maintenance = MaintenanceLoop(self._app.store, self._timings, rng=self._rng, clock=clock)
+        self._maintenance.start()
+        self._heartbeat_task = asyncio.create_task(heartbeat.run(), name="tidegate heartbeat")
 
-    async def _end(self) -> None:
-        if self._steward is not None:
-            await self._steward.stop()
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+    async def _stop_jobs(self) -> None:
+        if self._maintenance is not None:
+            await self._maintenance.stop()
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+            await asyncio.gather(self._heartbeat_task, return_exceptions=True)
 
-    def _living(self) -> list[str]:
+    def _live_worker_ids(self) -> list[str]:
         """Return our ids, unless the engines' loop has been blocked for longer than a stall may last."""
         if self._thread is None:
             return list(self._engines)
         now = time.monotonic()
-        stalled = 0.0 if self._asked_at is None else now - self._asked_at
-        if self._asked_at is None:
-            self._asked_at = now
-            self._tell(self._answer)
+        stalled = 0.0 if self._pinged_at is None else now - self._pinged_at
+        if self._pinged_at is None:
+            self._pinged_at = now
+            self._call_in_engine_loop(self._mark_answered)
         return list(self._engines) if stalled <= self._timings.stall_limit else []
 
-    def _answer(self) -> None:
-        self._asked_at = None
+    def _mark_answered(self) -> None:
+        self._pinged_at = None
 
-    def _tell(self, what: object, *args: float) -> None:
+    def _call_in_engine_loop(self, what: object, *args: float) -> None:
         with contextlib.suppress(RuntimeError):  # the engine's loop has ended
             self._engine_loop.call_soon_threadsafe(what, *args)  # type: ignore[arg-type]

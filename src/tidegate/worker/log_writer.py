@@ -9,18 +9,18 @@ import threading
 import weakref
 from collections.abc import Callable
 
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 """Lines that may wait to be written."""
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Bytes that may wait to be written."""
 CLOSE_SECONDS = 1.0
 """How long the end of the process waits for the last lines."""
 
 _BATCH_BYTES = 32_768
-_writers: weakref.WeakSet[LineWriter] = weakref.WeakSet()
+_writers: weakref.WeakSet[LogLineWriter] = weakref.WeakSet()
 
 
-class LineWriter:
+class LogLineWriter:
     """Writes lines to a file descriptor in order; drops and counts those it has no room for.
 
     Calls of `put` must not overlap, as those of a `logging.Handler` do not; a signal handler may interrupt.
@@ -56,7 +56,7 @@ class LineWriter:
             self._write(line)
             return
         waiting = self._taken_bytes - self._written_bytes
-        if self._lines.qsize() >= MOST_LINES or waiting + len(line) > MOST_BYTES:
+        if self._lines.qsize() >= MAX_LINES or waiting + len(line) > MAX_BYTES:
             self._dropped += 1
             return
         self._taken_bytes += len(line)
@@ -114,9 +114,9 @@ class LineWriter:
                 return
 
 
-def _forked() -> None:
+def _on_fork() -> None:
     for writer in list(_writers):
         writer.write_directly()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_on_fork)

@@ -10,8 +10,13 @@ import logging
 import os
 from typing import Any
 
-from tidegate.worker.log_lines import JsonLines, OwnLoggers, TaskFields, TextLines
-from tidegate.worker.log_writer import LineWriter
+from tidegate.worker.log_formatters import (
+    JsonFormatter,
+    LibraryRecordsFilter,
+    TaskFieldsFilter,
+    TextFormatter,
+)
+from tidegate.worker.log_writer import LogLineWriter
 
 LEVEL = "TIDEGATE_LOG"
 """Environment variable: the level of Tidegate's and the application's records, `INFO` by default."""
@@ -19,7 +24,7 @@ FORMAT = "TIDEGATE_LOG_FORMAT"
 """Environment variable: `text`, the default, or `json`. Child processes inherit it."""
 
 _STANDARD_ERROR = 2
-_own = OwnLoggers()
+_own = LibraryRecordsFilter()
 
 
 class _Handler(logging.Handler):
@@ -29,8 +34,8 @@ class _Handler(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         self.addFilter(_own)
-        self.addFilter(TaskFields())
-        self._writer = LineWriter(_STANDARD_ERROR, dropped=self._dropped, patience=patience)
+        self.addFilter(TaskFieldsFilter())
+        self._writer = LogLineWriter(_STANDARD_ERROR, dropped=self._dropped, patience=patience)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record. Never raises."""
@@ -63,7 +68,7 @@ def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:
 
     Args:
         application: `MODULE:NAME` whose records are the application's own.
-        patience: Seconds a log call may wait until its line is written; see `LineWriter`.
+        patience: Seconds a log call may wait until its line is written; see `LogLineWriter`.
     """
     _own.own.add(application.partition(":")[0].partition(".")[0] or "root")
     root = logging.getLogger()
@@ -71,25 +76,25 @@ def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:
         return
     level = os.environ.get(LEVEL, "INFO").upper()
     root.setLevel(level if level in logging.getLevelNamesMapping() else "INFO")
-    formatter = JsonLines() if os.environ.get(FORMAT, "").lower() == "json" else TextLines()
+    formatter = JsonFormatter() if os.environ.get(FORMAT, "").lower() == "json" else TextFormatter()
     root.addHandler(_Handler(formatter, patience))
     logging.captureWarnings(True)
 
 
-def application_loaded(functions: Any) -> None:
+def register_application_loggers(functions: Any) -> None:
     """Count the modules of these task functions as the application's own, and label its handlers' records.
 
     Args:
-        functions: The application's, by name; each has a `body`.
+        functions: The application's, by name; each has a `function`.
     """
     for function in functions.values():
-        module = getattr(function.body, "__module__", None) or "root"
+        module = getattr(function.function, "__module__", None) or "root"
         _own.own.add(module.partition(".")[0])
-    label_records()
+    add_task_fields()
 
 
-def label_records() -> None:
+def add_task_fields() -> None:
     """Add `task_id`, `run` and `queue` to the records that the root logger's handlers see."""
     for handler in logging.getLogger().handlers:
-        if not any(isinstance(one, TaskFields) for one in handler.filters):
-            handler.addFilter(TaskFields())
+        if not any(isinstance(one, TaskFieldsFilter) for one in handler.filters):
+            handler.addFilter(TaskFieldsFilter())

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidegate.errors import StoreUnavailableError
-from tidegate.worker.pause import Pause
+from tidegate.worker.backoff_delay import BackoffDelay
 
 log = logging.getLogger("tidegate.worker")
 
@@ -16,7 +16,7 @@ START_SECONDS = 60.0
 """How long a worker that starts keeps trying to reach its store before it gives up."""
 
 
-async def open_in_time(
+async def open_with_retries(
     open_store: Callable[[], Awaitable[object]], *, seconds: float = START_SECONDS
 ) -> None:
     """Open the store, again and again while the reason may pass: it is not up yet, or full.
@@ -29,7 +29,7 @@ async def open_in_time(
         StoreError: It could not be opened in this time, or for a reason that does not pass by itself.
         ConfigError, SchemaError: It is not the right one.
     """
-    loop, pause = asyncio.get_running_loop(), Pause(random.Random())
+    loop, pause = asyncio.get_running_loop(), BackoffDelay(random.Random())
     ends_at = loop.time() + seconds
     while True:
         try:

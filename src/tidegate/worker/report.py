@@ -5,31 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from tidegate.context import Stop
-from tidegate.domain.failure import Reason, Verdict
+from tidegate.context import StopReason
+from tidegate.domain.durations import format_duration
+from tidegate.domain.failure import CallFailure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying, Succeeded
-from tidegate.domain.upstream import Signal
 from tidegate.errors import StoreError
-from tidegate.policy.words import duration
 from tidegate.store.rows import ClaimedTask
-from tidegate.worker.log_lines import PLAIN
+from tidegate.worker.log_formatters import PLAIN
 
 log = logging.getLogger("tidegate.worker")
 _OUTCOMES = {Succeeded: "succeeded", Retrying: "failed", Cancelled: "cancelled"}
 _seen_unknown: set[tuple[str, str]] = set()
 _seen_changes: set[tuple[str, str]] = set()
-_told_of_no_process: set[str] = set()
+_seen_without_process: set[str] = set()
 
 
-def started(claimed: ClaimedTask) -> None:
+def run_started(claimed: ClaimedTask) -> None:
     """Report the start of a run, for those who look closely."""
     if log.isEnabledFor(logging.DEBUG):
         log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
 
 
-def ended(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
+def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
     """Report how a run ended, in one line: a dead task is an ERROR, what went as it should is INFO."""
-    warn_of(claimed.function, outcome)
+    failed_outcome(claimed.function, outcome)
     if isinstance(outcome, Dead | Released) or not log.isEnabledFor(logging.INFO):
         return
     what = _OUTCOMES.get(type(outcome), "ended")
@@ -39,7 +38,7 @@ def ended(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
         what,
         claimed.function,
         *claimed.fence,
-        duration(seconds),
+        format_duration(seconds),
         f": {why}" if why else "",
         extra=_fields(claimed) if why else PLAIN | _fields(claimed),
     )
@@ -49,7 +48,7 @@ def _fields(claimed: ClaimedTask) -> dict[str, object]:
     return {"task_id": claimed.fence.task_id, "run": claimed.fence.run, "queue": claimed.queue}
 
 
-def warn_of(function: str, outcome: Outcome) -> None:
+def failed_outcome(function: str, outcome: Outcome) -> None:
     """Report what somebody may have to look at: each dead task, one warning a kind of unknown failure."""
     if isinstance(outcome, Dead):
         failure = outcome.failure
@@ -78,19 +77,19 @@ def warn_of(function: str, outcome: Outcome) -> None:
             )
 
 
-def parked(upstream: str, signal: Signal) -> None:
+def upstream_parked(upstream: str, call_failure: CallFailure) -> None:
     """Report that an upstream is parked until a person mends it."""
     log.error(
         "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
         "key, then: tidegate upstreams open %s",
         upstream,
-        signal.reason,
-        signal.message[:200],
+        call_failure.reason,
+        call_failure.message[:200],
         upstream,
     )
 
 
-def limits_by_hand(upstream: str, differences: Mapping[str, str]) -> None:
+def limits_set_by_hand(upstream: str, differences: Mapping[str, str]) -> None:
     """Log that limits set by hand count instead of those this process declares."""
     log.warning(
         "upstream %s: set by hand, so the code does not count: %s. To follow the code again: "
@@ -107,7 +106,7 @@ def limits_changed(name: str, changes: Sequence[str]) -> None:
     log.info("limits of %s: %s, as declared here", name or "the whole system", "; ".join(changes))
 
 
-def short_timeout(function: str, timeout: float, call_seconds: float) -> None:
+def timeout_too_short(function: str, timeout: float, call_seconds: float) -> None:
     """Tell that a task is stopped before its call is given up, so that nothing is learned of the upstream."""
     log.warning(
         "%s: its timeout of %g s is not above the %g s of one call through its upstream's transport. "
@@ -118,7 +117,7 @@ def short_timeout(function: str, timeout: float, call_seconds: float) -> None:
     )
 
 
-def fenced(fence: Fence) -> None:
+def finish_refused(fence: Fence) -> None:
     """Tell that a run's end came too late."""
     log.warning(
         "fenced: run %d of %s ended after it was taken up elsewhere; nothing was written",
@@ -127,7 +126,7 @@ def fenced(fence: Fence) -> None:
     )
 
 
-def body_will_not_stop(task: ClaimedTask, stop: Stop | None, left: str) -> None:
+def function_did_not_stop(task: ClaimedTask, stop: StopReason | None, left: str) -> None:
     """Tell that a body was left behind: `left` says what of it goes on."""
     log.warning(
         "%s %s did not stop (%s) within its grace time; its run is closed, the %s goes on",
@@ -138,7 +137,7 @@ def body_will_not_stop(task: ClaimedTask, stop: Stop | None, left: str) -> None:
     )
 
 
-def child_is_killed(task: ClaimedTask, pid: int, stop: Stop | None) -> None:
+def child_killed(task: ClaimedTask, pid: int, stop: StopReason | None) -> None:
     """Tell that a child process is killed because the body in it did not stop."""
     log.warning(
         "child process %d is killed: %s %s, run %d, did not stop (%s) within its grace time",
@@ -162,7 +161,7 @@ def replacement_wanted(task: ClaimedTask, reason: str, *, can_be_replaced: bool)
         )
 
 
-def process_was_changed(function: str, restored: Sequence[str], lost: Sequence[str]) -> None:
+def process_state_changed(function: str, restored: Sequence[str], lost: Sequence[str]) -> None:
     """Tell, once a function and thing, that a task changed what belongs to its whole process."""
     new = [what for what in restored if (function, what) not in _seen_changes]
     if new:
@@ -180,7 +179,7 @@ def process_was_changed(function: str, restored: Sequence[str], lost: Sequence[s
         )
 
 
-def trouble(what: str, error: Exception, pause: float) -> None:
+def will_retry(what: str, error: Exception, pause: float) -> None:
     """Tell that something failed and is tried again: the store did not answer, or nobody foresaw it."""
     if isinstance(error, StoreError):
         log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
@@ -188,7 +187,7 @@ def trouble(what: str, error: Exception, pause: float) -> None:
         log.error("%s failed; again in %.1f s", what, pause, exc_info=error)
 
 
-def unwritable(outcome: Outcome, fault: Exception) -> None:
+def outcome_unwritable(outcome: Outcome, fault: Exception) -> None:
     """Tell that no store can write how a run ended, so that its task is dead instead."""
     log.error(
         "dead: %s after run %d: its outcome (%s) cannot be stored",
@@ -199,10 +198,10 @@ def unwritable(outcome: Outcome, fault: Exception) -> None:
     )
 
 
-def no_processes_here(function: str) -> None:
+def no_child_processes(function: str) -> None:
     """Tell, once a function, that a body which should have a process of its own runs without one."""
-    if function not in _told_of_no_process:
-        _told_of_no_process.add(function)
+    if function not in _seen_without_process:
+        _seen_without_process.add(function)
         log.warning(
             "%s has no process of its own here, so nothing can stop it by force: an embedded worker has no "
             "child processes. `tidegate worker` has",

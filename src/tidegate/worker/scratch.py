@@ -31,13 +31,13 @@ def remove(worker_id: str) -> None:
     shutil.rmtree(scratch_root(worker_id), ignore_errors=True)
 
 
-async def remove_of_lost(worker: WorkerRow) -> None:
+async def remove_for_lost_worker(worker: WorkerRow) -> None:
     """Delete what a worker whose lease ran out left behind, if it lived on this machine."""
     if worker.host == socket.gethostname():
         await asyncio.to_thread(remove, worker.id)
 
 
-def remove_all_but(living: set[str], min_age_seconds: float, now: float) -> int:
+def remove_stale(living: set[str], min_age_seconds: float, now: float) -> int:
     """Delete what workers left behind that are not among `living`; return how many there were.
 
     What is not named like a worker is left alone: the base may be a directory that others use too.

@@ -16,21 +16,21 @@ log = logging.getLogger("tidegate.supervisor")
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 """Drain; the second time, give running tasks back now."""
-GIVE_BACK = signal.SIGQUIT
+RELEASE = signal.SIGQUIT
 """Give running tasks back now."""
-RENEW = signal.SIGHUP
+RELOAD = signal.SIGHUP
 """Start the processes anew with the present code."""
-PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 """For the application: sent on to every pool process, which does nothing about them unless it says so."""
 
-_OURS = (*STOP, GIVE_BACK, RENEW, *PASSED_ON)
+_HANDLED = (*STOP, RELEASE, RELOAD, *FORWARDED)
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _SHELL_ENDED = signal.SIGALRM
 """Sent by the kernel; not SIGTERM, of which a second one has a meaning."""
 _PR_SET_PDEATHSIG = 1
 
 
-def as_if_fresh() -> None:
+def reset_inherited_signals() -> None:
     """Undo what a parent left behind over exec: blocked signals, and an ignored SIGCHLD.
 
     A blocked SIGTERM would never stop us; where SIGCHLD is ignored, the kernel reaps our children and nobody
@@ -41,24 +41,24 @@ def as_if_fresh() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def outlive_the_group() -> None:
+def ignore_group_signals() -> None:
     """Do nothing about signals that are meant for the supervisor, which has other ways to tell us.
 
     By a handler that does nothing rather than by ignoring them: programs that are started from here would
     inherit that, and could not be terminated. Forked children would inherit the handler, hence the hooks.
     """
-    as_if_fresh()
-    for number in _OURS:
+    reset_inherited_signals()
+    for number in _HANDLED:
         signal.signal(number, _do_nothing)
-    os.register_at_fork(before=_hold, after_in_parent=_let_through, after_in_child=_end_as_usual)
+    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_restore_defaults)
 
 
-def listen(
+def install_handlers(
     *,
     stop: Callable[[signal.Signals], None],
-    give_back: Callable[[], None],
-    renew: Callable[[], None],
-    passed_on: Callable[[signal.Signals], None],
+    release: Callable[[], None],
+    reload: Callable[[], None],
+    forward: Callable[[signal.Signals], None],
 ) -> None:
     """Call these in the running loop when signals come.
 
@@ -66,32 +66,32 @@ def listen(
 
     Args:
         stop: Told of SIGTERM and SIGINT.
-        give_back: Told of SIGQUIT.
-        renew: Told of SIGHUP.
-        passed_on: Told of SIGUSR1 and SIGUSR2.
+        release: Told of SIGQUIT.
+        reload: Told of SIGHUP.
+        forward: Told of SIGUSR1 and SIGUSR2.
     """
     loop = asyncio.get_running_loop()
     for number in STOP:
         loop.add_signal_handler(number, stop, number)
-    loop.add_signal_handler(GIVE_BACK, give_back)
-    for number in PASSED_ON:
-        loop.add_signal_handler(number, passed_on, number)
-    if signal.getsignal(RENEW) is signal.SIG_IGN:
+    loop.add_signal_handler(RELEASE, release)
+    for number in FORWARDED:
+        loop.add_signal_handler(number, forward, number)
+    if signal.getsignal(RELOAD) is signal.SIG_IGN:
         return
     if _has_terminal():
-        loop.add_signal_handler(RENEW, stop, RENEW)
+        loop.add_signal_handler(RELOAD, stop, RELOAD)
     else:
-        loop.add_signal_handler(RENEW, renew)
+        loop.add_signal_handler(RELOAD, reload)
 
 
-def end_with_the_shell(stop: Callable[[], None]) -> None:
+def stop_when_shell_exits(stop: Callable[[], None]) -> None:
     """Stop when the shell of `sh -c "…"` ends that runs nothing but us and, unlike us, is sent the signals.
 
     Some shells stay between a process manager and its command, and die of SIGTERM without passing it on. Not
     for a command in the background (`&`, nohup), which is meant to outlive its shell. Nothing helps where the
     shell is process 1: that does not even die. So there it is warned of.
 
-    Call it before `listen`, which handles what a command in the background ignores.
+    Call it before `install_handlers`, which handles what a command in the background ignores.
 
     Args:
         stop: Called in the running loop.
@@ -103,7 +103,7 @@ def end_with_the_shell(stop: Callable[[], None]) -> None:
         log.warning(
             "process 1 is a shell, which passes no SIGTERM on to this process: write `exec` before it"
         )
-    elif sys.platform == "linux" and signal.SIG_IGN not in map(signal.getsignal, (signal.SIGINT, RENEW)):
+    elif sys.platform == "linux" and signal.SIG_IGN not in map(signal.getsignal, (signal.SIGINT, RELOAD)):
         asyncio.get_running_loop().add_signal_handler(_SHELL_ENDED, stop)
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _SHELL_ENDED, 0, 0, 0)
         if os.getppid() != parent:
@@ -130,19 +130,19 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     return
 
 
-def _hold() -> None:
+def _block() -> None:
     """Keep back what a forked child is sent before it is set up."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
 
 
-def _let_through() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
 
-def _end_as_usual() -> None:
-    """Undo `outlive_the_group` where it still holds: a forked child is the application's own."""
-    for number in _OURS:
+def _restore_defaults() -> None:
+    """Undo `ignore_group_signals` where it still holds: a forked child is the application's own."""
+    for number in _HANDLED:
         if signal.getsignal(number) is _do_nothing:
             usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
             signal.signal(number, usual)
-    _let_through()
+    _unblock()

@@ -45,7 +45,7 @@ async def test_a_token_for_all_tenants_is_not_one_for_none(store: Store) -> None
 async def test_adding_a_token_again_changes_nothing(store: Store) -> None:
     await store.add_token(token())
     await store.add_token(token(role=Role.ADMIN))
-    assert [row.role for row in await store.tokens()] == [Role.SUBMITTER]
+    assert [row.role for row in await store.list_tokens()] == [Role.SUBMITTER]
 
 
 async def test_an_expired_token_lets_nobody_in(store: Store, clock: SettableClock) -> None:
@@ -54,7 +54,7 @@ async def test_an_expired_token_lets_nobody_in(store: Store, clock: SettableCloc
     assert await store.find_token(token().digest) is not None
     clock.advance(1)
     assert await store.find_token(token().digest) is None
-    assert [row.expires_at for row in await store.tokens()] == [clock.now]
+    assert [row.expires_at for row in await store.list_tokens()] == [clock.now]
 
 
 async def test_a_revoked_token_lets_nobody_in_and_stays_in_the_list(
@@ -69,16 +69,19 @@ async def test_a_revoked_token_lets_nobody_in_and_stays_in_the_list(
     assert not await store.revoke_token("t9")
     assert await twin.find_token(token(1).digest) is None
     assert await twin.find_token(token(2).digest) is not None
-    assert [(row.id, row.revoked_at) for row in await store.tokens()] == [("t1", revoked_at), ("t2", None)]
+    assert [(row.id, row.revoked_at) for row in await store.list_tokens()] == [
+        ("t1", revoked_at),
+        ("t2", None),
+    ]
 
 
 async def test_the_record_is_read_newest_first_in_pages(build: Build, store: Store) -> None:
     entries = [entry(build, f"task {number}") for number in range(7)]
-    await store.record(entries[:4])
-    await store.record(entries[4:])
+    await store.add_audit_entries(entries[:4])
+    await store.add_audit_entries(entries[4:])
     seen: list[str] = []
     after = None
-    while page := await store.audit(after=after, limit=3):
+    while page := await store.list_audit_entries(after=after, limit=3):
         seen += [row.target for row in page]
         after = page[-1].id
     assert seen == [f"task {number}" for number in reversed(range(7))]
@@ -87,33 +90,33 @@ async def test_the_record_is_read_newest_first_in_pages(build: Build, store: Sto
 async def test_an_entry_keeps_what_was_done_by_whom_and_when(
     build: Build, store: Store, clock: SettableClock
 ) -> None:
-    await store.record([entry(build, tenant=None)])
-    [row] = await store.audit()
+    await store.add_audit_entries([entry(build, tenant=None)])
+    [row] = await store.list_audit_entries()
     assert (row.at, row.actor, row.role, row.tenant) == (clock.now, "front end", "submitter", None)
     assert (row.action, row.target, row.answer, row.why) == ("cancel", "task", "cancelled", "late")
 
 
 async def test_a_resent_entry_is_recorded_once(build: Build, store: Store) -> None:
     twice = entry(build)
-    await store.record([twice])
-    await store.record([twice, entry(build)])
-    await store.record([])
-    assert len(await store.audit()) == 2
+    await store.add_audit_entries([twice])
+    await store.add_audit_entries([twice, entry(build)])
+    await store.add_audit_entries([])
+    assert len(await store.list_audit_entries()) == 2
 
 
 async def test_the_record_is_kept_for_a_year(build: Build, store: Store, clock: SettableClock) -> None:
-    await store.record([entry(build, "old")])
+    await store.add_audit_entries([entry(build, "old")])
     clock.advance(YEAR)
-    await store.record([entry(build, "new")])
-    await store.sweep(finished_seconds=YEAR, dead_seconds=YEAR)
-    assert [row.target for row in await store.audit()] == ["new", "old"]
+    await store.add_audit_entries([entry(build, "new")])
+    await store.delete_expired(finished_seconds=YEAR, dead_seconds=YEAR)
+    assert [row.target for row in await store.list_audit_entries()] == ["new", "old"]
     clock.advance(1)
-    await store.sweep(finished_seconds=YEAR, dead_seconds=YEAR)
-    assert [row.target for row in await store.audit()] == ["new"]
+    await store.delete_expired(finished_seconds=YEAR, dead_seconds=YEAR)
+    assert [row.target for row in await store.list_audit_entries()] == ["new"]
 
 
 @pytest.mark.parametrize("text", ["<img src=x>", "a\x00b", "\ud800", "🌊"])
 async def test_any_text_can_be_recorded(build: Build, store: Store, text: str) -> None:
-    await store.record([entry(build, text, why=text)])
-    [row] = await store.audit()
+    await store.add_audit_entries([entry(build, text, why=text)])
+    [row] = await store.list_audit_entries()
     assert row.target == {"a\x00b": "a\\x00b", "\ud800": "\\ud800"}.get(text, text)

@@ -9,12 +9,12 @@ import pytest
 from store_back_ends import Clients, opened
 from store_build import START, Build, SettableClock, ids_of, retrying, succeeded
 
-from tidegate.domain.outcome import Answer, Cancelled, Fence
+from tidegate.domain.outcome import Cancelled, Fence, FinishStatus
 from tidegate.domain.states import FINAL, State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import CancelAnswer, CancelRequest
+from tidegate.store.rows import CancelRequest, CancelStatus
 
-CANCELLED, ASKED, FINISHED, UNKNOWN = CancelAnswer
+CANCELLED, ASKED, FINISHED, UNKNOWN = CancelStatus
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.READY, State.RETRYING])
@@ -26,7 +26,7 @@ async def test_a_task_that_does_not_run_is_cancelled_at_once_and_never_runs(
     assert await build.store.cancel([task_id], why="not wanted") == {task_id: CANCELLED}
     row = await build.row(task_id)
     assert (row.state, row.finished_at) == (State.CANCELLED, START + 1)
-    result = await build.store.result(task_id)
+    result = await build.store.get_result(task_id)
     assert result is not None
     assert (result.state, result.reason, result.message) == (State.CANCELLED, "cancelled", "not wanted")
     clock.advance(10_000)
@@ -46,18 +46,18 @@ async def test_a_running_task_is_asked_and_its_worker_hears_of_it(build: Build) 
     mine = await build.run(worker=worker)
     await build.run(worker=other)
     task_id = mine.fence.task_id
-    assert await build.store.cancel_requests(worker) == []
+    assert await build.store.list_cancel_requests(worker) == []
     assert await build.store.cancel([task_id]) == {task_id: ASKED}
     assert await build.store.cancel([task_id]) == {task_id: ASKED}
-    assert await build.store.cancel_requests(worker) == [CancelRequest(mine.fence, force=False)]
-    assert await build.store.cancel_requests(other) == []
+    assert await build.store.list_cancel_requests(worker) == [CancelRequest(mine.fence, force=False)]
+    assert await build.store.list_cancel_requests(other) == []
     row = await build.row(task_id)
     assert (row.state, row.cancel_requested) == (State.RUNNING, True)
     assert await build.store.cancel([task_id], force=True) == {task_id: ASKED}
     assert await build.store.cancel([task_id]) == {task_id: ASKED}
-    assert await build.store.cancel_requests(worker) == [CancelRequest(mine.fence, force=True)]
+    assert await build.store.list_cancel_requests(worker) == [CancelRequest(mine.fence, force=True)]
     await build.done(Cancelled(mine.fence))
-    assert await build.store.cancel_requests(worker) == []
+    assert await build.store.list_cancel_requests(worker) == []
     assert await build.store.cancel([task_id]) == {task_id: FINISHED}
 
 
@@ -75,7 +75,7 @@ async def test_each_id_gets_its_own_answer(build: Build) -> None:
 async def test_the_reason_may_be_any_text(build: Build) -> None:
     task_id = await build.one()
     await build.store.cancel([task_id], why="\ud800\x00")
-    assert [entry.why for entry in await build.store.history(task_id)] == ["", "\\ud800\\x00"]
+    assert [entry.why for entry in await build.store.get_history(task_id)] == ["", "\\ud800\\x00"]
 
 
 async def test_half_of_a_hundred_cancelled_while_no_worker_is_up_never_run(
@@ -97,7 +97,7 @@ async def test_a_cancelled_task_waiting_for_a_retry_keeps_its_history(
     task_id = await build.in_state(State.RETRYING)
     clock.advance(1)
     await build.store.cancel([task_id])
-    assert [entry.kind for entry in await build.store.history(task_id)] == [
+    assert [entry.kind for entry in await build.store.get_history(task_id)] == [
         "enqueued",
         "run",
         "cancel requested",
@@ -124,7 +124,7 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
     rng = random.Random(55)
     worker_side, people = Build(store, clock), Build(twin, clock)
     worker = await worker_side.worker()
-    answers: dict[str, CancelAnswer] = {}
+    answers: dict[str, CancelStatus] = {}
     ended: dict[str, list[str]] = {}
     ids = await worker_side.enqueue(400)
     answered = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
                 for task in tasks
             ]
             for outcome, answer in zip(outcomes, await store.finish(outcomes), strict=True):
-                assert answer is Answer.DONE
+                assert answer is FinishStatus.DONE
                 ended.setdefault(outcome.fence.task_id, []).append(type(outcome).__name__)
             clock.advance(0.01)
             await store.promote()
@@ -157,7 +157,7 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
     working = asyncio.create_task(work())
     await cancel()
     await working
-    rows = await store.read(ids)
+    rows = await store.read_tasks(ids)
     for task_id in ids:
         state, told = rows[task_id].state, ended.get(task_id, [])
         assert told.count("Succeeded") <= 1
@@ -170,7 +170,7 @@ async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
             assert answers[task_id] is ASKED
             assert state is (State.SUCCEEDED if told[-1] == "Succeeded" else State.CANCELLED)
     assert len(set(answers.values())) == 3, "the moments were not spread over the tasks' lives"
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def _pause(rng: random.Random) -> None:

@@ -12,7 +12,7 @@ from tidegate.domain.outcome import Charge, Counters, Fence, Released
 from tidegate.domain.spec import NO_LIMIT, Priority
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import CrashTerms
+from tidegate.store.rows import CrashPolicy
 
 INTERACTIVE, NORMAL, BULK = Priority
 
@@ -92,18 +92,18 @@ async def test_any_queue_name_can_be_served(build: Build, queue: str) -> None:
 
 async def test_a_worker_without_a_row_gets_nothing_and_is_told(build: Build) -> None:
     await build.one()
-    claim = await build.store.claim(build.ask("nobody"))
-    assert (claim.tasks, claim.alive) == ((), False)
+    claim = await build.store.claim(build.request("nobody"))
+    assert (claim.tasks, claim.is_alive) == ((), False)
 
 
 async def test_a_retired_worker_gets_nothing_and_is_told(build: Build) -> None:
     worker = await build.worker()
     await build.one()
-    await build.store.retire_worker(worker, why="test", loss=False, only_if_expired=False)
-    claim = await build.store.claim(build.ask(worker))
-    assert (claim.tasks, claim.alive) == ((), False)
-    empty_handed = await build.store.claim(build.ask(worker, queues=("none",)))
-    assert not empty_handed.alive
+    await build.store.retire_worker(worker, why="test", is_loss=False, only_if_expired=False)
+    claim = await build.store.claim(build.request(worker))
+    assert (claim.tasks, claim.is_alive) == ((), False)
+    missing_payload = await build.store.claim(build.request(worker, queues=("none",)))
+    assert not missing_payload.is_alive
 
 
 async def test_tasks_that_are_not_due_are_never_claimed(build: Build, clock: SettableClock) -> None:
@@ -210,9 +210,9 @@ async def test_a_strict_claim_takes_queues_in_listed_order_within_a_priority(
     second = await build.enqueue(2, queue="first")
     urgent = await build.one(queue="second", priority=INTERACTIVE)
     worker = await build.worker()
-    got = await build.claim(worker, 3, queues=("first", "second"), strict=True)
+    got = await build.claim(worker, 3, queues=("first", "second"), is_strict=True)
     assert ids_of(got) == [urgent, *second]
-    assert ids_of(await build.claim(worker, 9, queues=("first", "second"), strict=True)) == first
+    assert ids_of(await build.claim(worker, 9, queues=("first", "second"), is_strict=True)) == first
 
 
 async def test_equal_ranks_go_by_id(build: Build) -> None:
@@ -339,9 +339,9 @@ async def test_lost_claims_are_the_runs_this_worker_does_not_know_of(build: Buil
     lost = await build.running(3, worker=worker)
     await build.running(1, worker=other)
     fences = [task.fence for task in known]
-    assert sorted(await build.store.lost_claims(worker, fences)) == sorted(task.fence for task in lost)
-    assert await build.store.lost_claims(worker, [task.fence for task in known + lost]) == []
-    assert await build.store.lost_claims("nobody", []) == []
+    assert sorted(await build.store.find_lost_claims(worker, fences)) == sorted(task.fence for task in lost)
+    assert await build.store.find_lost_claims(worker, [task.fence for task in known + lost]) == []
+    assert await build.store.find_lost_claims("nobody", []) == []
 
 
 async def test_a_known_earlier_run_does_not_hide_a_lost_later_one(build: Build) -> None:
@@ -349,17 +349,17 @@ async def test_a_known_earlier_run_does_not_hide_a_lost_later_one(build: Build) 
     task = await build.run(queue="q", worker=worker)
     await build.done(Released(task.fence, "shutdown"))
     [again] = await build.claim(worker, queues=("q",))
-    assert await build.store.lost_claims(worker, [task.fence]) == [again.fence]
+    assert await build.store.find_lost_claims(worker, [task.fence]) == [again.fence]
 
 
 async def test_the_terms_of_a_claim_reach_the_steward(build: Build) -> None:
     worker = await build.worker()
     await build.enqueue(1, function="a")
     await build.enqueue(1, function="b")
-    functions = {"a": CrashTerms(1, 2.0, 3.0), "b": CrashTerms(5, 10.0, 600.0)}
+    functions = {"a": CrashPolicy(1, 2.0, 3.0), "b": CrashPolicy(5, 10.0, 600.0)}
     await build.claim(worker, functions=functions)
-    await build.store.retire_worker(worker, why="gone", loss=True, only_if_expired=False)
-    assert {orphan.function: orphan.terms for orphan in await build.store.orphans()} == functions
+    await build.store.retire_worker(worker, why="gone", is_loss=True, only_if_expired=False)
+    assert {orphan.function: orphan.crash_policy for orphan in await build.store.list_orphans()} == functions
 
 
 async def test_a_dead_tasks_successor_in_line_is_not_held_up(build: Build, store: Store) -> None:
@@ -371,4 +371,4 @@ async def test_a_dead_tasks_successor_in_line_is_not_held_up(build: Build, store
 
 @pytest.mark.parametrize("worker_id", ["a\0b", "a\ud800b"])
 async def test_a_worker_that_no_store_can_name_holds_nothing(build: Build, worker_id: str) -> None:
-    assert await build.store.lost_claims(worker_id, []) == []
+    assert await build.store.find_lost_claims(worker_id, []) == []

@@ -9,16 +9,16 @@ from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActAnswer, DeadLetter, TaskFilter
+from tidegate.store.rows import ActionStatus, DeadLetter, TaskFilter
 
-DONE, REFUSED, UNKNOWN = ActAnswer
+DONE, REFUSED, UNKNOWN = ActionStatus
 
 
 async def test_a_dead_letter_holds_what_a_person_needs(build: Build, clock: SettableClock) -> None:
     task = await build.run(queue="q", tenant="t", args=b"\x00args", labels={"a": "b"})
     clock.advance(3)
     await build.done(dead(task.fence))
-    assert await build.store.dead_letters(TaskFilter()) == [
+    assert await build.store.list_dead_letters(TaskFilter()) == [
         DeadLetter(
             task_id=task.fence.task_id,
             function="app:work",
@@ -50,24 +50,24 @@ async def many_dead(build: Build, clock: SettableClock, count: int = 9) -> list[
 async def test_letters_come_latest_first_in_pages(build: Build, clock: SettableClock) -> None:
     ids = await many_dead(build, clock)
     pages, after = [], None
-    while page := await build.store.dead_letters(TaskFilter(), after=after, limit=2):
+    while page := await build.store.list_dead_letters(TaskFilter(), after=after, limit=2):
         pages += [letter.task_id for letter in page]
         after = page[-1].task_id
     assert pages == ids[::-1]
-    assert await build.store.count_dead(TaskFilter()) == len(ids)
+    assert await build.store.count_dead_letters(TaskFilter()) == len(ids)
 
 
 @pytest.mark.parametrize("act", ["redrive", "purge"])
 async def test_page_after_page_can_be_worked_off(build: Build, clock: SettableClock, act: str) -> None:
     ids = await many_dead(build, clock)
     after, seen = None, []
-    while page := await build.store.dead_letters(TaskFilter(), after=after, limit=2):
+    while page := await build.store.list_dead_letters(TaskFilter(), after=after, limit=2):
         mine = [letter.task_id for letter in page]
         assert set((await getattr(build.store, act)(mine)).values()) == {DONE}
         seen += mine
         after = mine[-1]
     assert sorted(seen) == sorted(ids)
-    assert await build.store.count_dead(TaskFilter()) == 0
+    assert await build.store.count_dead_letters(TaskFilter()) == 0
 
 
 FILTERS = [
@@ -82,25 +82,25 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("which", FILTERS, ids=range(len(FILTERS)))
+@pytest.mark.parametrize("task_filter", FILTERS, ids=range(len(FILTERS)))
 async def test_letters_are_found_by_every_field(
-    build: Build, clock: SettableClock, which: TaskFilter
+    build: Build, clock: SettableClock, task_filter: TaskFilter
 ) -> None:
     worker = await build.worker()
     wanted = await build.one(queue="q", function="f", tenant="t", labels={"a": "b", "c": "d"})
-    [task] = await build.claim(worker, functions={"f": build.ask("").functions["app:work"]})
+    [task] = await build.claim(worker, functions={"f": build.request("").functions["app:work"]})
     await build.done(dead(task.fence, failure=Failure(Verdict.PERMANENT, Reason.AUTH, error_class="Denied")))
     clock.advance(5)
     await build.in_state(State.DEAD, labels={"a": "c"})
-    assert [letter.task_id for letter in await build.store.dead_letters(which)] == [wanted]
-    assert await build.store.count_dead(which) == 1
+    assert [letter.task_id for letter in await build.store.list_dead_letters(task_filter)] == [wanted]
+    assert await build.store.count_dead_letters(task_filter) == 1
 
 
 async def test_a_filter_of_other_states_finds_no_letters(build: Build) -> None:
     await build.in_state(State.DEAD)
-    which = TaskFilter(states=(State.READY,))
-    assert await build.store.dead_letters(which) == []
-    assert await build.store.count_dead(which) == 0
+    task_filter = TaskFilter(states=(State.READY,))
+    assert await build.store.list_dead_letters(task_filter) == []
+    assert await build.store.count_dead_letters(task_filter) == 0
 
 
 async def test_a_redriven_task_begins_anew_but_keeps_its_history(build: Build, clock: SettableClock) -> None:
@@ -113,14 +113,14 @@ async def test_a_redriven_task_begins_anew_but_keeps_its_history(build: Build, c
         await build.store.promote()
         [task] = await build.claim(worker, queues=("q",))
     await build.done(dead(task.fence))
-    before = await build.store.history(task_id)
+    before = await build.store.get_history(task_id)
     clock.advance(100)
     younger = await build.one(queue="q")
     assert await build.store.redrive([task_id]) == {task_id: DONE}
     row = await build.row(task_id)
     assert (row.state, row.run, row.counters) == (State.READY, 4, Counters())
     assert (row.redrives, row.redriven_at, row.finished_at) == (1, START + 103, None)
-    after = await build.store.history(task_id)
+    after = await build.store.get_history(task_id)
     assert after[:-1] == before
     assert after[-1].kind == "redriven"
     claimed = await build.claim(worker, queues=("q",))
@@ -129,7 +129,7 @@ async def test_a_redriven_task_begins_anew_but_keeps_its_history(build: Build, c
     assert (again.counters, again.spent_seconds) == (Counters(), 0.0)
     assert younger in ids_of(claimed)
     await build.done(dead(again.fence))
-    [letter] = await build.store.dead_letters(TaskFilter())
+    [letter] = await build.store.list_dead_letters(TaskFilter())
     assert (letter.redrives, letter.redriven_at, letter.run) == (1, START + 103, 5)
 
 
@@ -147,8 +147,8 @@ async def test_a_redrive_can_bring_new_arguments(build: Build) -> None:
     one, other = await build.in_state(State.DEAD), await build.in_state(State.DEAD)
     args = {one: (b"better", "json/2"), build.id(): (b"", "json")}
     assert await build.store.redrive([one, other], args=args) == {one: DONE, other: DONE}
-    assert await build.store.payload(one) == (b"better", "json/2")
-    assert await build.store.payload(other) == (b'{"n":1}', "json/1")
+    assert await build.store.get_payload(one) == (b"better", "json/2")
+    assert await build.store.get_payload(other) == (b'{"n":1}', "json/1")
 
 
 async def test_an_expired_deadline_is_renewed_with_its_first_length(
@@ -159,7 +159,7 @@ async def test_an_expired_deadline_is_renewed_with_its_first_length(
     none = await build.in_state(State.DEAD)
     clock.advance(100)
     await build.store.redrive([expired, running_out, none])
-    rows = await build.store.read([expired, running_out, none])
+    rows = await build.store.read_tasks([expired, running_out, none])
     assert [row.deadline_at for row in rows.values()] == [START + 160, START + 1_000, None]
 
 
@@ -170,7 +170,7 @@ async def test_a_redriven_task_whose_deadline_was_a_moment_that_is_past_has_none
     to_come = await build.in_state(State.DEAD, deadline_at=START + 1_000)
     clock.advance(100)
     await build.store.redrive([past, to_come])
-    rows = await build.store.read([past, to_come])
+    rows = await build.store.read_tasks([past, to_come])
     assert [row.deadline_at for row in rows.values()] == [None, START + 1_000]
 
 
@@ -202,7 +202,7 @@ async def test_a_purged_letter_is_gone_for_good(build: Build, store: Store) -> N
     assert await store.purge([buried]) == {buried: UNKNOWN}
     assert await store.redrive([buried]) == {buried: UNKNOWN}
     assert set(await build.states([buried, other])) == {other}
-    assert await store.history(buried) == []
+    assert await store.get_history(buried) == []
     await build.sound()
 
 

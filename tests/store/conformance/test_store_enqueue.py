@@ -13,7 +13,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, OptionError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Enqueued, TaskFilter
+from tidegate.store.rows import EnqueueResult, TaskFilter
 
 NUL_PAYLOADS = [b'{"text":"a\\u0000b"}', b"\x00", b'{"k\x00":1}', b"", b"\xff\xfe", b"x" * 1_048_576]
 
@@ -29,7 +29,7 @@ async def test_an_enqueued_task_is_ready_with_everything_it_was_given(build: Bui
         max_attempts=9,
         labels={"user": "u1", "kind": "summary"},
     )
-    assert await build.store.enqueue([new]) == [Enqueued(new.id, created=True)]
+    assert await build.store.enqueue([new]) == [EnqueueResult(new.id, created=True)]
     row = await build.row(new.id)
     assert row.id == new.id
     assert (row.function, row.queue, row.upstream, row.tenant) == ("app:work", "main", "openai:gpt", "acme")
@@ -56,14 +56,14 @@ async def test_answers_come_in_the_order_of_the_tasks(build: Build) -> None:
 @pytest.mark.parametrize("args", NUL_PAYLOADS, ids=range(len(NUL_PAYLOADS)))
 async def test_arguments_come_back_byte_for_byte(build: Build, args: bytes) -> None:
     task_id = await build.one(args=args, codec_tag="json/1")
-    assert await build.store.payload(task_id) == (args, "json/1")
+    assert await build.store.get_payload(task_id) == (args, "json/1")
     assert (await build.claim(await build.worker()))[0].args == args
 
 
 async def test_a_resend_stores_nothing_and_is_answered_as_the_first_time(build: Build) -> None:
     new = [build.new() for _ in range(3)]
     await build.store.enqueue(new)
-    assert await build.store.enqueue(new) == [Enqueued(task.id, created=True) for task in new]
+    assert await build.store.enqueue(new) == [EnqueueResult(task.id, created=True) for task in new]
     assert len(await build.claim(await build.worker())) == 3
 
 
@@ -73,25 +73,25 @@ async def test_a_resend_is_told_from_another_task_that_wants_the_name(
 ) -> None:
     first, other = build.new(**names), build.new(**names)
     for new in (first, first, other, first):
-        assert await build.store.enqueue([new]) == [Enqueued(first.id, created=new is first)]
+        assert await build.store.enqueue([new]) == [EnqueueResult(first.id, created=new is first)]
 
 
 async def test_a_resend_of_a_part_stores_the_rest(build: Build) -> None:
     new = [build.new() for _ in range(4)]
     await build.store.enqueue(new[:2])
-    assert await build.store.enqueue(new) == [Enqueued(task.id, created=True) for task in new]
+    assert await build.store.enqueue(new) == [EnqueueResult(task.id, created=True) for task in new]
     assert len(await build.claim(await build.worker())) == 4
 
 
 async def test_the_same_id_twice_in_one_call_is_one_task(build: Build) -> None:
     new = build.new()
-    assert await build.store.enqueue([new, new]) == [Enqueued(new.id, created=True)] * 2
+    assert await build.store.enqueue([new, new]) == [EnqueueResult(new.id, created=True)] * 2
     assert len(await build.claim(await build.worker())) == 1
 
 
 async def test_a_resend_after_the_end_does_not_run_the_task_again(build: Build) -> None:
     task_id = await build.in_state(State.SUCCEEDED)
-    assert await build.store.enqueue([build.new(id=task_id)]) == [Enqueued(task_id, created=True)]
+    assert await build.store.enqueue([build.new(id=task_id)]) == [EnqueueResult(task_id, created=True)]
     assert await build.state(task_id) is State.SUCCEEDED
 
 
@@ -133,7 +133,7 @@ async def test_an_id_that_is_no_uuid_is_refused(build: Build, task_id: str) -> N
 async def test_more_than_5000_at_once_are_refused_whole(build: Build) -> None:
     with pytest.raises(OptionError):
         await build.store.enqueue([build.new() for _ in range(5_001)])
-    assert await build.store.queue_stats() == []
+    assert await build.store.get_queue_stats() == []
 
 
 async def test_a_tenants_task_is_ready_like_any_other(build: Build) -> None:

@@ -9,9 +9,9 @@ import pytest
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
 from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.domain.outcome import Answer, Cancelled, Charge, Dead, Fence, Outcome, Released, Retrying
+from tidegate.domain.outcome import Cancelled, Charge, Dead, Fence, FinishStatus, Outcome, Released, Retrying
 from tidegate.domain.states import State
-from tidegate.store.rows import ClaimedTask, ProgressNote
+from tidegate.store.rows import ClaimedTask, ProgressUpdate
 
 CRASHED = Failure(Verdict.UNKNOWN, Reason.CRASH, message="its worker was lost")
 
@@ -40,7 +40,7 @@ async def taken_over(
     if same_worker:
         await build.done(reaped(old))
     else:
-        await build.store.retire_worker(a, why="lease ran out", loss=True, only_if_expired=False)
+        await build.store.retire_worker(a, why="lease ran out", is_loss=True, only_if_expired=False)
         await build.done(reaped(old))
         b = await build.worker()
     clock.advance(1)
@@ -56,11 +56,11 @@ async def test_a_late_end_is_refused_while_the_next_run_is_under_way(
     build: Build, clock: SettableClock, late: str, same_worker: bool
 ) -> None:
     old, new, _ = await taken_over(build, clock, same_worker=same_worker)
-    before = await build.row(old.task_id), await build.store.history(old.task_id)
-    assert await build.store.finish([LATE[late](old)]) == [Answer.FENCED]
-    assert (await build.row(old.task_id), await build.store.history(old.task_id)) == before
+    before = await build.row(old.task_id), await build.store.get_history(old.task_id)
+    assert await build.store.finish([LATE[late](old)]) == [FinishStatus.FENCED]
+    assert (await build.row(old.task_id), await build.store.get_history(old.task_id)) == before
     await build.done(succeeded(new.fence, b'"B"'))
-    result = await build.store.result(old.task_id)
+    result = await build.store.get_result(old.task_id)
     assert result is not None
     assert result.data == b'"B"'
 
@@ -71,12 +71,12 @@ async def test_a_late_end_is_refused_after_the_next_run_has_ended(
 ) -> None:
     old, new, _ = await taken_over(build, clock)
     await build.done(succeeded(new.fence, b'"B"'))
-    before = await build.row(old.task_id), await build.store.history(old.task_id)
-    assert await build.store.finish([LATE[late](old)]) == [Answer.FENCED]
-    result = await build.store.result(old.task_id)
+    before = await build.row(old.task_id), await build.store.get_history(old.task_id)
+    assert await build.store.finish([LATE[late](old)]) == [FinishStatus.FENCED]
+    result = await build.store.get_result(old.task_id)
     assert result is not None
     assert result.data == b'"B"'
-    assert (await build.row(old.task_id), await build.store.history(old.task_id)) == before
+    assert (await build.row(old.task_id), await build.store.get_history(old.task_id)) == before
 
 
 @pytest.mark.parametrize("late", LATE)
@@ -84,7 +84,7 @@ async def test_a_late_end_is_refused_while_the_task_waits_for_its_next_run(build
     [task] = await build.orphaned()
     await build.done(reaped(task.fence))
     before = await build.row(task.fence.task_id)
-    assert await build.store.finish([LATE[late](task.fence)]) == [Answer.FENCED]
+    assert await build.store.finish([LATE[late](task.fence)]) == [FinishStatus.FENCED]
     assert await build.row(task.fence.task_id) == before
 
 
@@ -100,13 +100,13 @@ async def test_a_zombie_that_says_what_the_reaper_said_in_its_own_words_is_fence
             Dead(buried.fence, CRASHED, Charge.ATTEMPT, "attempts are spent"),
         ]
     )
-    assert answers == [Answer.FENCED, Answer.FENCED]
+    assert answers == [FinishStatus.FENCED, FinishStatus.FENCED]
 
 
 async def test_late_progress_is_refused_and_its_worker_told(build: Build, clock: SettableClock) -> None:
     old, new, _ = await taken_over(build, clock)
-    await build.store.progress([ProgressNote(new.fence, 1, 10, "new")])
-    assert await build.store.progress([ProgressNote(old, 9, 10, "old")]) == [old]
+    await build.store.save_progress([ProgressUpdate(new.fence, 1, 10, "new")])
+    assert await build.store.save_progress([ProgressUpdate(old, 9, 10, "old")]) == [old]
     row = await build.row(old.task_id)
     assert (row.progress_done, row.progress_note) == (1, "new")
 
@@ -114,25 +114,25 @@ async def test_late_progress_is_refused_and_its_worker_told(build: Build, clock:
 async def test_a_late_beat_is_refused_and_its_worker_told(build: Build, clock: SettableClock) -> None:
     a = await build.worker(lease=5.0)
     clock.advance(5)
-    assert await build.store.retire_worker(a, why="lease ran out", loss=True, only_if_expired=True)
-    assert await build.store.beat([a], 5.0) == {a}
-    assert not (await build.store.claim(build.ask(a))).alive
+    assert await build.store.retire_worker(a, why="lease ran out", is_loss=True, only_if_expired=True)
+    assert await build.store.extend_leases([a], 5.0) == {a}
+    assert not (await build.store.claim(build.request(a))).is_alive
 
 
 async def test_a_release_by_the_old_run_does_not_strip_the_new_one(
     build: Build, clock: SettableClock
 ) -> None:
     old, new, b = await taken_over(build, clock)
-    assert await build.store.finish([Released(old, "shutdown")]) == [Answer.FENCED]
+    assert await build.store.finish([Released(old, "shutdown")]) == [FinishStatus.FENCED]
     row = await build.row(old.task_id)
     assert (row.state, row.run, row.worker_id) == (State.RUNNING, 2, b)
-    assert await build.store.progress([ProgressNote(new.fence, 1, None)]) == []
+    assert await build.store.save_progress([ProgressUpdate(new.fence, 1, None)]) == []
 
 
 async def test_an_end_with_a_run_that_never_was_is_refused(build: Build) -> None:
     fence = (await build.run()).fence
     for run in (0, -1, 2, 10**6):
-        assert await build.store.finish([succeeded(Fence(fence.task_id, run))]) == [Answer.FENCED]
+        assert await build.store.finish([succeeded(Fence(fence.task_id, run))]) == [FinishStatus.FENCED]
     assert await build.state(fence.task_id) is State.RUNNING
 
 
@@ -142,27 +142,27 @@ async def test_the_reaper_never_undoes_a_finished_task(build: Build) -> None:
     reaper_lost = worker_lost = 0
     for _ in range(10):
         tasks = await build.orphaned(100)
-        orphans = {orphan.fence for orphan in await build.store.orphans()}
+        orphans = {orphan.fence for orphan in await build.store.list_orphans()}
         assert orphans == {task.fence for task in tasks}
         fences = [task.fence for task in tasks]
         early = set(rng.sample(fences, 50))
         assert set(await build.store.finish([succeeded(fence) for fence in fences if fence in early])) == {
-            Answer.DONE
+            FinishStatus.DONE
         }
         answers = dict(
             zip(fences, await build.store.finish([reaped(fence) for fence in fences]), strict=True)
         )
         late = await build.store.finish([succeeded(fence) for fence in fences if fence not in early])
-        assert {answers[fence] for fence in early} == {Answer.FENCED}
-        assert {answers[fence] for fence in fences if fence not in early} == {Answer.DONE}
-        assert set(late) == {Answer.FENCED}
+        assert {answers[fence] for fence in early} == {FinishStatus.FENCED}
+        assert {answers[fence] for fence in fences if fence not in early} == {FinishStatus.DONE}
+        assert set(late) == {FinishStatus.FENCED}
         states = await build.states([fence.task_id for fence in fences])
         for fence in fences:
             expected = State.SUCCEEDED if fence in early else State.RETRYING
             assert states[fence.task_id] is expected
         reaper_lost += len(early)
         worker_lost += len(late)
-        assert await build.store.orphans() == []
+        assert await build.store.list_orphans() == []
     assert (reaper_lost, worker_lost) == (500, 500)
 
 
@@ -171,4 +171,4 @@ async def test_a_dead_workers_run_is_found_behind_any_number_of_live_ones(build:
     for _ in range(4):
         await build.running(500, worker=alive)
     [task] = await build.orphaned()
-    assert [orphan.fence for orphan in await build.store.orphans(limit=1)] == [task.fence]
+    assert [orphan.fence for orphan in await build.store.list_orphans(limit=1)] == [task.fence]

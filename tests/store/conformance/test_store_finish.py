@@ -12,12 +12,21 @@ from store_build import FAILED, START, Build, SettableClock, dead, retrying, suc
 
 from tidegate.codec.tags import CODEC
 from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.domain.outcome import Answer, Cancelled, Charge, Counters, Fence, Outcome, Released, Succeeded
+from tidegate.domain.outcome import (
+    Cancelled,
+    Charge,
+    Counters,
+    Fence,
+    FinishStatus,
+    Outcome,
+    Released,
+    Succeeded,
+)
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.rows import StoredResult, TaskFilter
 
-DONE, ALREADY, FENCED = Answer.DONE, Answer.ALREADY, Answer.FENCED
+DONE, ALREADY, FENCED = FinishStatus.DONE, FinishStatus.ALREADY, FinishStatus.FENCED
 
 
 async def test_nothing_to_finish_is_fine(store: Store) -> None:
@@ -30,7 +39,7 @@ async def test_a_result_comes_back_byte_for_byte(build: Build, clock: SettableCl
     clock.advance(3)
     assert await build.store.finish([succeeded(task.fence, result)]) == [DONE]
     task_id = task.fence.task_id
-    assert await build.store.result(task_id) == StoredResult(State.SUCCEEDED, result, CODEC)
+    assert await build.store.get_result(task_id) == StoredResult(State.SUCCEEDED, result, CODEC)
     row = await build.row(task_id)
     assert (row.state, row.run, row.finished_at) == (State.SUCCEEDED, 1, START + 3)
     assert row.worker_id is not None
@@ -77,11 +86,11 @@ async def test_a_resent_end_is_answered_already_and_changes_nothing(
     fence = (await build.run()).fence
     outcome = every_end(fence)[end]
     assert await build.store.finish([outcome]) == [DONE]
-    before = await build.row(fence.task_id), await build.store.history(fence.task_id)
+    before = await build.row(fence.task_id), await build.store.get_history(fence.task_id)
     clock.advance(5)
     assert await build.store.finish([outcome]) == [ALREADY]
     assert await build.store.finish([outcome]) == [ALREADY]
-    assert (await build.row(fence.task_id), await build.store.history(fence.task_id)) == before
+    assert (await build.row(fence.task_id), await build.store.get_history(fence.task_id)) == before
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -135,7 +144,7 @@ async def test_a_retrying_task_waits_for_its_time(build: Build, clock: SettableC
     assert (row.state, row.run, row.due_at, row.started_at) == (State.RETRYING, 1, START + 11, START)
     assert (row.reason, row.message) == ("network", "connection reset")
     assert row.counters == Counters(attempts=1)
-    assert await build.store.result(fence.task_id) is None
+    assert await build.store.get_result(fence.task_id) is None
 
 
 async def test_a_dead_task_is_kept_with_its_reason(build: Build, clock: SettableClock) -> None:
@@ -144,14 +153,14 @@ async def test_a_dead_task_is_kept_with_its_reason(build: Build, clock: Settable
     await build.done(dead(fence))
     row = await build.row(fence.task_id)
     assert (row.state, row.finished_at, row.counters) == (State.DEAD, START + 1, Counters(attempts=1))
-    result = await build.store.result(fence.task_id)
+    result = await build.store.get_result(fence.task_id)
     assert result == StoredResult(State.DEAD, b"", "", "network", "builtins.OSError", "connection reset")
 
 
 async def test_a_cancelled_run_says_why(build: Build) -> None:
     fence = (await build.run()).fence
     await build.done(Cancelled(fence, "the user closed the page"))
-    result = await build.store.result(fence.task_id)
+    result = await build.store.get_result(fence.task_id)
     assert result == StoredResult(State.CANCELLED, b"", "", "cancelled", "", "the user closed the page")
 
 
@@ -206,7 +215,7 @@ async def test_a_run_that_would_go_on_ends_cancelled_where_that_was_asked(build:
     assert await build.state(fence.task_id) is State.CANCELLED
     assert await build.store.finish([outcome]) == [ALREADY]
     assert await build.store.finish([Cancelled(fence)]) == [FENCED]
-    result = await build.store.result(fence.task_id)
+    result = await build.store.get_result(fence.task_id)
     assert result is not None
     assert result.message == "no longer wanted"
 
@@ -224,14 +233,14 @@ async def test_a_run_that_ended_before_it_could_be_cancelled_stays_as_it_ended(
 async def test_an_end_from_a_retired_worker_is_accepted_while_nobody_took_the_run_up(build: Build) -> None:
     [task] = await build.orphaned()
     assert await build.store.finish([succeeded(task.fence)]) == [DONE]
-    assert await build.store.orphans() == []
+    assert await build.store.list_orphans() == []
 
 
 async def test_an_end_after_the_task_was_deleted_is_fenced(build: Build, clock: SettableClock) -> None:
     fence = (await build.run()).fence
     await build.done(succeeded(fence))
     clock.advance(100)
-    assert await build.store.sweep(finished_seconds=10.0, dead_seconds=10.0) == 1
+    assert await build.store.delete_expired(finished_seconds=10.0, dead_seconds=10.0) == 1
     assert await build.store.finish([succeeded(fence)]) == [FENCED]
 
 
@@ -250,11 +259,11 @@ async def test_a_failure_with_any_text_is_recorded(build: Build, text: str) -> N
     await build.done(
         retrying(retried, failure=failure, why=text, rule=text[:50]), dead(buried, failure=failure, why=text)
     )
-    [entry] = [entry for entry in await build.store.history(buried.task_id) if entry.kind == "run"]
+    [entry] = [entry for entry in await build.store.get_history(buried.task_id) if entry.kind == "run"]
     expected = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     assert entry.message == entry.traceback == entry.why == expected
     assert (await build.row(retried.task_id)).message == expected
-    assert (await build.store.dead_letters(TaskFilter()))[0].message == expected
+    assert (await build.store.list_dead_letters(TaskFilter()))[0].message == expected
 
 
 class Unprintable(str):
@@ -289,11 +298,11 @@ async def test_what_cannot_be_stored_of_one_failure_harms_neither_it_nor_its_bat
     states = list((await build.states([task.fence.task_id for task in tasks])).values())
     assert states.count(State.SUCCEEDED) == 7
     assert (states[3], states[6]) == (State.DEAD, State.RETRYING)
-    letter = (await build.store.dead_letters(TaskFilter()))[0]
+    letter = (await build.store.list_dead_letters(TaskFilter()))[0]
     assert letter.reason == "auth"
     for n, task in enumerate(tasks):
         if n not in (3, 6):
-            result = await build.store.result(task.fence.task_id)
+            result = await build.store.get_result(task.fence.task_id)
             assert result is not None
             assert result.data == b"%d" % n
 
@@ -304,7 +313,7 @@ async def test_a_result_that_cannot_be_stored_still_ends_the_task_as_succeeded(
 ) -> None:
     one, other = (task.fence for task in await build.running(2))
     assert await build.store.finish([Succeeded(one, result, CODEC), succeeded(other)]) == [DONE, DONE]
-    stored = await build.store.result(one.task_id)
+    stored = await build.store.get_result(one.task_id)
     assert stored is not None
     assert stored.state is State.SUCCEEDED
     assert b"could not be stored" in stored.data
@@ -339,7 +348,7 @@ async def test_history_rows_are_kept_of_every_end_but_success(build: Build) -> N
     ends = [every_end(fence)[end] for fence, end in zip(fences, ENDS, strict=True)]
     await build.done(*ends)
     for fence, end in zip(fences, ENDS, strict=True):
-        entry = (await build.store.history(fence.task_id))[-1]
+        entry = (await build.store.get_history(fence.task_id))[-1]
         assert (entry.kind, entry.run, entry.outcome, entry.ended_at) == ("run", 1, end, START)
         if end in ("retrying", "dead"):
             assert (entry.reason, entry.error_class) == (FAILED.reason, FAILED.error_class)

@@ -11,20 +11,20 @@ from store_build import Build, SettableClock, dead, ids_of, retrying, succeeded
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import KeyConflictError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActAnswer, Enqueued, TaskFilter
+from tidegate.store.rows import ActionStatus, EnqueueResult, TaskFilter
 
 DAY = 86_400.0
 LIVE = [State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING]
 
 
-async def enqueue(build: Build, **changes: object) -> Enqueued:
+async def enqueue(build: Build, **changes: object) -> EnqueueResult:
     return (await build.store.enqueue([build.new(**changes)]))[0]
 
 
 @pytest.mark.parametrize("state", [*LIVE, *sorted(FINAL)])
 async def test_a_key_names_its_first_task_whatever_its_state(build: Build, state: State) -> None:
     first = await build.in_state(state, key="k")
-    assert await enqueue(build, key="k") == Enqueued(first, created=False)
+    assert await enqueue(build, key="k") == EnqueueResult(first, created=False)
 
 
 async def test_a_key_is_free_again_after_its_time(build: Build, clock: SettableClock) -> None:
@@ -89,7 +89,7 @@ async def test_of_two_clients_that_race_for_a_key_both_get_the_same_task(
 @pytest.mark.parametrize("state", LIVE)
 async def test_a_unique_name_is_held_until_the_final_state(build: Build, state: State) -> None:
     first = await build.in_state(state, unique="u")
-    assert await enqueue(build, unique="u") == Enqueued(first, created=False)
+    assert await enqueue(build, unique="u") == EnqueueResult(first, created=False)
     assert (await enqueue(build, unique="u", fingerprint=b"another")).task_id == first
 
 
@@ -116,7 +116,7 @@ async def test_a_unique_name_stays_held_through_retries_and_releases(
 
 async def test_a_running_task_cannot_enqueue_its_own_unique_name(build: Build) -> None:
     task = await build.run(unique="u")
-    assert await enqueue(build, unique="u") == Enqueued(task.fence.task_id, created=False)
+    assert await enqueue(build, unique="u") == EnqueueResult(task.fence.task_id, created=False)
     await build.done(succeeded(task.fence))
     assert (await enqueue(build, unique="u")).created
 
@@ -142,7 +142,7 @@ async def test_the_end_of_an_old_task_does_not_free_a_name_that_is_anothers_by_n
     second = await enqueue(build, unique="v")
     assert second.created
     assert (await build.store.redrive([dead_letter.fence.task_id])) == {
-        dead_letter.fence.task_id: ActAnswer.REFUSED
+        dead_letter.fence.task_id: ActionStatus.REFUSED
     }
     await build.store.purge([dead_letter.fence.task_id])
     assert (await enqueue(build, unique="v")).task_id == second.task_id

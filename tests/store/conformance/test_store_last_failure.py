@@ -8,7 +8,7 @@ from store_build import FAILED, START, Build, SettableClock, dead, retrying, suc
 from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.outcome import Charge, Fence, Outcome, Released
-from tidegate.store.columns import last_failure_of
+from tidegate.store.common.columns import last_failure_of
 from tidegate.store.rows import ClaimedTask
 
 BAD = Failure(Verdict.TRANSIENT, Reason.INVALID_OUTPUT, message="name: field required")
@@ -82,7 +82,7 @@ async def test_its_message_is_the_stored_one_with_secrets_masked(
     failure = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, message=said)
     again = await next_run(build, clock, run, retrying(run.fence, failure=failure, delay=1.0))
     assert again.last_failure is not None
-    (ended,) = [entry for entry in await build.store.history(run.fence.task_id) if entry.run == 1]
+    (ended,) = [entry for entry in await build.store.get_history(run.fence.task_id) if entry.run == 1]
     assert again.last_failure.message == ended.message
     assert given not in again.last_failure.message
 

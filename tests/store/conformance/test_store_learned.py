@@ -6,30 +6,31 @@ import pytest
 from store_back_ends import Clients, opened
 from store_build import Build, SettableClock, ids_of, succeeded
 
-from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Declared, GateKind, GateState, Limits, Signal
-from tidegate.domain.usage import Dimension, Heard, SeenLimit
+from tidegate.domain.failure import CallFailure, Reason
+from tidegate.domain.usage import Dimension, HeaderLimit
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import GateState, ObservedLimit
 from tidegate.store.protocol import Store
 
 pytestmark = pytest.mark.anyio
 
 
-def heard(remaining: float, reset: float, *, sent_seconds_ago: float = 0.0) -> Heard:
-    return Heard(SeenLimit(Dimension.REQUESTS, 100.0, remaining, reset), sent_seconds_ago)
+def observed(remaining: float, reset: float, *, sent_seconds_ago: float = 0.0) -> ObservedLimit:
+    return ObservedLimit(HeaderLimit(Dimension.REQUESTS, 100.0, remaining, reset), sent_seconds_ago)
 
 
 async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs_them_nothing(
     store: Store, build: Build, clients: Clients, clock: SettableClock
 ) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
     tasks = await build.enqueue(3, upstream="u")
     other = await build.one(upstream="v")
-    await store.learn("u", [heard(60, 40.0), heard(0, 12.0)])
+    await store.report_limits("u", [observed(60, 40.0), observed(0, 12.0)])
     async with opened(clients) as elsewhere:
-        claim = await elsewhere.claim(build.ask(await build.worker()))
-        (row,) = await elsewhere.upstreams()
+        claim = await elsewhere.claim(build.request(await build.worker()))
+        (row,) = await elsewhere.list_upstreams()
     assert ids_of(claim.tasks) == [other]
-    assert claim.again_seconds == pytest.approx(12.0, abs=0.5)
+    assert claim.next_claim_seconds == pytest.approx(12.0, abs=0.5)
     assert (row.block, row.paced) == (None, 3)
     assert "its window of requests is spent, opens in 12 s" in row.waits_for
     assert (row.gate.state, row.gate.failures, row.ready) == (GateState.FLOWING, 0, 3)
@@ -42,68 +43,70 @@ async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs
 async def test_tasks_behind_a_spent_window_are_blocked_if_it_is_long_and_else_paced(
     store: Store, build: Build
 ) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u"), Declared(GateKind.UPSTREAM, "v")])
+    await store.declare_limits(
+        [LimitDeclaration(GateKind.UPSTREAM, "u"), LimitDeclaration(GateKind.UPSTREAM, "v")]
+    )
     await build.enqueue(3, upstream="u")
     await build.enqueue(4, upstream="v")
-    await store.learn("u", [heard(60, 3600.0), heard(0, 3600.0)])
-    await store.learn("v", [heard(60, 12.0), heard(0, 12.0)])
-    (queue,) = await store.queue_stats()
+    await store.report_limits("u", [observed(60, 3600.0), observed(0, 3600.0)])
+    await store.report_limits("v", [observed(60, 12.0), observed(0, 12.0)])
+    (queue,) = await store.get_queue_stats()
     assert (queue.ready, queue.paced, queue.blocked) == (0, 4, 3)
 
 
 async def test_of_answers_in_any_order_the_one_to_the_latest_call_counts(store: Store) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
-    await store.learn("u", [heard(0, 50.0, sent_seconds_ago=1.0)])
-    row = await store.learn("u", [heard(9, 55.0, sent_seconds_ago=2.0)])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
+    await store.report_limits("u", [observed(0, 50.0, sent_seconds_ago=1.0)])
+    row = await store.report_limits("u", [observed(9, 55.0, sent_seconds_ago=2.0)])
     assert row is not None
-    assert row.gate.learned[0].remaining == 0
-    again = await store.learn("u", [heard(7, 55.0)])
+    assert row.gate.learned_limits[0].remaining == 0
+    again = await store.report_limits("u", [observed(7, 55.0)])
     assert again is not None
-    assert (again.gate.learned[0].remaining, again.gate.learned[0].opens_at) == (7, None)
-    assert next(gate for gate in await store.gates() if gate.name == "u") == again
+    assert (again.gate.learned_limits[0].remaining, again.gate.learned_limits[0].opens_at) == (7, None)
+    assert next(gate for gate in await store.list_gates() if gate.name == "u") == again
 
 
 async def test_a_scarce_limit_that_nobody_gave_paces_claims_and_single_calls(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
-    await store.learn("u", [Heard(SeenLimit(Dimension.REQUESTS, 60.0, 20.0, 40.0))])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
+    await store.report_limits("u", [ObservedLimit(HeaderLimit(Dimension.REQUESTS, 60.0, 20.0, 40.0))])
     await build.enqueue(5, upstream="u")
     worker = await build.worker()
     assert len(await build.claim(worker)) == 1
-    assert (await store.take_slot("u", patience_seconds=60)).wait_seconds == pytest.approx(0.75)
+    assert (await store.acquire_slot("u", max_wait_seconds=60)).wait_seconds == pytest.approx(0.75)
     assert await build.claim(worker) == []
     clock.advance(2.0)
     assert len(await build.claim(worker)) == 1
-    assert (await store.gates())[0].limits == Limits()
+    assert (await store.list_gates())[0].limits == Limits()
 
 
 async def test_a_person_opens_what_headers_shut(store: Store, build: Build) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
     (task,) = await build.enqueue(1, upstream="u")
-    await store.learn("u", [heard(60, 3000.0), heard(0, 3000.0)])
+    await store.report_limits("u", [observed(60, 3000.0), observed(0, 3000.0)])
     await store.open_gate("u")
     assert ids_of(await build.claim(await build.worker())) == [task]
 
 
 async def test_what_headers_show_of_an_upstream_that_nobody_declared_is_not_kept(store: Store) -> None:
-    assert await store.learn("nobody's", [heard(0, 50.0)]) is None
-    assert await store.upstreams() == []
+    assert await store.report_limits("nobody's", [observed(0, 50.0)]) is None
+    assert await store.list_upstreams() == []
 
 
 async def test_after_a_429_where_nobody_knows_the_limit_claims_go_on_at_half_of_what_went_well(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
     worker = await build.worker()
     await build.enqueue(10, upstream="u")
     clock.advance(1.0)
     await build.done(*[succeeded(task.fence) for task in await build.claim(worker, 2)])
-    await store.tell("u", Signal(Reason.RATE_LIMIT, wait_seconds=2.0))
+    await store.report_failure("u", CallFailure(Reason.RATE_LIMIT, wait_seconds=2.0))
     clock.advance(3.0)
     assert len(await build.claim(worker)) == 1
     assert await build.claim(worker) == []
-    (row,) = await store.upstreams()
+    (row,) = await store.list_upstreams()
     assert row.gate.pace.per_second == pytest.approx(1.0, rel=0.1)
     clock.advance(1.1)
     assert len(await build.claim(worker)) == 1

@@ -38,7 +38,7 @@ async def test_what_was_stored_is_there_after_closing(build: Build, clients: Cli
     task_id = await build.one(args=b"kept")
     await build.store.close()
     again = clients()
-    assert await again.payload(task_id) == (b"kept", "json/1")
+    assert await again.get_payload(task_id) == (b"kept", "json/1")
     await again.close()
 
 
@@ -52,7 +52,7 @@ async def test_two_may_migrate_an_empty_store_at_once(unmade: Clients) -> None:
     assert applied
     assert len(set(applied)) == len(applied)
     assert await one.migrate() == []
-    assert await one.check() == []
+    assert await one.check_integrity() == []
     await asyncio.gather(one.close(), other.close())
 
 
@@ -63,15 +63,15 @@ async def test_the_stores_clock_is_the_one_it_was_given(store: Store, clock: Set
 
 
 async def test_an_empty_store_is_sound_and_knows_nothing(store: Store, build: Build) -> None:
-    assert await store.check() == []
-    assert await store.read([build.id()]) == {}
-    assert await store.queue_stats() == []
+    assert await store.check_integrity() == []
+    assert await store.read_tasks([build.id()]) == {}
+    assert await store.get_queue_stats() == []
     with pytest.raises(TaskNotFoundError):
-        await store.result(build.id())
+        await store.get_result(build.id())
 
 
 async def test_a_waiter_hears_of_a_commit_of_its_own_client(store: Store, build: Build) -> None:
-    await store.changed(SOON)
+    await store.wait_for_change(SOON)
     waiting = asyncio.create_task(_counted(store))
     await asyncio.sleep(0)
     await build.one()
@@ -128,8 +128,8 @@ async def _counted(store: Store) -> bool:
     """Wait until a task is there to be seen; False if that was not heard of in time."""
     while True:
         before = asyncio.get_running_loop().time()
-        await store.changed(SOON)
-        if await store.queue_stats():
+        await store.wait_for_change(SOON)
+        if await store.get_queue_stats():
             return True
         if asyncio.get_running_loop().time() - before >= SOON:
             return False
@@ -138,5 +138,5 @@ async def _counted(store: Store) -> bool:
 async def _seconds(store: Store, *, timeout: float) -> float:
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await store.changed(timeout)
+    await store.wait_for_change(timeout)
     return loop.time() - before

@@ -9,7 +9,7 @@ from collections import Counter
 from store_back_ends import Clients, opened
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.domain.outcome import Answer, Charge, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import Charge, Dead, FinishStatus, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import FINAL, State
 from tidegate.errors import KeyConflictError
@@ -75,8 +75,8 @@ class World:
         for _ in range(ROUNDS):
             self.clock.advance(0.1)
             await build.store.promote()
-            claim = await build.store.claim(build.ask(worker, self.rng.randint(1, 10)))
-            if not claim.alive:
+            claim = await build.store.claim(build.request(worker, self.rng.randint(1, 10)))
+            if not claim.is_alive:
                 worker = await build.worker(id=f"w-{self.rng.random()}", lease=5.0)
                 continue
             await asyncio.sleep(0)
@@ -85,8 +85,8 @@ class World:
     async def finish(self, build: Build, tasks: tuple[ClaimedTask, ...]) -> None:
         outcomes = [self.outcome(task) for task in tasks]
         for outcome, answer in zip(outcomes, await build.store.finish(outcomes), strict=True):
-            assert answer in (Answer.DONE, Answer.FENCED)
-            if answer is Answer.DONE:
+            assert answer in (FinishStatus.DONE, FinishStatus.FENCED)
+            if answer is FinishStatus.DONE:
                 self.finals[type(outcome).__name__] += 1
 
     def outcome(self, task: ClaimedTask) -> Outcome:
@@ -106,7 +106,9 @@ class World:
 
     async def redrive(self, build: Build) -> None:
         for _ in range(ROUNDS):
-            letters = [letter.task_id for letter in await build.store.dead_letters(TaskFilter(), limit=5)]
+            letters = [
+                letter.task_id for letter in await build.store.list_dead_letters(TaskFilter(), limit=5)
+            ]
             await build.store.redrive(letters[:3])
             purged = await build.store.purge(letters[4:])
             self.purged |= {task_id for task_id, answer in purged.items() if answer == "done"}
@@ -114,16 +116,16 @@ class World:
     async def rerank(self, build: Build) -> None:
         for _ in range(ROUNDS):
             await build.store.reprioritise(self.some(5), self.rng.choice(list(Priority)))
-            await build.store.hurry(self.some(2))
+            await build.store.run_now(self.some(2))
             await asyncio.sleep(0)
 
     async def reap(self, build: Build) -> None:
         for n in range(ROUNDS):
-            workers = await build.store.workers()
+            workers = await build.store.list_workers()
             if workers and n % 4 == 0:
                 worker = self.rng.choice(workers)
-                await build.store.retire_worker(worker.id, why="test", loss=True, only_if_expired=False)
-            orphans = await build.store.orphans()
+                await build.store.retire_worker(worker.id, why="test", is_loss=True, only_if_expired=False)
+            orphans = await build.store.list_orphans()
             await build.store.finish(
                 [retrying(orphan.fence, delay=0.0, charge=Charge.LOSS) for orphan in orphans]
             )
@@ -132,10 +134,10 @@ class World:
         """Let every live task come to its end."""
         build = self.builds[0]
         worker = await build.worker(id="last")
-        for row in await build.store.workers():
+        for row in await build.store.list_workers():
             if row.id != worker:
-                await build.store.retire_worker(row.id, why="over", loss=False, only_if_expired=False)
-        orphans = await build.store.orphans()
+                await build.store.retire_worker(row.id, why="over", is_loss=False, only_if_expired=False)
+        orphans = await build.store.list_orphans()
         await build.store.finish([retrying(orphan.fence, delay=0.0) for orphan in orphans])
         while True:
             self.clock.advance(10)
@@ -147,16 +149,16 @@ class World:
 
     async def judge(self) -> None:
         store = self.builds[0].store
-        rows = await store.read(self.created)
+        rows = await store.read_tasks(self.created)
         assert len(set(self.created)) == len(self.created)
         assert set(rows) == set(self.created) - self.purged
         assert {row.state for row in rows.values()} <= FINAL
         by_state = Counter(row.state for row in rows.values())
-        [stats] = await store.queue_stats()
+        [stats] = await store.get_queue_stats()
         assert (stats.ready, stats.running, stats.scheduled, stats.retrying) == (0, 0, 0, 0)
         assert stats.dead == by_state[State.DEAD]
-        assert await store.orphans() == []
-        assert await store.check() == []
+        assert await store.list_orphans() == []
+        assert await store.check_integrity() == []
         # Every loop did something, or the test shows nothing.
         assert by_state[State.CANCELLED] > 0
         assert min(self.finals[kind.__name__] for kind in (Succeeded, Retrying, Dead, Released)) > 0

@@ -20,10 +20,19 @@ from hypothesis.stateful import (
 from store_back_ends import BackEnd
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.domain.outcome import Answer, Cancelled, Charge, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.outcome import (
+    Cancelled,
+    Charge,
+    Fence,
+    FinishStatus,
+    Outcome,
+    Released,
+    Retrying,
+    Succeeded,
+)
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import FINAL, MOVES, State
-from tidegate.store.rows import ActAnswer, CancelAnswer, TaskFilter
+from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter
 
 EVERY_MOVE = frozenset().union(*MOVES.values())
 
@@ -70,7 +79,7 @@ class Contract(RuleBasedStateMachine):
         return self.loop.run_until_complete(call)
 
     def teardown(self) -> None:
-        assert self.do(self.store.check()) == []
+        assert self.do(self.store.check_integrity()) == []
         self.do(self.store.close())
         self.do(self.loop.shutdown_default_executor())
         self.loop.close()
@@ -115,14 +124,14 @@ class Contract(RuleBasedStateMachine):
         answer = self.do(self.store.cancel([task_id]))[task_id]
         task = self.models.get(task_id)
         if task is None:
-            assert answer is CancelAnswer.UNKNOWN
+            assert answer is CancelStatus.UNKNOWN
         elif task.state in FINAL:
-            assert answer is CancelAnswer.FINISHED
+            assert answer is CancelStatus.FINISHED
         elif task.state is State.RUNNING:
-            assert answer is CancelAnswer.ASKED
+            assert answer is CancelStatus.REQUESTED
             task.cancel_asked = True
         else:
-            assert answer is CancelAnswer.CANCELLED
+            assert answer is CancelStatus.CANCELLED
             task.state = State.CANCELLED
 
     @rule(task_id=tasks, priority=st.sampled_from(Priority))
@@ -131,22 +140,22 @@ class Contract(RuleBasedStateMachine):
         task = self.models.get(task_id)
         movable = task is not None and task.state not in FINAL | {State.RUNNING}
         assert answer is (
-            ActAnswer.UNKNOWN if task is None else ActAnswer.DONE if movable else ActAnswer.REFUSED
+            ActionStatus.UNKNOWN if task is None else ActionStatus.DONE if movable else ActionStatus.REFUSED
         )
         if task is not None and movable:
             task.priority = priority
 
     @rule(task_id=tasks)
-    def hurry(self, task_id: str) -> None:
-        answer = self.do(self.store.hurry([task_id]))[task_id]
+    def run_now(self, task_id: str) -> None:
+        answer = self.do(self.store.run_now([task_id]))[task_id]
         task = self.models.get(task_id)
         if task is None:
-            assert answer is ActAnswer.UNKNOWN
+            assert answer is ActionStatus.UNKNOWN
         elif task.state in (State.SCHEDULED, State.RETRYING):
-            assert answer is ActAnswer.DONE
+            assert answer is ActionStatus.DONE
             task.state, task.rank = State.READY, min(task.rank, self.clock.now)
         else:
-            assert answer is (ActAnswer.DONE if task.state is State.READY else ActAnswer.REFUSED)
+            assert answer is (ActionStatus.DONE if task.state is State.READY else ActionStatus.REFUSED)
 
     # --- what workers do ---
 
@@ -158,9 +167,9 @@ class Contract(RuleBasedStateMachine):
     )
     def claim(self, number: int, slots: int, reserved: dict[Priority, int]) -> Fence | None:
         worker = list(self.workers)[number]
-        claim = self.do(self.store.claim(self.build.ask(worker, slots, reserved=reserved)))
-        assert claim.alive is self.workers[worker]
-        expected = self.next_in_line(slots, reserved) if claim.alive else []
+        claim = self.do(self.store.claim(self.build.request(worker, slots, reserved=reserved)))
+        assert claim.is_alive is self.workers[worker]
+        expected = self.next_in_line(slots, reserved) if claim.is_alive else []
         assert [task.fence.task_id for task in claim.tasks] == [task.id for task in expected]
         for task, claimed in zip(expected, claim.tasks, strict=True):
             task.state, task.run, task.worker, task.cancel_asked = State.RUNNING, task.run + 1, worker, False
@@ -202,12 +211,14 @@ class Contract(RuleBasedStateMachine):
         [answer] = self.do(self.store.finish([outcome]))
         task = self.models.get(fence.task_id)
         if task is None:
-            assert answer is Answer.FENCED
+            assert answer is FinishStatus.FENCED
         elif task.state is State.RUNNING and task.run == fence.run:
-            assert answer is Answer.DONE
+            assert answer is FinishStatus.DONE
             self.end(task, outcome)
         else:
-            assert answer is (Answer.ALREADY if task.ends.get(fence.run) == outcome else Answer.FENCED)
+            assert answer is (
+                FinishStatus.ALREADY if task.ends.get(fence.run) == outcome else FinishStatus.FENCED
+            )
 
     def end(self, task: Model, outcome: Outcome) -> None:
         task.ends[task.run] = outcome
@@ -245,8 +256,8 @@ class Contract(RuleBasedStateMachine):
     @rule(number=st.integers(0, 1))
     def retire_and_reap(self, number: int) -> None:
         worker = list(self.workers)[number]
-        self.do(self.store.retire_worker(worker, why="test", loss=True, only_if_expired=False))
-        orphans = self.do(self.store.orphans())
+        self.do(self.store.retire_worker(worker, why="test", is_loss=True, only_if_expired=False))
+        orphans = self.do(self.store.list_orphans())
         held = [
             task for task in self.models.values() if task.state is State.RUNNING and task.worker == worker
         ]
@@ -255,7 +266,7 @@ class Contract(RuleBasedStateMachine):
             retrying(orphan.fence, delay=0.0, charge=Charge.LOSS, offset=0.0, why="lost")
             for orphan in orphans
         ]
-        assert self.do(self.store.finish(outcomes)) == [Answer.DONE] * len(outcomes)
+        assert self.do(self.store.finish(outcomes)) == [FinishStatus.DONE] * len(outcomes)
         for outcome in outcomes:
             self.end(self.models[outcome.fence.task_id], outcome)
         del self.workers[worker]
@@ -266,12 +277,12 @@ class Contract(RuleBasedStateMachine):
         answer = self.do(self.store.redrive([task_id]))[task_id]
         task = self.models.get(task_id)
         if task is None:
-            assert answer is ActAnswer.UNKNOWN
+            assert answer is ActionStatus.UNKNOWN
         elif task.state is State.DEAD and self.holder(task.unique) is None:
-            assert answer is ActAnswer.DONE
+            assert answer is ActionStatus.DONE
             task.state, task.rank, task.due_at, task.attempts = State.READY, self.clock.now, self.clock.now, 0
         else:
-            assert answer is ActAnswer.REFUSED
+            assert answer is ActionStatus.REFUSED
 
     @rule(task_id=tasks)
     def purge(self, task_id: str) -> None:
@@ -279,7 +290,7 @@ class Contract(RuleBasedStateMachine):
         task = self.models.get(task_id)
         dead_now = task is not None and task.state is State.DEAD
         assert answer is (
-            ActAnswer.UNKNOWN if task is None else ActAnswer.DONE if dead_now else ActAnswer.REFUSED
+            ActionStatus.UNKNOWN if task is None else ActionStatus.DONE if dead_now else ActionStatus.REFUSED
         )
         if dead_now:
             del self.models[task_id]
@@ -289,7 +300,7 @@ class Contract(RuleBasedStateMachine):
 
     @invariant()
     def states_agree(self) -> None:
-        rows = self.do(self.store.read(list(self.models)))
+        rows = self.do(self.store.read_tasks(list(self.models)))
         assert {task_id: (row.state, row.run) for task_id, row in rows.items()} == {
             task.id: (task.state, task.run) for task in self.models.values()
         }

@@ -12,13 +12,13 @@ from store_build import Build, SettableClock, succeeded
 from support import upgraded_by_later_release
 from tidegate.domain.states import State
 from tidegate.errors import SchemaError
-from tidegate.store.migrate import Migration, demand_fit
+from tidegate.store.common.migrate import Migration, require_compatible_schema
 from tidegate.store.postgres import schema as postgres_schema
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.protocol import Store
 from tidegate.store.sqlite import schema as sqlite_schema
 
-NEWEST = len(sqlite_schema.known())
+NEWEST = len(sqlite_schema.known_migrations())
 ADDS = "ALTER TABLE /*schema*/task ADD COLUMN colour text;"
 BREAKS = f"UPDATE /*schema*/compatible SET since = {NEWEST + 1};"
 BREAKS_NEXT = f"UPDATE /*schema*/compatible SET since = {NEWEST + 2};"
@@ -35,7 +35,7 @@ async def made(unmade: Clients) -> AsyncIterator[Store]:
 
 
 async def test_this_versions_own_schema_is_no_newer(made: Store) -> None:
-    assert await made.ahead() == 0
+    assert await made.count_newer_migrations() == 0
 
 
 async def test_old_code_starts_and_works_where_every_later_migration_allows_it(
@@ -50,7 +50,7 @@ async def test_old_code_starts_and_works_where_every_later_migration_allows_it(
     await upgraded_by_later_release(made, monkeypatch, ADDS, "SELECT 1;")
     with caplog.at_level(logging.INFO, "tidegate.store"):
         async with opened(unmade) as old:
-            assert await old.ahead() == 2
+            assert await old.count_newer_migrations() == 2
             build.store = old
             run = (await build.claim(await build.worker()))[0]
             await build.done(succeeded(run.fence))
@@ -84,7 +84,7 @@ async def test_a_release_that_knows_what_closed_the_schema_works_beside_one_stil
         known = (*back_end.known(), Migration(NEWEST + 1, f"{NEWEST + 1:03d}_later", BREAKS))
         monkeypatch.setattr(back_end, "known", lambda known=known: known)
     async with opened(unmade) as next_one:
-        assert await next_one.ahead() == 1
+        assert await next_one.count_newer_migrations() == 1
 
 
 async def test_old_code_never_changes_a_newer_schema(
@@ -115,7 +115,7 @@ def test_a_schema_fits_if_it_has_all_we_know_and_closes_none_of_it_to_us(
     known = [Migration(number, "", "") for number in (1, 2)]
     names = dict.fromkeys(applied, "")
     if says is None:
-        demand_fit(known, names, since)
+        require_compatible_schema(known, names, since)
     else:
         with pytest.raises(SchemaError, match=says):
-            demand_fit(known, names, since)
+            require_compatible_schema(known, names, since)

@@ -7,9 +7,10 @@ import itertools
 import pytest
 from store_build import Build, SettableClock, ids_of, succeeded
 
-from tidegate.domain.failure import Reason
-from tidegate.domain.permit import Hold
-from tidegate.domain.upstream import Declared, GateKind, Limits, Signal, Slot, Window, key_gate
+from tidegate.domain.failure import CallFailure, Reason
+from tidegate.domain.spec import Window
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import CallSlot, PermitRecord, key_gate_name
 from tidegate.store.protocol import Store
 
 pytestmark = pytest.mark.anyio
@@ -18,28 +19,28 @@ _numbers = itertools.count()
 
 
 async def declared(store: Store, limits: Limits, name: str = "u") -> None:
-    await store.declare([Declared(GateKind.UPSTREAM, name, limits)])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, name, limits)])
 
 
-async def call(store: Store, permit_id: str = "", *, upstream: str = "u", seconds: float = 60.0) -> Slot:
-    hold = Hold(permit_id or f"call-{next(_numbers)}", seconds)
-    return await store.take_slot(upstream, patience_seconds=0.0, hold=hold)
+async def call(store: Store, permit_id: str = "", *, upstream: str = "u", seconds: float = 60.0) -> CallSlot:
+    permit_record = PermitRecord(permit_id or f"call-{next(_numbers)}", seconds)
+    return await store.acquire_slot(upstream, max_wait_seconds=0.0, permit_record=permit_record)
 
 
 async def in_flight(store: Store, name: str = "u") -> int:
-    return next(row.in_flight for row in await store.upstreams() if row.name == name)
+    return next(row.in_flight for row in await store.list_upstreams() if row.name == name)
 
 
 async def test_no_more_calls_are_in_flight_than_may_be_and_each_that_ends_makes_room(store: Store) -> None:
     await declared(store, Limits(max_in_flight=2))
     first, second, third = await call(store, "a"), await call(store, "b"), await call(store, "c")
-    assert (first.is_held, second.is_held, third.is_granted) == (True, True, False)
-    assert (third.is_full, third.is_held, third.reason) == (True, False, "rate_limit")
+    assert (first.has_permit, second.has_permit, third.is_granted) == (True, True, False)
+    assert (third.is_at_capacity, third.has_permit, third.reason) == (True, False, "rate_limit")
     assert await in_flight(store) == 2
-    await store.give_back_permits(["a"])
-    await store.give_back_permits(["a", "nobody's"])
+    await store.release_permits(["a"])
+    await store.release_permits(["a", "nobody's"])
     assert (await call(store)).is_granted
-    assert (await call(store)).is_full
+    assert (await call(store)).is_at_capacity
 
 
 async def test_runs_and_calls_together_are_limited_whichever_comes_first(store: Store, build: Build) -> None:
@@ -49,9 +50,9 @@ async def test_runs_and_calls_together_are_limited_whichever_comes_first(store: 
     assert (await call(store, "a")).is_granted
     tasks = await build.claim(worker)
     assert len(tasks) == 2
-    assert (await call(store)).is_full
+    assert (await call(store)).is_at_capacity
     assert await in_flight(store) == 3
-    await store.give_back_permits(["a"])
+    await store.release_permits(["a"])
     assert len(await build.claim(worker)) == 1
     await build.done(succeeded(tasks[0].fence))
     assert (await call(store)).is_granted
@@ -63,8 +64,8 @@ async def test_a_call_that_its_run_stands_for_needs_no_room_and_holds_nothing(
 ) -> None:
     await declared(store, Limits(max_in_flight=1))
     await build.run(upstream="u")
-    slot = await store.take_slot("u", patience_seconds=0.0)
-    assert (slot.is_granted, slot.is_held) == (True, False)
+    slot = await store.acquire_slot("u", max_wait_seconds=0.0)
+    assert (slot.is_granted, slot.has_permit) == (True, False)
     assert await in_flight(store) == 1
 
 
@@ -85,7 +86,7 @@ async def test_a_permit_that_nobody_gives_back_counts_until_its_time_is_over(
 async def test_time_counts_from_when_the_call_may_start(store: Store, clock: SettableClock) -> None:
     await declared(store, Limits((Window("requests_per_minute", 6, 60.0),), max_in_flight=2))
     await call(store)
-    later = await store.take_slot("u", patience_seconds=60.0, hold=Hold("late", 5.0))
+    later = await store.acquire_slot("u", max_wait_seconds=60.0, permit_record=PermitRecord("late", 5.0))
     assert later.wait_seconds == pytest.approx(10.0)
     clock.advance(14.9)
     assert await in_flight(store) == 2
@@ -102,7 +103,7 @@ async def test_a_permit_can_be_extended_but_neither_shortened_nor_brought_back(
     await store.extend_permits(["long", "gone"], seconds=5.0)
     clock.advance(50.0)
     assert await in_flight(store) == 2
-    await store.give_back_permits(["gone"])
+    await store.release_permits(["gone"])
     await store.extend_permits(["long", "gone"], seconds=60.0)
     clock.advance(59.0)
     assert await in_flight(store) == 1
@@ -111,9 +112,9 @@ async def test_a_permit_can_be_extended_but_neither_shortened_nor_brought_back(
 async def test_no_permit_is_kept_where_nothing_limits_what_is_in_flight(store: Store) -> None:
     await declared(store, Limits((Window("requests_per_minute", 60, 60.0),)))
     slot = await call(store)
-    assert (slot.is_granted, slot.is_held) == (True, False)
+    assert (slot.is_granted, slot.has_permit) == (True, False)
     unknown = await call(store, upstream="nobody's")
-    assert (unknown.is_granted, unknown.is_held) == (True, False)
+    assert (unknown.is_granted, unknown.has_permit) == (True, False)
     assert await in_flight(store) == 0
 
 
@@ -121,28 +122,28 @@ async def test_a_refused_call_charges_no_limit(store: Store) -> None:
     await declared(store, Limits((Window("requests_per_minute", 60, 60.0),), max_in_flight=1))
     await call(store, "a")
     for _ in range(5):
-        assert (await call(store)).is_full
-    await store.give_back_permits(["a"])
-    slot = await store.take_slot("u", patience_seconds=60.0, hold=Hold("b", 60.0))
+        assert (await call(store)).is_at_capacity
+    await store.release_permits(["a"])
+    slot = await store.acquire_slot("u", max_wait_seconds=60.0, permit_record=PermitRecord("b", 60.0))
     assert slot.wait_seconds == pytest.approx(1.0)
 
 
 async def test_a_gate_that_does_not_flow_says_so_however_full_it_is(store: Store) -> None:
     await declared(store, Limits(max_in_flight=1))
     await call(store)
-    await store.tell("u", Signal(Reason.RATE_LIMIT, wait_seconds=10.0))
+    await store.report_failure("u", CallFailure(Reason.RATE_LIMIT, wait_seconds=10.0))
     slot = await call(store)
-    assert (slot.is_granted, slot.is_full) == (False, False)
+    assert (slot.is_granted, slot.is_at_capacity) == (False, False)
     assert slot.wait_seconds == pytest.approx(10.5, abs=0.6)
 
 
 async def test_the_gate_of_a_key_counts_its_own_calls(store: Store, build: Build) -> None:
-    key = key_gate("u", "a")
+    key = key_gate_name("u", "a")
     await declared(store, Limits(max_in_flight=5))
     await declared(store, Limits(max_in_flight=1), key)
     await build.running(2, upstream="u")
     assert (await call(store, upstream=key)).is_granted
-    assert (await call(store, upstream=key)).is_full
+    assert (await call(store, upstream=key)).is_at_capacity
     assert (await in_flight(store), await in_flight(store, key)) == (2, 1)
 
 
@@ -150,7 +151,7 @@ async def test_names_that_are_hard_to_store_hold_permits_too(store: Store) -> No
     name = "aü' \"%\udc00"
     await declared(store, Limits(max_in_flight=1), name)
     assert (await call(store, upstream=name)).is_granted
-    assert (await call(store, upstream=name)).is_full
+    assert (await call(store, upstream=name)).is_at_capacity
 
 
 async def test_expired_permits_are_swept(store: Store, clock: SettableClock) -> None:
@@ -159,8 +160,8 @@ async def test_expired_permits_are_swept(store: Store, clock: SettableClock) -> 
     await call(store, seconds=100.0)
     clock.advance(50.0)
     sweep = {"finished_seconds": 1e9, "dead_seconds": 1e9}
-    assert await store.sweep(**sweep) == 1
-    assert await store.sweep(**sweep) == 0
+    assert await store.delete_expired(**sweep) == 1
+    assert await store.delete_expired(**sweep) == 0
     assert await in_flight(store) == 1
 
 
@@ -173,7 +174,7 @@ async def test_a_limit_lowered_live_lets_nothing_more_through_until_enough_has_e
         await call(store, permit_id)
     await store.set_limits("u", Limits(max_in_flight=2))
     worker = await build.worker()
-    await store.give_back_permits(["a", "b"])
+    await store.release_permits(["a", "b"])
     assert await build.claim(worker) == []
-    await store.give_back_permits(["c"])
+    await store.release_permits(["c"])
     assert ids_of(await build.claim(worker)) == waiting

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from store_build import Build, SettableClock, retrying, succeeded
 
-from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Released, Retrying
 from tidegate.domain.states import State
-from tidegate.domain.upstream import Declared, GateKind, GateState, Signal
-from tidegate.policy.gate import LAST_ATTEMPT_SECONDS
-from tidegate.policy.promotion import UNCLAIMED_SECONDS
+from tidegate.limits.gate import LAST_ATTEMPT_SECONDS
+from tidegate.limits.promotion import UNCLAIMED_SECONDS
+from tidegate.limits.settings import GateKind, LimitDeclaration
+from tidegate.limits.values import GateState
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask
 
@@ -23,15 +24,15 @@ FULL = Failure(Verdict.TRANSIENT, Reason.OVERLOADED)
 
 async def held(store: Store) -> None:
     """Park the upstream by failures."""
-    await store.declare([Declared(GateKind.UPSTREAM, "u")])
-    await store.tell("u", Signal(Reason.OVERLOADED))
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
+    await store.report_failure("u", CallFailure(Reason.OVERLOADED))
 
 
 def refused(task: ClaimedTask, delay: float, *, is_last: bool = False) -> Retrying:
     """Return the end of a run that was turned away."""
-    signal = Signal(Reason.OVERLOADED, task_id=task.fence.task_id)
+    call_failure = CallFailure(Reason.OVERLOADED, task_id=task.fence.task_id)
     outcome = retrying(task.fence, delay=delay, failure=FULL, charge=Charge.PARK, offset=-3600.0)
-    return replace(outcome, signal=signal, is_last=is_last)
+    return replace(outcome, call_failure=call_failure, is_last=is_last)
 
 
 async def test_a_task_on_its_last_attempt_leaves_the_probe_to_another(
@@ -64,13 +65,13 @@ async def test_a_call_on_a_last_attempt_tries_once_the_probe_was_long_due(
 ) -> None:
     await held(store)
     clock.advance(1.5)
-    early = await store.take_slot("u", patience_seconds=5.0, on_last_attempt=True)
+    early = await store.acquire_slot("u", max_wait_seconds=5.0, on_last_attempt=True)
     assert (early.is_granted, early.opens_by_probe) == (False, True)
     assert early.wait_seconds == pytest.approx(LAST_ATTEMPT_SECONDS - 0.5, abs=0.2)
     clock.advance(LAST_ATTEMPT_SECONDS)
-    assert (await store.take_slot("u", patience_seconds=0.0, on_last_attempt=True)).is_probe
+    assert (await store.acquire_slot("u", max_wait_seconds=0.0, on_last_attempt=True)).is_probe
     clock.advance(2.5)
-    assert (await store.take_slot("u", patience_seconds=0.0)).is_probe, "any other tries at once"
+    assert (await store.acquire_slot("u", max_wait_seconds=0.0)).is_probe, "any other tries at once"
 
 
 async def test_any_task_is_the_probe_that_a_person_asks_for(
@@ -79,7 +80,7 @@ async def test_any_task_is_the_probe_that_a_person_asks_for(
     await held(store)
     await build.enqueue(2, upstream="u", max_attempts=1)
     clock.advance(0.1)
-    assert await store.probe("u")
+    assert await store.request_probe("u")
     assert [task.is_probe for task in await build.claim(await build.worker())] == [True]
 
 
@@ -131,7 +132,9 @@ async def test_a_retrying_last_attempt_waits_while_its_gate_is_parked_and_its_de
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(upstream="u")
-    await build.done(replace(retrying(task.fence, delay=1.0), signal=Signal(Reason.OVERLOADED), is_last=True))
+    await build.done(
+        replace(retrying(task.fence, delay=1.0), call_failure=CallFailure(Reason.OVERLOADED), is_last=True)
+    )
     clock.advance(1.5)
     await store.promote()
     assert await build.state(task.fence.task_id) is State.RETRYING
@@ -144,7 +147,7 @@ async def test_a_retrying_last_attempt_waits_while_its_gate_is_parked_and_its_de
     assert again.is_probe
     assert again.spent_seconds == pytest.approx(1.5, abs=0.1)
     await build.done(succeeded(again.fence))
-    (row,) = await store.upstreams()
+    (row,) = await store.list_upstreams()
     assert row.gate.state is GateState.FLOWING
 
 

@@ -12,7 +12,7 @@ from tidegate.domain.outcome import Charge, Released
 from tidegate.domain.states import State
 from tidegate.errors import OptionError, TaskNotFoundError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import HistoryRow, ProgressNote, TaskFilter
+from tidegate.store.rows import HistoryRow, ProgressUpdate, TaskFilter
 from tidegate.store.short_ids import full_ids
 
 REACHED = [
@@ -38,14 +38,14 @@ async def test_a_task_can_be_read_in_every_state(build: Build, state: State) -> 
 
 async def test_ids_that_name_nothing_are_left_out(build: Build) -> None:
     task_id = await build.one()
-    assert set(await build.store.read([task_id, build.id(), "nonsense", "", "\ud800"])) == {task_id}
-    assert await build.store.read([]) == {}
+    assert set(await build.store.read_tasks([task_id, build.id(), "nonsense", "", "\ud800"])) == {task_id}
+    assert await build.store.read_tasks([]) == {}
 
 
 async def test_many_ids_are_read_at_once(build: Build) -> None:
     ids = await build.enqueue(5_000)
     ids += await build.enqueue(5_000)
-    assert list(await build.store.read(ids)) == ids
+    assert list(await build.store.read_tasks(ids)) == ids
 
 
 async def test_a_reader_never_misses_a_task_on_its_way(
@@ -66,7 +66,7 @@ async def test_a_reader_never_misses_a_task_on_its_way(
     moving = asyncio.create_task(move())
     looks = 0
     while not over:
-        assert len(await twin.read(ids)) == 20
+        assert len(await twin.read_tasks(ids)) == 20
         assert len(await twin.list_tasks(TaskFilter(), limit=50)) == 20
         looks += 1
     await moving
@@ -76,8 +76,8 @@ async def test_a_reader_never_misses_a_task_on_its_way(
 async def test_the_last_progress_stays_readable_after_the_end(build: Build) -> None:
     task = await build.run()
     task_id = task.fence.task_id
-    assert await build.store.progress([ProgressNote(task.fence, 1, 3, "one")]) == []
-    assert await build.store.progress([ProgressNote(task.fence, 2.5, None, "zw\x00ei \ud800")]) == []
+    assert await build.store.save_progress([ProgressUpdate(task.fence, 1, 3, "one")]) == []
+    assert await build.store.save_progress([ProgressUpdate(task.fence, 2.5, None, "zw\x00ei \ud800")]) == []
     await build.done(succeeded(task.fence))
     row = await build.row(task_id)
     assert (row.progress_done, row.progress_total, row.progress_note) == (2.5, None, "zw\\x00ei \\ud800")
@@ -85,24 +85,24 @@ async def test_the_last_progress_stays_readable_after_the_end(build: Build) -> N
 
 async def test_progress_that_is_no_number_harms_nobody(build: Build) -> None:
     one, other = (task.fence for task in await build.running(2))
-    notes = [ProgressNote(one, float("nan"), float("inf"), "x" * 1_000_000), ProgressNote(other, 1, 2)]
-    assert await build.store.progress(notes) == []
+    notes = [ProgressUpdate(one, float("nan"), float("inf"), "x" * 1_000_000), ProgressUpdate(other, 1, 2)]
+    assert await build.store.save_progress(notes) == []
     assert (await build.row(other.task_id)).progress_done == 1
     assert len((await build.row(one.task_id)).progress_note) <= 4_000
-    assert await build.store.progress([]) == []
+    assert await build.store.save_progress([]) == []
 
 
 async def test_a_result_is_none_until_the_end(build: Build) -> None:
     for state in (State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING):
-        assert await build.store.result(await build.in_state(state)) is None
+        assert await build.store.get_result(await build.in_state(state)) is None
 
 
 @pytest.mark.parametrize("task_id", ["01900000-0000-7000-8000-000000000000", "nonsense", "", "\ud800"])
 async def test_what_names_no_task_is_not_found(store: Store, task_id: str) -> None:
-    for look in (store.result, store.payload):
+    for look in (store.get_result, store.get_payload):
         with pytest.raises(TaskNotFoundError):
             await look(task_id)
-    assert await store.history(task_id) == []
+    assert await store.get_history(task_id) == []
 
 
 async def test_the_history_tells_every_run_and_act_in_order(build: Build, clock: SettableClock) -> None:
@@ -112,7 +112,7 @@ async def test_the_history_tells_every_run_and_act_in_order(build: Build, clock:
     clock.advance(1)
     await build.done(retrying(task.fence, delay=600.0, why="backoff 600 s", charge=Charge.ATTEMPT))
     clock.advance(1)
-    await build.store.hurry([task_id])
+    await build.store.run_now([task_id])
     clock.advance(1)
     [task] = await build.claim(worker, queues=("q",))
     clock.advance(1)
@@ -121,13 +121,15 @@ async def test_the_history_tells_every_run_and_act_in_order(build: Build, clock:
     await build.store.redrive([task_id])
     clock.advance(1)
     [task] = await build.claim(worker, queues=("q",))
-    assert (await build.store.history(task_id))[-1] == HistoryRow("run", START + 6, run=3, worker_id=worker)
+    assert (await build.store.get_history(task_id))[-1] == HistoryRow(
+        "run", START + 6, run=3, worker_id=worker
+    )
     clock.advance(1)
     await build.done(succeeded(task.fence))
 
-    told = await build.store.history(task_id)
+    told = await build.store.get_history(task_id)
     assert [(entry.kind, entry.at - START, entry.run) for entry in told] == [
-        ("enqueued", 0, None), ("run", 0, 1), ("hurried", 2, None), ("run", 3, 2), ("redriven", 5, None), ("run", 6, 3),
+        ("enqueued", 0, None), ("run", 0, 1), ("run now", 2, None), ("run", 3, 2), ("redriven", 5, None), ("run", 6, 3),
     ]  # fmt: skip
     first = told[1]
     assert (first.outcome, first.charge, first.verdict, first.reason) == (
@@ -184,8 +186,10 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("which", FILTERS, ids=range(len(FILTERS)))
-async def test_tasks_are_found_by_every_field(build: Build, clock: SettableClock, which: TaskFilter) -> None:
+@pytest.mark.parametrize("task_filter", FILTERS, ids=range(len(FILTERS)))
+async def test_tasks_are_found_by_every_field(
+    build: Build, clock: SettableClock, task_filter: TaskFilter
+) -> None:
     match = {
         "queue": "a\x01",
         "function": "mod:f",
@@ -196,15 +200,15 @@ async def test_tasks_are_found_by_every_field(build: Build, clock: SettableClock
     clock.advance(5)
     await build.one(labels={"k": "w"})
     await build.one(labels={"v": "k"}, queue="a")
-    assert [row.id for row in await build.store.list_tasks(which)] == wanted[::-1]
+    assert [row.id for row in await build.store.list_tasks(task_filter)] == wanted[::-1]
 
 
 async def test_tasks_are_found_by_their_last_failure(build: Build) -> None:
     retried = await build.in_state(State.RETRYING)
     buried = await build.in_state(State.DEAD)
     await build.in_state(State.SUCCEEDED)
-    for which in (TaskFilter(reason="network"), TaskFilter(error_class="builtins.OSError")):
-        assert [row.id for row in await build.store.list_tasks(which)] == [buried, retried]
+    for task_filter in (TaskFilter(reason="network"), TaskFilter(error_class="builtins.OSError")):
+        assert [row.id for row in await build.store.list_tasks(task_filter)] == [buried, retried]
     assert await build.store.list_tasks(TaskFilter(reason="timeout")) == []
     assert await build.store.list_tasks(TaskFilter(error_class="ValueError")) == []
 
@@ -217,14 +221,14 @@ async def test_the_row_of_a_finished_task_says_what_holds_and_its_history_what_w
     await build.done(*(retrying(task.fence, delay=0.0, failure=overloaded) for task in tasks))
     good, gone = [task.fence.task_id for task in tasks]
     await store.cancel([gone])
-    assert (await store.read([good]))[good].reason == "overloaded"
+    assert (await store.read_tasks([good]))[good].reason == "overloaded"
     await store.promote()
     (again,) = await build.claim(await build.worker())
     await build.done(succeeded(again.fence))
-    rows = await store.read([good, gone])
+    rows = await store.read_tasks([good, gone])
     assert (rows[good].reason, rows[good].message) == ("", "")
     assert (rows[gone].reason, rows[gone].message) == ("cancelled", "")
-    assert "503 try later" in [entry.message for entry in await store.history(good)]
+    assert "503 try later" in [entry.message for entry in await store.get_history(good)]
     assert await store.list_tasks(TaskFilter(reason="overloaded")) == []
     assert [row.id for row in await store.list_tasks(TaskFilter(reason="cancelled"))] == [gone]
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.cli.doctor_slots import check_slots
+from tidegate.cli.doctor_capacity import check_capacity
 from tidegate.domain.outcome import Cancelled, Released
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import Priority, Window
 from tidegate.domain.states import State
-from tidegate.domain.upstream import Declared, GateKind, Limits, Window
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.policy.backlog import WaitKind
-from tidegate.store.figures import drain_of
+from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.live_workers import load_live_workers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import QueueStats
-from tidegate.store.serving import serving
-from tidegate.worker.steward.capacity import CapacityWatch
+from tidegate.worker.maintenance.capacity import CapacityWatch
 
 MINUTE = 60.0
 
 
 async def stats(build: Build, queue: str = "main") -> QueueStats:
-    [mine] = [one for one in await build.store.queue_stats() if one.queue == queue]
+    [mine] = [one for one in await build.store.get_queue_stats() if one.queue == queue]
     return mine
 
 
@@ -32,7 +32,7 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
         for _ in range(n):
             await build.in_state(state, queue=f"only {state}")
     await build.enqueue(2, queue="a\x01")
-    found = {one.queue: one for one in await build.store.queue_stats()}
+    found = {one.queue: one for one in await build.store.get_queue_stats()}
     assert list(found) == sorted(found)
     assert found["only ready"].ready == 1
     assert found["only running"].running == 2
@@ -101,7 +101,7 @@ async def test_a_queue_is_listed_while_it_holds_a_task_or_finished_one_lately(
     await finish(build, 1)
     assert (await stats(build)).done_last_10_minutes == 1
     clock.advance(11 * MINUTE)
-    assert await build.store.queue_stats() == []
+    assert await build.store.get_queue_stats() == []
 
 
 async def test_history_is_zero_for_a_queue_that_never_finished_any(build: Build) -> None:
@@ -144,13 +144,13 @@ async def test_history_of_one_queue_says_nothing_of_another(build: Build) -> Non
 async def test_counts_do_not_change_when_finished_tasks_are_swept(build: Build, clock: SettableClock) -> None:
     await finish(build, 4)
     clock.advance(1)
-    await build.store.sweep(finished_seconds=0.5, dead_seconds=0.5)
+    await build.store.delete_expired(finished_seconds=0.5, dead_seconds=0.5)
     assert (await stats(build)).done_last_10_minutes == 4
 
 
 async def test_tasks_over_an_in_flight_limit_are_paced_and_never_ready(build: Build) -> None:
     limits = Limits(max_in_flight=1)
-    await build.store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    await build.store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u", limits)])
     await build.enqueue(50, upstream="u")
     assert len(await build.claim(await build.worker())) == 1
     now = await stats(build)
@@ -159,7 +159,7 @@ async def test_tasks_over_an_in_flight_limit_are_paced_and_never_ready(build: Bu
     assert (wait.kind, wait.by, wait.tasks) == (WaitKind.PACED, "upstream u", 49)
     assert "max_in_flight 1" in wait.reason
     assert now.oldest_ready_at == START
-    (row,) = await build.store.upstreams()
+    (row,) = await build.store.list_upstreams()
     assert (row.ready, row.paced, row.block) == (49, 49, None)
 
 
@@ -167,7 +167,7 @@ async def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate(
     build: Build, clock: SettableClock
 ) -> None:
     limits = Limits((Window("requests_per_minute", 30, MINUTE),))
-    await build.store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    await build.store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u", limits)])
     await finish(build, 3)
     clock.advance(9 * MINUTE)
     await build.enqueue(60, upstream="u", priority=Priority.BULK)
@@ -179,7 +179,9 @@ async def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate(
         assert (now.ready, now.blocked) == (0, 0)
         clock.advance(2.0)
     assert now.paced == now.limited
-    assert drain_of(now).seconds == pytest.approx(2.0 * (62 - 5), abs=2.5), "not by the idle time before"
+    assert estimate_drain(now).seconds == pytest.approx(2.0 * (62 - 5), abs=2.5), (
+        "not by the idle time before"
+    )
 
 
 async def test_tasks_that_no_live_worker_runs_are_blocked_where_that_is_judged(build: Build) -> None:
@@ -190,22 +192,22 @@ async def test_tasks_that_no_live_worker_runs_are_blocked_where_that_is_judged(b
     await store.save_manifest("main:app", {"functions": {"app:work": {}}})
     await store.save_manifest("app:app", {"functions": {"app:work": {}, "app:old": {}}})
     await build.worker(application="main:app")
-    assert [worker.application for worker in await store.workers()] == ["main:app"]
-    unserved = (await serving(store, await store.now())).unserved
-    (now,) = await store.queue_stats(unserved)
+    assert [worker.application for worker in await store.list_workers()] == ["main:app"]
+    unserved = (await load_live_workers(store, await store.now())).unserved
+    (now,) = await store.get_queue_stats(unserved)
     assert (now.ready, now.blocked) == (2, 3)
     assert "declares the function app:old" in now.waits[0].reason
     await build.worker(application="app:app")
-    (now,) = await store.queue_stats((await serving(store, await store.now())).unserved)
+    (now,) = await store.get_queue_stats((await load_live_workers(store, await store.now())).unserved)
     assert (now.ready, now.blocked, now.waits) == (5, 0, ())
 
 
 async def test_manifests_are_kept_by_application(store: Store) -> None:
-    assert await store.manifests() == {}
+    assert await store.load_manifests() == {}
     await store.save_manifest("b", {"functions": {"f": {"queue": "é\x00"}}, "n": 1.5, "none": None})
     await store.save_manifest("a", {})
     await store.save_manifest("b", {"functions": ["g"]})
-    assert await store.manifests() == {"a": {}, "b": {"functions": ["g"]}}
+    assert await store.load_manifests() == {"a": {}, "b": {"functions": ["g"]}}
 
 
 async def finish(build: Build, count: int, queue: str = "main") -> None:
@@ -220,18 +222,18 @@ async def test_a_limit_that_the_live_workers_have_too_few_slots_for_is_told_once
 ) -> None:
     store = build.store
     limits = Limits((Window("requests_per_minute", 600, MINUTE),))
-    await store.declare([Declared(GateKind.UPSTREAM, "u", limits)])
+    await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u", limits)])
     functions = {"app:work": {"queue": "main", "upstream": "u"}}
     await store.save_manifest("app:app", {"functions": functions})
     await build.worker(slots=8, queues=("main",), application="app:app")
     for _ in range(40):
-        await store.tell_of_probe("u", is_good=True, seconds=3.0)
+        await store.report_probe("u", is_good=True, seconds=3.0)
     watch = CapacityWatch(store)
-    await watch.act()
+    await watch.run_once()
     assert caplog.messages == []
-    await watch.act()
-    await watch.act()
+    await watch.run_once()
+    await watch.run_once()
     (warning,) = caplog.messages
     assert "upstream u: 600 in 1 min need 30 tasks at once" in warning
-    (finding,) = await check_slots(store)
+    (finding,) = await check_capacity(store)
     assert (finding.level, finding.name) == ("warn", "slots")

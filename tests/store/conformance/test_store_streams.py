@@ -8,7 +8,7 @@ from store_build import Build, SettableClock, dead, retrying, succeeded
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ProgressNote
+from tidegate.store.rows import ProgressUpdate
 from tidegate.store.streams import NewChunk
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
@@ -19,7 +19,7 @@ def pieces(fence: Fence, *places: int) -> list[NewChunk]:
 
 
 async def told(store: Store, task_id: str, after: int = 0, limit: int = 100) -> list[tuple[int, int, bytes]]:
-    found = await store.chunks({task_id: after}, limit=limit)
+    found = await store.read_chunks({task_id: after}, limit=limit)
     return [(chunk.sequence, chunk.run, chunk.data) for chunk in found.get(task_id, [])]
 
 
@@ -36,7 +36,7 @@ async def test_what_a_run_emits_is_read_in_its_order(build: Build, clock: Settab
     clock.advance(1)
     assert await build.store.append_chunks(pieces(fence, 3)) == []
     assert await told(build.store, fence.task_id) == [(1, 1, b"101"), (2, 1, b"102"), (3, 1, b"103")]
-    found = (await build.store.chunks({fence.task_id: 0}))[fence.task_id]
+    found = (await build.store.read_chunks({fence.task_id: 0}))[fence.task_id]
     assert found[2].at - found[1].at == 1
 
 
@@ -52,12 +52,12 @@ async def test_a_stream_is_read_from_any_number_on_and_in_parts(build: Build) ->
 async def test_many_streams_are_read_at_once(build: Build) -> None:
     one, other, silent = [task.fence for task in await build.running(3)]
     await build.store.append_chunks(pieces(one, 1, 2) + pieces(other, 1, 2, 3))
-    found = await build.store.chunks({one.task_id: 1, other.task_id: 0, silent.task_id: 0, UNKNOWN: 0})
+    found = await build.store.read_chunks({one.task_id: 1, other.task_id: 0, silent.task_id: 0, UNKNOWN: 0})
     assert {task: [chunk.sequence for chunk in part] for task, part in found.items()} == {
         one.task_id: [2],
         other.task_id: [1, 2, 3],
     }
-    assert await build.store.chunks({}) == {}
+    assert await build.store.read_chunks({}) == {}
 
 
 async def test_a_resend_changes_nothing(build: Build) -> None:
@@ -66,7 +66,7 @@ async def test_a_resend_changes_nothing(build: Build) -> None:
     assert await build.store.append_chunks(pieces(fence, 1, 2)) == []
     assert await build.store.append_chunks(pieces(fence, 2, 3)) == []
     assert [chunk[0] for chunk in await told(build.store, fence.task_id)] == [1, 2, 3]
-    assert (await build.store.stream_heads([fence.task_id]))[fence.task_id].last_sequence == 3
+    assert (await build.store.read_stream_heads([fence.task_id]))[fence.task_id].last_sequence == 3
 
 
 async def test_the_numbers_go_on_rising_with_the_next_run(build: Build) -> None:
@@ -100,7 +100,7 @@ async def test_the_final_state_closes_a_stream_and_it_stays_readable(build: Buil
     await build.store.append_chunks(pieces(fence, 1))
     await build.done(end(fence))
     assert await build.store.append_chunks(pieces(fence, 2)) == [fence]
-    head = (await build.store.stream_heads([fence.task_id]))[fence.task_id]
+    head = (await build.store.read_stream_heads([fence.task_id]))[fence.task_id]
     assert (head.last_sequence, head.state.value in {"succeeded", "dead"}) == (1, True)
     assert [chunk[0] for chunk in await told(build.store, fence.task_id)] == [1]
 
@@ -121,19 +121,19 @@ async def test_a_redriven_task_goes_on_with_its_stream(build: Build) -> None:
 )
 async def test_a_head_says_where_the_task_is(build: Build, state: State) -> None:
     task_id = await build.in_state(state, tenant="acme")
-    head = (await build.store.stream_heads([task_id, UNKNOWN, "no id"]))[task_id]
+    head = (await build.store.read_stream_heads([task_id, UNKNOWN, "no id"]))[task_id]
     assert (head.state, head.tenant, head.last_sequence, head.progress_done) == (state, "acme", 0, None)
 
 
 async def test_a_head_has_the_run_and_the_progress(build: Build) -> None:
     fence = (await build.run()).fence
-    await build.store.progress([ProgressNote(fence, 3, 10, "pages")])
-    heads = await build.store.stream_heads([fence.task_id, UNKNOWN])
+    await build.store.save_progress([ProgressUpdate(fence, 3, 10, "pages")])
+    heads = await build.store.read_stream_heads([fence.task_id, UNKNOWN])
     assert set(heads) == {fence.task_id}
     head = heads[fence.task_id]
     assert (head.state, head.run) == (State.RUNNING, 1)
     assert (head.progress_done, head.progress_total, head.progress_note) == (3, 10, "pages")
-    assert await build.store.stream_heads([]) == {}
+    assert await build.store.read_stream_heads([]) == {}
 
 
 async def test_another_process_reads_the_stream(build: Build, twin: Store) -> None:
@@ -149,9 +149,9 @@ async def test_a_stream_goes_with_its_task(build: Build, clock: SettableClock) -
     await build.store.purge([purged.task_id])
     assert await told(build.store, purged.task_id) == []
     clock.advance(100)
-    await build.store.sweep(finished_seconds=50, dead_seconds=50)
+    await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
     assert await told(build.store, kept.task_id) == []
-    assert await build.store.stream_heads([kept.task_id, purged.task_id]) == {}
+    assert await build.store.read_stream_heads([kept.task_id, purged.task_id]) == {}
     await build.sound()
 
 
@@ -160,9 +160,9 @@ async def test_a_read_is_bounded_in_bytes_over_all_tasks_and_gives_one_chunk_at_
     large = [NewChunk(fence, place, b"1" * 1_000) for fence in (one, other) for place in (1, 2, 3)]
     await build.store.append_chunks(large)
 
-    async def read(most_bytes: int) -> list[int]:
+    async def read(max_bytes: int) -> list[int]:
         asked = {one.task_id: 0, other.task_id: 0}
-        found = await build.store.chunks(asked, most_bytes=most_bytes)
+        found = await build.store.read_chunks(asked, max_bytes=max_bytes)
         return [len(found.get(task_id, [])) for task_id in asked]
 
     assert await read(1) == [1, 0]

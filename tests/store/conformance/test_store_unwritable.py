@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from store_build import FAILED, Build, dead, retrying, succeeded
 
-from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.outcome import Dead, Fence, Outcome
 from tidegate.domain.states import State
-from tidegate.domain.upstream import Signal
-from tidegate.store.rows import ProgressNote
+from tidegate.store.rows import ProgressUpdate
 from tidegate.store.streams import NewChunk
-from tidegate.worker.finisher import CONTENT_ERRORS, Finisher
+from tidegate.worker.engine.finisher import CONTENT_ERRORS, Finisher
 
 BAD: dict[str, Callable[[Fence], Any]] = {
     "a reason with NUL": lambda fence: dead(fence, failure=Failure(Verdict.PERMANENT, odd("a\0b"))),
@@ -29,7 +28,7 @@ BAD: dict[str, Callable[[Fence], Any]] = {
     "a delay of text": lambda fence: replace(retrying(fence), delay_seconds=odd("5s")),
     "an upstream too long for an index": lambda fence: replace(
         retrying(fence),
-        signal=Signal(Reason.OVERLOADED, upstream=random.Random(1).randbytes(100_000).hex()),
+        call_failure=CallFailure(Reason.OVERLOADED, upstream=random.Random(1).randbytes(100_000).hex()),
     ),
 }
 
@@ -62,7 +61,7 @@ async def test_progress_and_chunks_that_no_store_takes_are_refused_as_content(bu
     fence = (await build.run()).fence
     far = fence._replace(run=2**80)
     with pytest.raises(CONTENT_ERRORS):
-        await build.store.progress([ProgressNote(far, 1.0, None, "")])
+        await build.store.save_progress([ProgressUpdate(far, 1.0, None, "")])
     with pytest.raises(CONTENT_ERRORS):
         await build.store.append_chunks([NewChunk(far, 1, b"1")])
-    assert await build.store.progress([ProgressNote(fence, 1.0, None, "")]) == []
+    assert await build.store.save_progress([ProgressUpdate(fence, 1.0, None, "")]) == []

@@ -9,37 +9,40 @@ import pytest
 from store_back_ends import Clients, opened
 from store_build import START, Build, SettableClock, dead, ids_of, retrying, succeeded, terms
 
-from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Released, Retrying
-from tidegate.domain.spec import Priority
+from tidegate.domain.spec import Priority, Window
 from tidegate.domain.states import State
-from tidegate.domain.upstream import Declared, GateKind, GateState, Limits, ParkedBy, Signal, Window
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import GateState, ParkedBy
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask
 
 pytestmark = pytest.mark.anyio
 
 MINUTE = Window("requests_per_minute", 60, 60.0)
-SLOW = Signal(Reason.RATE_LIMIT, wait_seconds=10.0)
-DOWN = Signal(Reason.SERVER_ERROR)
+SLOW = CallFailure(Reason.RATE_LIMIT, wait_seconds=10.0)
+DOWN = CallFailure(Reason.SERVER_ERROR)
 NO_LIMITS = Limits()
 
 
-def upstream(name: str = "u", limits: Limits = NO_LIMITS) -> Declared:
-    return Declared(GateKind.UPSTREAM, name, limits)
+def upstream(name: str = "u", limits: Limits = NO_LIMITS) -> LimitDeclaration:
+    return LimitDeclaration(GateKind.UPSTREAM, name, limits)
 
 
 async def declared(store: Store, limits: Limits = NO_LIMITS, name: str = "u") -> None:
-    await store.declare([upstream(name, limits)])
+    await store.declare_limits([upstream(name, limits)])
 
 
 async def gate(store: Store, name: str = "u"):
-    return next(row.gate for row in await store.upstreams() if row.name == name)
+    return next(row.gate for row in await store.list_upstreams() if row.name == name)
 
 
-def parked(task: ClaimedTask, signal: Signal = SLOW, delay: float = 10.0) -> Retrying:
-    failure = Failure(Verdict.TRANSIENT, signal.reason, wait_seconds=signal.wait_seconds)
-    return replace(retrying(task.fence, delay=delay, failure=failure, charge=Charge.PARK), signal=signal)
+def parked(task: ClaimedTask, call_failure: CallFailure = SLOW, delay: float = 10.0) -> Retrying:
+    failure = Failure(Verdict.TRANSIENT, call_failure.reason, wait_seconds=call_failure.wait_seconds)
+    return replace(
+        retrying(task.fence, delay=delay, failure=failure, charge=Charge.PARK), call_failure=call_failure
+    )
 
 
 # --- gates -----------------------------------------------------------------------------------------------
@@ -55,9 +58,9 @@ async def test_a_failure_parks_the_upstream_for_every_worker_and_no_other_upstre
     plain = await build.one()
     await build.done(parked(first))
     async with opened(clients) as elsewhere:
-        claim = await elsewhere.claim(build.ask(await build.worker()))
+        claim = await elsewhere.claim(build.request(await build.worker()))
     assert set(ids_of(claim.tasks)) == {other, plain}
-    assert claim.again_seconds == pytest.approx(10.0, abs=1.1)
+    assert claim.next_claim_seconds == pytest.approx(10.0, abs=1.1)
 
 
 async def test_the_named_wait_over_its_tasks_are_handed_out_in_their_order(
@@ -80,15 +83,20 @@ async def test_ready_tasks_of_a_parked_upstream_are_blocked_and_neither_ready_no
     await build.enqueue(3, upstream="u")
     clock.advance(5.0)
     await build.one()
-    await store.park("u", seconds=60.0, why="deploy")
-    (stats,) = await store.queue_stats()
+    await store.park_gate("u", seconds=60.0, why="deploy")
+    (stats,) = await store.get_queue_stats()
     assert (stats.ready, stats.blocked, stats.oldest_ready_at) == (1, 3, START + 5.0)
-    (row,) = await store.upstreams()
-    assert (row.ready, row.in_flight, row.gate.by, row.gate.message) == (3, 0, ParkedBy.PERSON, "deploy")
+    (row,) = await store.list_upstreams()
+    assert (row.ready, row.in_flight, row.gate.parked_by, row.gate.message) == (
+        3,
+        0,
+        ParkedBy.PERSON,
+        "deploy",
+    )
     assert row.block is not None
     assert row.block.until_at == START + 65.0
     clock.advance(60.0)
-    (stats,) = await store.queue_stats()
+    (stats,) = await store.get_queue_stats()
     assert (stats.ready, stats.blocked) == (4, 0)
 
 
@@ -97,14 +105,14 @@ async def test_what_began_before_the_gate_opened_and_fails_later_changes_nothing
 ) -> None:
     hung, *tasks = await build.running(6, upstream="u")
     await build.enqueue(2, upstream="u")
-    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence), call_failure=DOWN) for task in tasks))
     clock.advance(1.0)
     (probe,) = await build.claim(await build.worker())
     clock.advance(0.5)
     await build.done(succeeded(probe.fence))
     opened_gate = await gate(store)
     clock.advance(0.5)
-    await build.done(replace(retrying(hung.fence), signal=Signal(Reason.TIMEOUT)))
+    await build.done(replace(retrying(hung.fence), call_failure=CallFailure(Reason.TIMEOUT)))
     assert await gate(store) == opened_gate
     assert opened_gate.state is GateState.FLOWING
 
@@ -114,7 +122,7 @@ async def test_many_failures_leave_single_probes_and_a_good_one_opens(
 ) -> None:
     tasks = await build.running(5, upstream="u")
     await build.enqueue(5, upstream="u")
-    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence), call_failure=DOWN) for task in tasks))
     worker = await build.worker()
     assert await build.claim(worker) == []
     clock.advance(1.0)
@@ -132,7 +140,7 @@ async def test_a_task_that_fails_by_itself_shows_that_its_upstream_answers(
 ) -> None:
     tasks = await build.running(5, upstream="u")
     await build.one(upstream="u")
-    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence), call_failure=DOWN) for task in tasks))
     clock.advance(1.0)
     (probe,) = await build.claim(await build.worker())
     refused = Failure(Verdict.PERMANENT, Reason.INVALID_REQUEST, status=400)
@@ -148,14 +156,14 @@ async def test_a_probe_whose_worker_died_leaves_the_gate_to_the_next_when_its_ru
     await build.enqueue(2, upstream="u")
     clock.advance(100.0)
     await build.done(succeeded(slow.fence))
-    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence), call_failure=DOWN) for task in tasks))
     clock.advance(1.0)
     lost = await build.worker()
     (probe,) = await build.claim(lost)
     clock.advance(5.0)
     worker = await build.worker()
     assert await build.claim(worker) == [], "it may still answer: good runs take twenty seconds"
-    await store.retire_worker(lost, why="lease ran out", loss=True, only_if_expired=False)
+    await store.retire_worker(lost, why="lease ran out", is_loss=True, only_if_expired=False)
     await build.done(Released(probe.fence, "lost"))
     assert (await gate(store)).state is GateState.PARKED
     assert [task.is_probe for task in await build.claim(worker)] == [True]
@@ -166,7 +174,7 @@ async def test_a_probe_that_is_given_back_at_once_makes_probes_no_more_frequent(
 ) -> None:
     tasks = await build.running(5, upstream="u")
     await build.enqueue(2, upstream="u")
-    await build.done(*(replace(retrying(task.fence), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence), call_failure=DOWN) for task in tasks))
     clock.advance(1.0)
     worker = await build.worker()
     (probe,) = await build.claim(worker)
@@ -180,24 +188,24 @@ async def test_an_account_matter_waits_until_a_person_opens(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(upstream="u")
-    await build.done(parked(task, Signal(Reason.AUTH, needs_person=True, message="key \udc00 revoked")))
+    await build.done(parked(task, CallFailure(Reason.AUTH, needs_person=True, message="key \udc00 revoked")))
     waiting = await build.one(upstream="u")
     worker = await build.worker()
     clock.advance(10**6)
     await store.promote()
-    claim = await store.claim(build.ask(worker))
-    assert (claim.tasks, claim.again_seconds) == ((), None)
+    claim = await store.claim(build.request(worker))
+    assert (claim.tasks, claim.next_claim_seconds) == ((), None)
     assert await store.open_gate("u")
     await store.promote()
     assert set(ids_of(await build.claim(worker))) == {waiting, task.fence.task_id}
 
 
 async def test_acts_on_an_unknown_upstream_say_so(store: Store) -> None:
-    assert not await store.park("x", seconds=None, why="")
+    assert not await store.park_gate("x", seconds=None, why="")
     assert not await store.open_gate("x")
-    assert not await store.probe("x")
+    assert not await store.request_probe("x")
     assert not await store.set_limits("x", NO_LIMITS)
-    assert await store.upstreams() == []
+    assert await store.list_upstreams() == []
 
 
 async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
@@ -205,30 +213,30 @@ async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
 ) -> None:
     await declared(store)
     task = await build.run(upstream="u")
-    await build.done(parked(task, Signal(Reason.QUOTA, wait_seconds=3600.0), 3600.0))
+    await build.done(parked(task, CallFailure(Reason.QUOTA, wait_seconds=3600.0), 3600.0))
     assert not await store.open_gate("u#nobodys")
     assert (await gate(store)).state is GateState.PARKED
     clock.advance(1800.0)
     await store.promote()
     assert await build.state(task.fence.task_id) is State.RETRYING
-    row = (await store.read([task.fence.task_id]))[task.fence.task_id]
+    row = (await store.read_tasks([task.fence.task_id]))[task.fence.task_id]
     assert row.due_at == pytest.approx(START + 3600.0, abs=1.0)
     assert (row.held_until_at, row.held_by) == (None, "")
-    assert [row.name for row in await store.upstreams()] == ["u"]
+    assert [row.name for row in await store.list_upstreams()] == ["u"]
 
 
 async def test_a_probe_asked_for_by_a_person_is_one_task(store: Store, build: Build) -> None:
     await declared(store)
     await build.enqueue(3, upstream="u")
-    await store.park("u", seconds=None, why="")
-    assert await store.probe("u")
+    await store.park_gate("u", seconds=None, why="")
+    assert await store.request_probe("u")
     worker = await build.worker()
     assert [task.is_probe for task in await build.claim(worker)] == [True]
     assert await build.claim(worker) == []
 
 
 async def test_a_call_can_tell_of_its_upstream_by_itself(store: Store, build: Build) -> None:
-    told = await store.tell("u", SLOW)
+    told = await store.report_failure("u", SLOW)
     assert told == await gate(store)
     assert told.state is GateState.PARKED
 
@@ -238,33 +246,37 @@ async def test_a_call_can_tell_of_its_upstream_by_itself(store: Store, build: Bu
 
 async def test_limits_of_upstreams_and_functions_follow_the_code(store: Store, build: Build) -> None:
     one, other = Limits((MINUTE,)), Limits((replace(MINUTE, amount=5),), max_in_flight=3)
-    function = Declared(GateKind.FUNCTION, "app:work", one)
-    await store.declare([upstream(limits=one), function])
-    kept = await store.declare([upstream(limits=other), replace(function, limits=other)])
+    function = LimitDeclaration(GateKind.FUNCTION, "app:work", one)
+    await store.declare_limits([upstream(limits=one), function])
+    kept = await store.declare_limits([upstream(limits=other), replace(function, limits=other)])
     assert [row.limits for row in kept] == [other, other]
-    assert [row.limits for row in await store.gates() if row.name] == [other, other]
+    assert [row.limits for row in await store.list_gates() if row.name] == [other, other]
 
 
 async def test_a_limit_set_by_hand_outlasts_what_the_code_says_and_all_others_follow_it(store: Store) -> None:
-    await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
-    by_hand = Limits((replace(MINUTE, amount=5),), max_in_flight=3, by_hand=("requests_per_minute",))
-    assert await store.set_limits("u", by_hand)
-    day = Window("requests_per_day", 900, 86_400.0, fixed=True)
-    declared = Limits((replace(MINUTE, amount=700, fixed=True), day), max_in_flight=9)
+    await store.declare_limits([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+    set_by_person = Limits(
+        (replace(MINUTE, amount=5),), max_in_flight=3, set_by_person=("requests_per_minute",)
+    )
+    assert await store.set_limits("u", set_by_person)
+    day = Window("requests_per_day", 900, 86_400.0, is_fixed=True)
+    declared = Limits((replace(MINUTE, amount=700, is_fixed=True), day), max_in_flight=9)
 
-    (kept,) = await store.declare([upstream(limits=declared)])
+    (kept,) = await store.declare_limits([upstream(limits=declared)])
 
     assert kept.limits == replace(
-        declared, windows=(replace(MINUTE, amount=5, fixed=True), day), by_hand=("requests_per_minute",)
+        declared,
+        windows=(replace(MINUTE, amount=5, is_fixed=True), day),
+        set_by_person=("requests_per_minute",),
     )
-    assert [row.limits for row in await store.gates() if row.name == "u"] == [kept.limits]
+    assert [row.limits for row in await store.list_gates() if row.name == "u"] == [kept.limits]
 
 
 async def test_a_limit_lifted_by_hand_stays_lifted(store: Store) -> None:
-    await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
-    await store.set_limits("u", Limits(by_hand=("requests_per_minute", "max_in_flight")))
+    await store.declare_limits([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+    await store.set_limits("u", Limits(set_by_person=("requests_per_minute", "max_in_flight")))
 
-    (kept,) = await store.declare([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
+    (kept,) = await store.declare_limits([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
 
     assert (kept.limits.windows, kept.limits.max_in_flight) == ((), None)
 
@@ -274,15 +286,15 @@ async def test_a_limit_paces_all_workers_together(
     store: Store, build: Build, clock: SettableClock, kind: GateKind
 ) -> None:
     name = "u" if kind is GateKind.UPSTREAM else "app:work"
-    await store.declare([Declared(kind, name, Limits((replace(MINUTE, amount=600),)))])
+    await store.declare_limits([LimitDeclaration(kind, name, Limits((replace(MINUTE, amount=600),)))])
     await build.enqueue(40, upstream="u")
     workers = [await build.worker() for _ in range(3)]
     starts = []
     for _ in range(30):
         for worker in workers:
-            claim = await store.claim(build.ask(worker))
+            claim = await store.claim(build.request(worker))
             starts += [clock.now + task.wait_seconds for task in claim.tasks]
-            assert claim.again_seconds is not None
+            assert claim.next_claim_seconds is not None
         clock.advance(0.1)
     assert len(starts) == pytest.approx(36, abs=2)
     assert starts == sorted(starts)
@@ -311,11 +323,11 @@ async def test_a_tiny_limit_that_is_mended_holds_nothing_back_for_long(store: St
 
 async def test_a_tighter_limit_puts_nothing_off_that_had_its_slot(store: Store, clock: SettableClock) -> None:
     await declared(store, Limits((MINUTE,)))
-    assert (await store.take_slot("u", patience_seconds=60)).is_granted
+    assert (await store.acquire_slot("u", max_wait_seconds=60)).is_granted
     await store.set_limits("u", Limits((Window("requests_per_minute", 1, 60.0),)))
     clock.advance(1.0)
-    assert (await store.take_slot("u", patience_seconds=0)).is_granted
-    assert not (await store.take_slot("u", patience_seconds=50)).is_granted
+    assert (await store.acquire_slot("u", max_wait_seconds=0)).is_granted
+    assert not (await store.acquire_slot("u", max_wait_seconds=50)).is_granted
 
 
 async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_count_until_taken_up(
@@ -329,7 +341,7 @@ async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_co
     assert await build.claim(worker) == []
     await build.done(succeeded(mine[0].fence))
     assert len(await build.claim(worker)) == 1
-    await store.retire_worker(lost, why="lease ran out", loss=True, only_if_expired=False)
+    await store.retire_worker(lost, why="lease ran out", is_loss=True, only_if_expired=False)
     await build.done(Released(theirs[0].fence, "lost"))
     assert len(await build.claim(worker)) == 1
 
@@ -351,7 +363,7 @@ async def test_thousands_of_blocked_tasks_cost_a_claim_nothing_and_other_channel
     store: Store, build: Build
 ) -> None:
     await declared(store)
-    await store.park("u", seconds=None, why="")
+    await store.park_gate("u", seconds=None, why="")
     for _ in range(4):
         await build.enqueue(2_500, upstream="u", priority=Priority.INTERACTIVE)
     free = await build.enqueue(5, priority=Priority.BULK)
@@ -363,14 +375,14 @@ async def test_names_that_are_hard_to_store_have_gates_too(store: Store, build: 
     await declared(store, Limits(max_in_flight=1), name)
     await build.enqueue(2, upstream=name)
     assert len(await build.claim(await build.worker())) == 1
-    await store.park(name, seconds=None, why="\x00")
-    (stats,) = await store.queue_stats()
+    await store.park_gate(name, seconds=None, why="\x00")
+    (stats,) = await store.get_queue_stats()
     assert (stats.ready, stats.blocked) == (0, 1)
 
 
 async def test_blocked_lanes_are_left_out_where_there_are_very_many_lanes(store: Store, build: Build) -> None:
     await declared(store)
-    await store.park("u", seconds=None, why="")
+    await store.park_gate("u", seconds=None, why="")
     functions = [f"f{number}" for number in range(2_100)]
     await store.enqueue([build.new(function=name, upstream="u") for name in functions])
     await store.enqueue([build.new(function=name, queue="z") for name in functions[:7]])
@@ -388,7 +400,7 @@ async def failed(build: Build, count: int, **changes: object) -> list[str]:
 
 
 async def budget(store: Store, name: str = ""):
-    return next(row for row in await store.budgets() if row.name == name)
+    return next(row for row in await store.list_retry_budgets() if row.name == name)
 
 
 async def drained(store: Store, clock: SettableClock, ids: list[str], build: Build) -> list[float]:
@@ -410,8 +422,10 @@ async def drained(store: Store, clock: SettableClock, ids: list[str], build: Bui
 async def test_a_storm_of_retries_leaves_at_the_pace_of_the_budget_and_none_is_lost(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    system = Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=1_200.0, retry_window_seconds=1.0))
-    await store.declare([system])
+    system = LimitDeclaration(
+        GateKind.SYSTEM, "", Limits(retries_per_minute=1_200.0, retry_window_seconds=1.0)
+    )
+    await store.declare_limits([system])
     moments = await drained(store, clock, await failed(build, 100), build)
     assert max(sum(at <= other < at + 1.0 for other in moments) for at in moments) <= 20
     assert moments[-1] - moments[0] > 5
@@ -420,12 +434,12 @@ async def test_a_storm_of_retries_leaves_at_the_pace_of_the_budget_and_none_is_l
 async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([upstream(limits=Limits(retries_per_minute=12.0))])
+    await store.declare_limits([upstream(limits=Limits(retries_per_minute=12.0))])
     ids = await failed(build, 6, upstream="u")
-    planned = {row.due_at for row in (await store.read(ids)).values()}
+    planned = {row.due_at for row in (await store.read_tasks(ids)).values()}
     clock.advance(1.0)
     await store.promote()
-    rows = await store.read(ids)
+    rows = await store.read_tasks(ids)
     held = [row for row in rows.values() if row.state is State.RETRYING]
     assert len(held) == 5
     assert {row.due_at for row in held} <= planned
@@ -441,7 +455,7 @@ async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
 async def test_scheduled_tasks_and_what_gave_its_slot_back_are_free(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=1.0))])
+    await store.declare_limits([LimitDeclaration(GateKind.SYSTEM, "", Limits(retries_per_minute=1.0))])
     scheduled = await build.enqueue(5, delay_seconds=1.0)
     yielding = await build.running(5)
     await build.done(
@@ -457,7 +471,7 @@ async def test_scheduled_tasks_and_what_gave_its_slot_back_are_free(
 async def test_interactive_and_last_attempts_have_a_part_of_their_own(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([Declared(GateKind.SYSTEM, "", Limits(retries_per_minute=10.0))])
+    await store.declare_limits([LimitDeclaration(GateKind.SYSTEM, "", Limits(retries_per_minute=10.0))])
     plain = await failed(build, 10)
     last = await build.run()
     await build.done(replace(retrying(last.fence, delay=70.0), is_last=True))
@@ -476,7 +490,9 @@ async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
 ) -> None:
     tiny, mended = Limits(retries_per_minute=0.01), Limits(retries_per_minute=600.0)
     name, kind = ("u", GateKind.UPSTREAM) if by == "upstream" else ("", GateKind.SYSTEM)
-    await store.declare([upstream(limits=tiny if by == "upstream" else mended), Declared(kind, name, tiny)])
+    await store.declare_limits(
+        [upstream(limits=tiny if by == "upstream" else mended), LimitDeclaration(kind, name, tiny)]
+    )
     await failed(build, 20, upstream="u")
     clock.advance(2.0)
     await store.promote(limit=100)
@@ -484,7 +500,7 @@ async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
     if by == "upstream":
         assert await store.set_limits("u", mended)
     else:
-        await store.declare([Declared(kind, name, mended)])
+        await store.declare_limits([LimitDeclaration(kind, name, mended)])
     for _ in range(40):
         clock.advance(0.1)
         await store.promote(limit=100)
@@ -494,7 +510,7 @@ async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
 async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budget(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([upstream(limits=Limits(retries_per_minute=60.0))])
+    await store.declare_limits([upstream(limits=Limits(retries_per_minute=60.0))])
     tasks = await build.running(20, upstream="u")
     await build.done(*(parked(task, delay=1.0) for task in tasks))
     ids = [task.fence.task_id for task in tasks]
@@ -508,7 +524,7 @@ async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budg
 async def test_the_planned_moment_stays_as_written_whatever_keeps_the_task_back(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
-    await store.declare([upstream(limits=Limits(retries_per_minute=60.0))])
+    await store.declare_limits([upstream(limits=Limits(retries_per_minute=60.0))])
     (task,) = await build.running(1, upstream="u")
     await build.done(parked(task, delay=1.0))
     planned = (await build.row(task.fence.task_id)).due_at
@@ -520,14 +536,14 @@ async def test_the_planned_moment_stays_as_written_whatever_keeps_the_task_back(
     assert row.held_until_at is not None
     assert row.held_until_at > clock.now
     assert await store.promote() == 0, "a held task is not due again before its moment"
-    await store.park("u", seconds=600.0, why="")
+    await store.park_gate("u", seconds=600.0, why="")
     clock.advance(row.held_until_at - clock.now + 0.1)
     assert await store.promote() == 1
     again = await build.row(task.fence.task_id)
     assert (again.state, again.due_at, again.held_by) == (State.RETRYING, planned, "gate")
     assert again.held_until_at is not None
     assert again.held_until_at > row.held_until_at
-    [run] = [entry for entry in await store.history(task.fence.task_id) if entry.run == 1]
+    [run] = [entry for entry in await store.get_history(task.fence.task_id) if entry.run == 1]
     assert run.next_run_at == planned
     await store.open_gate("u")
     await store.promote()
@@ -540,9 +556,9 @@ async def test_after_a_good_probe_long_backoffs_end_early_but_never_before_the_s
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(7, upstream="u")
-    down = [replace(retrying(task.fence, delay=600.0), signal=DOWN) for task in tasks[:6]]
+    down = [replace(retrying(task.fence, delay=600.0), call_failure=DOWN) for task in tasks[:6]]
     asked = Failure(Verdict.TRANSIENT, Reason.SERVER_ERROR, wait_seconds=300.0)
-    floored = replace(retrying(tasks[6].fence, delay=600.0, failure=asked), signal=DOWN)
+    floored = replace(retrying(tasks[6].fence, delay=600.0, failure=asked), call_failure=DOWN)
     await build.done(*down, floored)
     await build.one(upstream="u")
     clock.advance(1.0)
@@ -557,7 +573,7 @@ async def test_where_only_retries_are_left_one_of_them_is_the_probe(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(6, upstream="u")
-    await build.done(*(replace(retrying(task.fence, delay=1.0), signal=DOWN) for task in tasks))
+    await build.done(*(replace(retrying(task.fence, delay=1.0), call_failure=DOWN) for task in tasks))
     clock.advance(1.5)
     await store.promote()
     states = await build.states([task.fence.task_id for task in tasks])
@@ -573,7 +589,7 @@ async def test_a_call_takes_the_next_slot_and_leaves_it_to_nobody_else(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
-    waits = [await store.take_slot("u", patience_seconds=60) for _ in range(4)]
+    waits = [await store.acquire_slot("u", max_wait_seconds=60) for _ in range(4)]
     assert all(slot.is_granted for slot in waits)
     gaps = [after.wait_seconds - before.wait_seconds for before, after in pairwise(waits)]
     assert gaps == pytest.approx([1.0, 1.0, 1.0])
@@ -586,8 +602,8 @@ async def test_a_call_takes_the_next_slot_and_leaves_it_to_nobody_else(
 
 async def test_a_slot_further_away_than_the_patience_is_not_charged(store: Store) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
-    assert (await store.take_slot("u", patience_seconds=5)).wait_seconds == 0.0
-    refused = [await store.take_slot("u", patience_seconds=0.5) for _ in range(3)]
+    assert (await store.acquire_slot("u", max_wait_seconds=5)).wait_seconds == 0.0
+    refused = [await store.acquire_slot("u", max_wait_seconds=0.5) for _ in range(3)]
     assert {slot.is_granted for slot in refused} == {False}
     assert {slot.reason for slot in refused} == {"rate_limit"}
     assert [slot.wait_seconds for slot in refused] == pytest.approx([1.0, 1.0, 1.0])
@@ -595,53 +611,53 @@ async def test_a_slot_further_away_than_the_patience_is_not_charged(store: Store
 
 async def test_no_slot_is_granted_while_the_gate_does_not_flow(store: Store) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
-    await store.tell("u", SLOW)
-    slot = await store.take_slot("u", patience_seconds=60)
+    await store.report_failure("u", SLOW)
+    slot = await store.acquire_slot("u", max_wait_seconds=60)
     assert not slot.is_granted
     assert slot.wait_seconds == pytest.approx(10.5, abs=0.6)
     assert slot.reason == "rate_limit"
 
 
 async def test_an_upstream_that_nobody_declared_has_no_limits(store: Store) -> None:
-    slot = await store.take_slot("nobody's", patience_seconds=0)
+    slot = await store.acquire_slot("nobody's", max_wait_seconds=0)
     assert slot.is_granted
     assert slot.wait_seconds == 0.0
-    assert await store.upstreams() == []
+    assert await store.list_upstreams() == []
 
 
 async def test_one_call_that_no_claim_charged_may_try_a_held_upstream(
     store: Store, clock: SettableClock
 ) -> None:
     await declared(store)
-    await store.tell("u", Signal(Reason.RATE_LIMIT))
-    early = await store.take_slot("u", patience_seconds=0)
+    await store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
+    early = await store.acquire_slot("u", max_wait_seconds=0)
     assert (early.is_granted, early.opens_by_probe) == (False, True)
     assert early.wait_seconds == pytest.approx(1.0, abs=0.1)
     clock.advance(1.0)
-    slots = [await store.take_slot("u", patience_seconds=0) for _ in range(3)]
+    slots = [await store.acquire_slot("u", max_wait_seconds=0) for _ in range(3)]
     assert [(slot.is_granted, slot.is_probe) for slot in slots] == [
         (True, True),
         (False, False),
         (False, False),
     ]
-    await store.tell_of_probe("u", is_good=False, seconds=0.0)
+    await store.report_probe("u", is_good=False, seconds=0.0)
     assert (await gate(store)).state is GateState.PARKED
     clock.advance(1.0)
-    assert (await store.take_slot("u", patience_seconds=0)).is_probe
-    await store.tell_of_probe("u", is_good=True, seconds=0.2)
+    assert (await store.acquire_slot("u", max_wait_seconds=0)).is_probe
+    await store.report_probe("u", is_good=True, seconds=0.2)
     assert (await gate(store)).state is GateState.FLOWING
-    slot = await store.take_slot("u", patience_seconds=0)
+    slot = await store.acquire_slot("u", max_wait_seconds=0)
     assert (slot.is_granted, slot.is_probe) == (True, False)
 
 
 async def test_no_call_tries_what_time_or_a_person_opens(store: Store, clock: SettableClock) -> None:
     await declared(store)
-    await store.park("u", seconds=None, why="")
+    await store.park_gate("u", seconds=None, why="")
     clock.advance(600.0)
-    slot = await store.take_slot("u", patience_seconds=0)
+    slot = await store.acquire_slot("u", max_wait_seconds=0)
     assert (slot.is_granted, slot.opens_by_probe, slot.wait_seconds) == (False, False, None)
-    await store.tell_of_probe("u", is_good=True, seconds=0.1)
-    assert (await gate(store)).by is ParkedBy.PERSON
+    await store.report_probe("u", is_good=True, seconds=0.1)
+    assert (await gate(store)).parked_by is ParkedBy.PERSON
 
 
 @pytest.mark.parametrize("act", ["open", "probe"])
@@ -650,11 +666,11 @@ async def test_what_a_person_opens_or_has_tried_waits_no_longer_for_the_servers_
 ) -> None:
     await declared(store)
     tasks = [await build.run(upstream="u") for _ in range(2)]
-    long = Signal(Reason.QUOTA, wait_seconds=3600.0)
+    long = CallFailure(Reason.QUOTA, wait_seconds=3600.0)
     await build.done(*(parked(task, long, 3600.0) for task in tasks))
     await store.promote()
     assert await build.claim(await build.worker()) == []
-    await (store.open_gate("u") if act == "open" else store.probe("u"))
+    await (store.open_gate("u") if act == "open" else store.request_probe("u"))
     clock.advance(0.1)
     await store.promote()
     assert len(await build.claim(await build.worker())) == (2 if act == "open" else 1)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from store_build import Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.domain.calls import NO_CALLS, CallLog, CallsMade
-from tidegate.domain.outcome import Answer, Cancelled, Fence, Outcome, Released
+from tidegate.domain.calls import NO_CALLS, CallLog, CallSummary
+from tidegate.domain.outcome import Cancelled, Fence, FinishStatus, Outcome, Released
 from tidegate.domain.states import State
 from tidegate.domain.usage import Usage, UsageTotals
 from tidegate.store.rows import TaskFilter
@@ -20,7 +20,7 @@ THREE = UsageTotals(3, 300, 120, 30, 90, 60)
 
 def used(outcome: Outcome, totals: UsageTotals = ONE) -> Outcome:
     """The outcome of a run whose calls consumed so much."""
-    return replace(outcome, calls=CallsMade(count=totals.calls, used=totals))
+    return replace(outcome, calls=CallSummary(count=totals.calls, used=totals))
 
 
 def every_end(fence: Fence) -> dict[str, Outcome]:
@@ -50,7 +50,7 @@ async def test_a_task_shows_what_the_calls_of_its_run_consumed_however_it_ended(
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_task_whose_answers_stated_nothing_shows_none(build: Build, end: str) -> None:
     fence = (await build.run()).fence
-    await build.done(replace(every_end(fence)[end], calls=CallsMade(count=3)))
+    await build.done(replace(every_end(fence)[end], calls=CallSummary(count=3)))
     assert (await build.row(fence.task_id)).usage is None
 
 
@@ -85,7 +85,7 @@ async def test_a_resent_or_refused_end_adds_nothing(build: Build, end: str) -> N
     outcome = used(every_end(fence)[end])
     await build.done(outcome)
     late = used(succeeded(Fence(fence.task_id, 7)))
-    assert await build.store.finish([outcome, late]) == [Answer.ALREADY, Answer.FENCED]
+    assert await build.store.finish([outcome, late]) == [FinishStatus.ALREADY, FinishStatus.FENCED]
     assert (await build.row(fence.task_id)).usage == ONE
 
 
@@ -101,8 +101,14 @@ async def test_a_batch_adds_to_each_task_its_own(build: Build) -> None:
             used(dead(fences[3]), THREE),
         ]
     )
-    assert answers == [Answer.DONE, Answer.DONE, Answer.FENCED, Answer.DONE, Answer.DONE]
-    rows = await build.store.read([fence.task_id for fence in fences])
+    assert answers == [
+        FinishStatus.DONE,
+        FinishStatus.DONE,
+        FinishStatus.FENCED,
+        FinishStatus.DONE,
+        FinishStatus.DONE,
+    ]
+    rows = await build.store.read_tasks([fence.task_id for fence in fences])
     assert [rows[fence.task_id].usage for fence in fences] == [TWO, None, ONE, THREE]
 
 
@@ -117,13 +123,13 @@ async def test_usage_goes_when_its_task_is_purged_or_swept(build: Build, clock: 
     await build.done(used(dead(letter)), used(succeeded(done)))
     await build.store.purge([letter.task_id])
     clock.advance(100)
-    await build.store.sweep(finished_seconds=50, dead_seconds=50)
-    assert await build.store.read([letter.task_id, done.task_id]) == {}
+    await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
+    assert await build.store.read_tasks([letter.task_id, done.task_id]) == {}
     # The same ids stored once more show whether anything was left behind.
     await build.store.enqueue(
         [build.new(id=task_id, queue="again") for task_id in (letter.task_id, done.task_id)]
     )
-    rows = await build.store.read([letter.task_id, done.task_id])
+    rows = await build.store.read_tasks([letter.task_id, done.task_id])
     assert [row.usage for row in rows.values()] == [None, None]
 
 
@@ -133,5 +139,5 @@ def test_counts_that_no_call_can_have_add_nothing() -> None:
         log.begin("model")
         usage = Usage(input_tokens=odd, output_tokens=5)  # type: ignore[arg-type]
         log.end("model", None, may_be_processed=True, is_cut=False, usage=usage)
-    assert log.made("").used == UsageTotals(calls=6, output_tokens=30)
+    assert log.summary("").used == UsageTotals(calls=6, output_tokens=30)
     assert NO_CALLS.used is None

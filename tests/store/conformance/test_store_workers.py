@@ -19,7 +19,7 @@ async def test_a_worker_is_listed_as_it_was_registered(build: Build) -> None:
         "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, lease_seconds=30.0, version="1.2"
     )
     await build.store.add_worker(worker)
-    assert await build.store.workers() == [
+    assert await build.store.list_workers() == [
         WorkerRow(
             "id-1", "näme\x01", "pool", "host", 42, ("a", "b\x01", ""), 7, START, START, START + 30, None, 0, "1.2"
         )
@@ -30,29 +30,29 @@ async def test_registering_twice_changes_nothing(build: Build, clock: SettableCl
     worker = await build.worker(id="w", lease=30.0)
     clock.advance(10)
     assert await build.worker(id="w", lease=99.0) == worker
-    assert [row.expires_at for row in await build.store.workers()] == [START + 30]
+    assert [row.expires_at for row in await build.store.list_workers()] == [START + 30]
 
 
 async def test_a_beat_moves_the_lease_from_now(build: Build, clock: SettableClock) -> None:
     one, other = await build.worker(), await build.worker()
     clock.advance(20)
-    assert await build.store.beat([one], 30.0) == set()
-    leases = {row.id: (row.beat_at, row.expires_at) for row in await build.store.workers()}
+    assert await build.store.extend_leases([one], 30.0) == set()
+    leases = {row.id: (row.heartbeat_at, row.expires_at) for row in await build.store.list_workers()}
     assert leases == {one: (START + 20, START + 50), other: (START, START + 30)}
 
 
 async def test_a_beat_tells_which_workers_are_retired_or_unknown(build: Build) -> None:
     alive, retired = await build.worker(), await build.worker()
-    await build.store.retire_worker(retired, why="gone", loss=False, only_if_expired=False)
-    assert await build.store.beat([alive, retired, "nobody"], 30.0) == {retired, "nobody"}
-    assert await build.store.beat([], 30.0) == set()
+    await build.store.retire_worker(retired, why="gone", is_loss=False, only_if_expired=False)
+    assert await build.store.extend_leases([alive, retired, "nobody"], 30.0) == {retired, "nobody"}
+    assert await build.store.extend_leases([], 30.0) == set()
 
 
 async def test_a_late_beat_saves_a_lease_that_nobody_ended(build: Build, clock: SettableClock) -> None:
     worker = await build.worker(lease=30.0)
     clock.advance(100)
-    assert await build.store.beat([worker], 30.0) == set()
-    assert not await build.store.retire_worker(worker, why="late", loss=True, only_if_expired=True)
+    assert await build.store.extend_leases([worker], 30.0) == set()
+    assert not await build.store.retire_worker(worker, why="late", is_loss=True, only_if_expired=True)
 
 
 async def test_a_lease_that_runs_is_not_ended_by_who_asks_for_expired_ones(
@@ -60,40 +60,42 @@ async def test_a_lease_that_runs_is_not_ended_by_who_asks_for_expired_ones(
 ) -> None:
     worker = await build.worker(lease=30.0)
     clock.advance(29.9)
-    assert not await build.store.retire_worker(worker, why="lease ran out", loss=True, only_if_expired=True)
+    assert not await build.store.retire_worker(
+        worker, why="lease ran out", is_loss=True, only_if_expired=True
+    )
     clock.advance(0.1)
-    assert await build.store.retire_worker(worker, why="lease ran out", loss=True, only_if_expired=True)
-    assert await build.store.workers() == []
+    assert await build.store.retire_worker(worker, why="lease ran out", is_loss=True, only_if_expired=True)
+    assert await build.store.list_workers() == []
 
 
 async def test_retiring_twice_keeps_the_first_reason(build: Build) -> None:
     [task] = await build.orphaned(loss=False)
-    [orphan] = await build.store.orphans()
-    assert await build.store.retire_worker(orphan.worker_id, why="again", loss=True, only_if_expired=False)
-    assert await build.store.retire_worker(orphan.worker_id, why="again", loss=True, only_if_expired=True)
-    assert await build.store.orphans() == [orphan]
+    [orphan] = await build.store.list_orphans()
+    assert await build.store.retire_worker(orphan.worker_id, why="again", is_loss=True, only_if_expired=False)
+    assert await build.store.retire_worker(orphan.worker_id, why="again", is_loss=True, only_if_expired=True)
+    assert await build.store.list_orphans() == [orphan]
     assert orphan.fence == task.fence
 
 
 async def test_a_worker_nobody_knows_counts_as_retired(store: Store) -> None:
-    assert await store.retire_worker("nobody", why="", loss=True, only_if_expired=True)
+    assert await store.retire_worker("nobody", why="", is_loss=True, only_if_expired=True)
 
 
 async def test_a_retired_worker_is_listed_while_it_holds_runs(build: Build) -> None:
     [task] = await build.orphaned()
-    [row] = await build.store.workers()
+    [row] = await build.store.list_workers()
     assert (row.retired_at, row.running) == (START, 1)
     await build.done(succeeded(task.fence))
-    assert await build.store.workers() == []
+    assert await build.store.list_workers() == []
 
 
 async def test_two_workers_of_one_name_share_nothing(build: Build) -> None:
     old, new = await build.worker(name="w1"), await build.worker(name="w1")
     task = await build.run(worker=old)
     await build.run(worker=new)
-    await build.store.retire_worker(old, why="killed by signal 9", loss=False, only_if_expired=False)
-    assert [orphan.fence for orphan in await build.store.orphans()] == [task.fence]
-    assert await build.store.beat([new], 30.0) == set()
+    await build.store.retire_worker(old, why="killed by signal 9", is_loss=False, only_if_expired=False)
+    assert [orphan.fence for orphan in await build.store.list_orphans()] == [task.fence]
+    assert await build.store.extend_leases([new], 30.0) == set()
 
 
 @pytest.mark.parametrize("loss", [True, False])
@@ -107,11 +109,11 @@ async def test_an_orphan_brings_what_the_steward_must_know(
     await build.store.promote()
     [task] = await build.claim(worker, queues=("q",))
     await build.store.cancel([task.fence.task_id])
-    await build.store.retire_worker(worker, why="killed by \ud800", loss=loss, only_if_expired=False)
-    [orphan] = await build.store.orphans()
+    await build.store.retire_worker(worker, why="killed by \ud800", is_loss=loss, only_if_expired=False)
+    [orphan] = await build.store.list_orphans()
     assert orphan.fence == task.fence
     assert (orphan.worker_id, orphan.function, orphan.queue) == (worker, "app:work", "q")
-    assert (orphan.started_at, orphan.loss, orphan.why) == (START + 1, loss, "killed by \\ud800")
+    assert (orphan.started_at, orphan.is_loss, orphan.why) == (START + 1, loss, "killed by \\ud800")
     assert orphan.counters == Counters(crashes=1, by_rule=(("r", 1),))
     assert orphan.cancel_requested
 
@@ -120,9 +122,9 @@ async def test_the_run_that_caused_a_workers_end_is_told_from_its_neighbours(bui
     worker = await build.worker()
     culprit, *neighbours = await build.running(3, worker=worker)
     await build.store.retire_worker(
-        worker, why="killed by signal 11", loss=False, only_if_expired=False, culprit=culprit.fence
+        worker, why="killed by signal 11", is_loss=False, only_if_expired=False, culprit=culprit.fence
     )
-    told = {orphan.fence: orphan.culprit for orphan in await build.store.orphans()}
+    told = {orphan.fence: orphan.is_culprit for orphan in await build.store.list_orphans()}
     assert told == {culprit.fence: True, **{task.fence: False for task in neighbours}}
 
 
@@ -132,14 +134,16 @@ async def test_an_earlier_run_of_a_task_is_not_blamed_for_a_later_one(build: Bui
     await build.done(Released(task.fence, "shutdown"))
     [again] = await build.claim(worker, queues=("q",))
     await build.store.retire_worker(
-        worker, why="killed", loss=False, only_if_expired=False, culprit=task.fence
+        worker, why="killed", is_loss=False, only_if_expired=False, culprit=task.fence
     )
-    assert {orphan.fence: orphan.culprit for orphan in await build.store.orphans()} == {again.fence: False}
+    assert {orphan.fence: orphan.is_culprit for orphan in await build.store.list_orphans()} == {
+        again.fence: False
+    }
 
 
 async def test_nobody_is_blamed_where_the_culprit_is_not_known(build: Build) -> None:
     await build.orphaned(2)
-    assert {orphan.culprit for orphan in await build.store.orphans()} == {None}
+    assert {orphan.is_culprit for orphan in await build.store.list_orphans()} == {None}
 
 
 async def test_orphans_come_oldest_first_and_no_more_than_asked_for(
@@ -149,7 +153,7 @@ async def test_orphans_come_oldest_first_and_no_more_than_asked_for(
     for _ in range(5):
         fences += [task.fence for task in await build.orphaned()]
         clock.advance(1)
-    assert [orphan.fence for orphan in await build.store.orphans(limit=3)] == fences[:3]
+    assert [orphan.fence for orphan in await build.store.list_orphans(limit=3)] == fences[:3]
 
 
 async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
@@ -157,21 +161,23 @@ async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
 ) -> None:
     [task] = await build.orphaned()
     empty = await build.worker()
-    await build.store.retire_worker(empty, why="done", loss=False, only_if_expired=False)
+    await build.store.retire_worker(empty, why="done", is_loss=False, only_if_expired=False)
     await build.worker()
-    assert await build.store.forget_workers(60.0) == 0
+    assert await build.store.delete_retired_workers(60.0) == 0
     clock.advance(61)
-    assert await build.store.forget_workers(60.0) == 1
+    assert await build.store.delete_retired_workers(60.0) == 1
     await build.done(succeeded(task.fence))
-    assert await build.store.forget_workers(60.0) == 1
-    assert len(await build.store.workers()) == 1
+    assert await build.store.delete_retired_workers(60.0) == 1
+    assert len(await build.store.list_workers()) == 1
 
 
 async def test_passes_without_a_gap_count_from_the_first_whoever_made_them(
     build: Build, clock: SettableClock
 ) -> None:
     async def passed() -> tuple[float, float, tuple[str, ...]]:
-        at, since, restored = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+        at, since, restored = await build.store.record_reaper_pass(
+            longest_gap_seconds=15.0, lease_seconds=30.0
+        )
         return at - START, since - START, restored
 
     assert await passed() == (0, 0, ())
@@ -181,14 +187,14 @@ async def test_passes_without_a_gap_count_from_the_first_whoever_made_them(
     assert await passed() == (31, 31, ())
     clock.advance(1)
     assert await passed() == (32, 31, ())
-    assert await build.store.workers() == []
-    assert await build.store.check() == []
+    assert await build.store.list_workers() == []
+    assert await build.store.check_integrity() == []
 
 
 async def lose_worker_rows(store: Any) -> None:
     """Delete every worker's row, as a person or a restored backup may."""
     if hasattr(store, "_database"):
-        await store._database.once(lambda db: db.run("DELETE FROM /*schema*/worker"))
+        await store._database.autocommit(lambda db: db.run("DELETE FROM /*schema*/worker"))
     else:
         await store._write_on_connection(lambda db: db.execute("DELETE FROM worker"))
 
@@ -198,20 +204,20 @@ async def test_a_run_whose_workers_row_is_gone_has_a_worker_again_and_can_be_can
 ) -> None:
     task = await build.run()
     await lose_worker_rows(build.store)
-    assert any("runs belong to no worker" in fault for fault in await build.store.check())
-    noted = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
-    (worker,) = await build.store.workers()
-    assert noted.restored == (worker.id,)
+    assert any("runs belong to no worker" in fault for fault in await build.store.check_integrity())
+    noted = await build.store.record_reaper_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+    (worker,) = await build.store.list_workers()
+    assert noted.restored_workers == (worker.id,)
     assert (worker.name, worker.expires_at) == ("its row was missing", START + 30)
-    assert await build.store.beat([worker.id], 30.0) == set(), "one that lives keeps its runs"
-    assert await build.store.orphans() == []
+    assert await build.store.extend_leases([worker.id], 30.0) == set(), "one that lives keeps its runs"
+    assert await build.store.list_orphans() == []
     await build.store.cancel([task.fence.task_id])
-    await build.store.retire_worker(worker.id, why="lease ran out", loss=True, only_if_expired=False)
-    (orphan,) = await build.store.orphans()
+    await build.store.retire_worker(worker.id, why="lease ran out", is_loss=True, only_if_expired=False)
+    (orphan,) = await build.store.list_orphans()
     assert (orphan.fence, orphan.cancel_requested) == (task.fence, True)
-    again = await build.store.begin_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
-    assert again.restored == ()
-    assert await build.store.check() == []
+    again = await build.store.record_reaper_pass(longest_gap_seconds=15.0, lease_seconds=30.0)
+    assert again.restored_workers == ()
+    assert await build.store.check_integrity() == []
 
 
 async def test_no_claim_lands_on_a_worker_while_it_is_being_retired(
@@ -222,10 +228,10 @@ async def test_no_claim_lands_on_a_worker_while_it_is_being_retired(
             worker = await build.worker()
             await build.enqueue(3)
             claim, _ = await asyncio.gather(
-                build.store.claim(build.ask(worker)),
-                reaper.retire_worker(worker, why="test", loss=True, only_if_expired=False),
+                build.store.claim(build.request(worker)),
+                reaper.retire_worker(worker, why="test", is_loss=True, only_if_expired=False),
             )
-            held = {orphan.fence for orphan in await build.store.orphans()}
+            held = {orphan.fence for orphan in await build.store.list_orphans()}
             assert {task.fence for task in claim.tasks} == held
             await build.done(*(succeeded(fence) for fence in held))
-            assert claim.alive or not claim.tasks
+            assert claim.is_alive or not claim.tasks

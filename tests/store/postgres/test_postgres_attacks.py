@@ -13,7 +13,7 @@ from store_build import Build, succeeded
 from postgres_support import SCHEMA
 from support import FAST
 from tidegate import Pool, Tidegate
-from tidegate.domain.outcome import Answer
+from tidegate.domain.outcome import FinishStatus
 from tidegate.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.anyio
@@ -76,9 +76,9 @@ async def test_results_too_large_for_one_write_go_in_several_and_answers_keep_th
     tasks = await build.running(len(results))
     outcomes = [succeeded(task.fence, result) for task, result in zip(tasks, results, strict=True)]
     answers = await store.finish([*outcomes, outcomes[0]])
-    assert answers == [Answer.DONE] * len(results) + [Answer.ALREADY]
+    assert answers == [FinishStatus.DONE] * len(results) + [FinishStatus.ALREADY]
     for task, result in zip(tasks, results, strict=True):
-        stored = await store.result(task.fence.task_id)
+        stored = await store.get_result(task.fence.task_id)
         assert stored is not None
         assert stored.data == result
     with psycopg.connect(worker_url) as connection:

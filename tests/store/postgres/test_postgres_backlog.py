@@ -92,14 +92,14 @@ async def test_a_claim_reads_no_more_of_a_backlog_than_it_takes(backlog: str, is
         peek = await explained(
             connection, "claim", "peek", worker, None, functions, SLOTS, False, 2_000, *unbound, []
         )
-        lanes = FUNCTIONS * QUEUES * 3
-        assert reads_of(peek, "ready") == {"ready_lane"}
-        assert buffers(peek) < 5 * lanes + lanes * SLOTS
+        channels = FUNCTIONS * QUEUES * 3
+        assert reads_of(peek, "ready") == {"ready_channel"}
+        assert buffers(peek) < 5 * channels + channels * SLOTS
         two = (["q0", "q5"], [0, 1], ["", ""], ["app:f0"] * 2, [0, 0], [0.0] * 2, [SLOTS // 2] * 2)
         terms = ([3, 3], [1.0, 1.0], [60.0, 60.0])
         take = await explained(connection, "claim", "take", None, worker, *two, *terms, True, None)
         assert take["Actual Rows"] == SLOTS
-        assert reads_of(take, "ready") == {"ready_lane", "Tid Scan"}
+        assert reads_of(take, "ready") == {"ready_channel", "Tid Scan"}
         assert reads_of(take, "payload") == {"payload_pkey"}
         assert buffers(take) < 20 * SLOTS
     finally:

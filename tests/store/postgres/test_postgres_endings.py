@@ -10,7 +10,7 @@ import pytest
 
 from pgserver import Server
 from support import until
-from tidegate.store.postgres import unhurried
+from tidegate.store.postgres import uncancelled
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 
@@ -135,7 +135,7 @@ async def test_a_transaction_that_only_reads_keeps_its_session_when_it_is_cancel
 async def test_a_cancelled_read_that_does_not_end_is_ended(
     store: PostgresStore, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unhurried, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(uncancelled, "GRACE_SECONDS", 0.1)
     begun = asyncio.Event()
 
     async def read(db: PostgresSession) -> object:
@@ -164,7 +164,7 @@ async def test_a_cancelled_claim_takes_nothing(store: PostgresStore) -> None:
         await db.value(SLOW)
         has_gone_on.append(1)
 
-    taking = asyncio.create_task(store._database.once(take, repeatable=False))
+    taking = asyncio.create_task(store._database.autocommit(take, repeatable=False))
     await begun.wait()
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -178,7 +178,7 @@ async def test_closing_a_store_ends_what_its_cancelled_callers_left(
 ) -> None:
     store = PostgresStore(worker_url)
     for wait in (0.0, 0.001, 0.005):
-        reading = asyncio.create_task(store.queue_stats())
+        reading = asyncio.create_task(store.get_queue_stats())
         await asyncio.sleep(wait)
         reading.cancel()
     await store.close()

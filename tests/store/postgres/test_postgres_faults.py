@@ -16,17 +16,16 @@ from store_build import Build, SettableClock
 from pgserver import Server, postgres_server, proxied
 from postgres_support import SCHEMA, migrated
 from support import until
-from tidegate.domain.failure import Reason
-from tidegate.domain.upstream import Signal
+from tidegate.domain.failure import CallFailure, Reason
 from tidegate.errors import ArgumentsError, StoreBusyError, StoreError, StoreUnavailableError
 from tidegate.store.postgres import database as database_module
-from tidegate.store.postgres import wrap
+from tidegate.store.postgres import errors
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.enqueue import COPY_TASKS
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
-from tidegate.store.rows import Enqueued, TaskFilter
+from tidegate.store.rows import EnqueueResult, TaskFilter
 
 SOON = 10.0
 ONE = "SELECT 1"
@@ -162,7 +161,7 @@ async def test_batches_of_the_same_names_in_another_order_meet_no_deadlock(
 async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
     store: PostgresStore, postgres: Server
 ) -> None:
-    await store.tell("u", Signal(Reason.RATE_LIMIT))
+    await store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
     with postgres.connect() as admin, psycopg.connect(postgres.url()) as holder:
         holder.execute("SELECT 1 FROM tidegate.gate FOR UPDATE")
 
@@ -170,13 +169,13 @@ async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
             return admin.execute(LOCKED_OUT).fetchone() == (1,)
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(store.tell_of_probe("u", is_good=True, seconds=0.1))
+            group.create_task(store.report_probe("u", is_good=True, seconds=0.1))
             await until(waits)
             turn_at = await store.now()
             holder.rollback()
-    (row,) = await store.upstreams()
-    assert row.gate.reopened_at is not None
-    assert row.gate.reopened_at >= turn_at
+    (row,) = await store.list_upstreams()
+    assert row.gate.last_opened_at is not None
+    assert row.gate.last_opened_at >= turn_at
 
 
 async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
@@ -184,7 +183,7 @@ async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
         raise asyncpg.SerializationError("again")
 
     with pytest.raises(StoreBusyError):
-        await database_of(store).once(work)
+        await database_of(store).autocommit(work)
 
 
 async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: Build) -> None:
@@ -245,11 +244,11 @@ async def test_tasks_whose_stored_answer_was_lost_are_told_to_be_the_callers_own
     new = [build.new(queue="lost", key=f"key {number}" if named else None) for number in range(count)]
 
     async def stored() -> bool:
-        return len(await store.read([task.id for task in new])) == count
+        return len(await store.read_tasks([task.id for task in new])) == count
 
     async with whose_answer_is_lost(postgres, "lost" if count == 1 else "COMMIT;", stored) as losing:
         answers = await losing.enqueue(new)
-    assert answers == [Enqueued(task.id, created=True) for task in new]
+    assert answers == [EnqueueResult(task.id, created=True) for task in new]
 
 
 async def test_a_stage_whose_commits_answer_was_lost_lost_no_name_to_itself(
@@ -257,13 +256,13 @@ async def test_a_stage_whose_commits_answer_was_lost_lost_no_name_to_itself(
 ) -> None:
     held = await build.one(key="held")
     new = [build.new(key=key) for key in ("mine", "held")]
-    await store.stage("stage", new)
+    await store.enqueue_part("stage", new)
 
     async def committed() -> bool:
-        return new[0].id in await store.read([new[0].id])
+        return new[0].id in await store.read_tasks([new[0].id])
 
     async with whose_answer_is_lost(postgres, "COMMIT;", committed) as losing:
-        assert await losing.commit_stage("stage") == {new[1].id: held}
+        assert await losing.commit_batch("stage") == {new[1].id: held}
 
 
 async def test_a_beat_on_a_silent_connection_is_given_up_in_time_for_the_next(
@@ -276,9 +275,9 @@ async def test_a_beat_on_a_silent_connection_is_given_up_in_time_for_the_next(
         proxy.swallow()
         async with asyncio.timeout(3.0):
             with pytest.raises(StoreUnavailableError, match="did not answer within 1 s"):
-                await store.beat([worker], 3.0)
+                await store.extend_leases([worker], 3.0)
             proxy.forget()
-            assert await store.beat([worker], 3.0) == set()
+            assert await store.extend_leases([worker], 3.0) == set()
         proxy.cut()
         await store.close()
 
@@ -309,7 +308,7 @@ async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: Postgres
         return await db.value("SELECT pg_sleep(30)")
 
     for _ in range(8):
-        call = asyncio.create_task(database_of(store).once(sleep))
+        call = asyncio.create_task(database_of(store).autocommit(sleep))
         await begun.wait()  # connected, that is: asyncpg itself complains of a cancel while it connects
         begun.clear()
         await asyncio.sleep(0.02)
@@ -321,7 +320,9 @@ async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: Postgres
 
 async def test_a_process_opens_no_more_connections_than_its_number(worker_url: str) -> None:
     store = PostgresStore(f"{worker_url}?connections=3&hints=off")
-    used = await asyncio.gather(*(database_of(store).once(lambda db: db.value(MINE)) for _ in range(50)))
+    used = await asyncio.gather(
+        *(database_of(store).autocommit(lambda db: db.value(MINE)) for _ in range(50))
+    )
     assert len(set(used)) == 3
     await store.close()
 
@@ -347,7 +348,7 @@ async def test_a_forked_child_uses_none_of_its_parents_connections(
     ours, theirs = context.Pipe(duplex=False)
 
     def child() -> None:
-        theirs.send(list(asyncio.run(store.read([task_id]))))
+        theirs.send(list(asyncio.run(store.read_tasks([task_id]))))
 
     process = context.Process(target=child)
     process.start()
@@ -382,26 +383,26 @@ async def test_a_wrong_database_or_user_is_named_with_the_fix(postgres: Server) 
 
 
 @pytest.mark.parametrize(("error", "trouble"), [
-    (asyncpg.SerializationError("x"), wrap.Trouble.AGAIN),
-    (asyncpg.DeadlockDetectedError("x"), wrap.Trouble.AGAIN),
-    (asyncpg.LockNotAvailableError("x"), wrap.Trouble.AGAIN),
-    (asyncpg.AdminShutdownError("x"), wrap.Trouble.LOST),
-    (asyncpg.CannotConnectNowError("x"), wrap.Trouble.LOST),
-    (asyncpg.ConnectionDoesNotExistError("x"), wrap.Trouble.LOST),
-    (asyncpg.ReadOnlySQLTransactionError("x"), wrap.Trouble.LOST),
-    (asyncpg.InterfaceError("x"), wrap.Trouble.LOST),
-    (ConnectionResetError("x"), wrap.Trouble.LOST),
-    (asyncpg.QueryCanceledError("x"), wrap.Trouble.REFUSED),
-    (asyncpg.DiskFullError("x"), wrap.Trouble.REFUSED),
-    (asyncpg.TooManyConnectionsError("x"), wrap.Trouble.REFUSED),
-    (asyncpg.CharacterNotInRepertoireError("x"), wrap.Trouble.CONTENT),
-    (asyncpg.UniqueViolationError("x"), wrap.Trouble.CONTENT),
-    (KeyError("x"), wrap.Trouble.OTHER),
+    (asyncpg.SerializationError("x"), errors.ErrorKind.AGAIN),
+    (asyncpg.DeadlockDetectedError("x"), errors.ErrorKind.AGAIN),
+    (asyncpg.LockNotAvailableError("x"), errors.ErrorKind.AGAIN),
+    (asyncpg.AdminShutdownError("x"), errors.ErrorKind.LOST),
+    (asyncpg.CannotConnectNowError("x"), errors.ErrorKind.LOST),
+    (asyncpg.ConnectionDoesNotExistError("x"), errors.ErrorKind.LOST),
+    (asyncpg.ReadOnlySQLTransactionError("x"), errors.ErrorKind.LOST),
+    (asyncpg.InterfaceError("x"), errors.ErrorKind.LOST),
+    (ConnectionResetError("x"), errors.ErrorKind.LOST),
+    (asyncpg.QueryCanceledError("x"), errors.ErrorKind.REFUSED),
+    (asyncpg.DiskFullError("x"), errors.ErrorKind.REFUSED),
+    (asyncpg.TooManyConnectionsError("x"), errors.ErrorKind.REFUSED),
+    (asyncpg.CharacterNotInRepertoireError("x"), errors.ErrorKind.CONTENT),
+    (asyncpg.UniqueViolationError("x"), errors.ErrorKind.CONTENT),
+    (KeyError("x"), errors.ErrorKind.OTHER),
 ])  # fmt: skip
-def test_each_error_has_its_meaning(error: Exception, trouble: wrap.Trouble) -> None:
-    assert wrap.trouble_of(error) is trouble
-    said = wrap.wrap(error, "db.example.com/shop")
-    if trouble in (wrap.Trouble.CONTENT, wrap.Trouble.OTHER):
+def test_each_error_has_its_meaning(error: Exception, trouble: errors.ErrorKind) -> None:
+    assert errors.error_kind(error) is trouble
+    said = errors.wrap(error, "db.example.com/shop")
+    if trouble in (errors.ErrorKind.CONTENT, errors.ErrorKind.OTHER):
         assert said is error
     else:
         assert isinstance(said, StoreError)

@@ -12,7 +12,7 @@ from pgserver import Server
 from postgres_support import fresh_database, migrated
 from support import until
 from tidegate import StoreUnavailableError
-from tidegate.store.postgres import links as links_module
+from tidegate.store.postgres import connections as links_module
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.store import PostgresStore
 
@@ -54,14 +54,14 @@ async def store(narrow: Narrow) -> AsyncIterator[PostgresStore]:
     await one.close()
 
 
-async def pid(store: PostgresStore, *, steady: bool = False, sleep: float = 0.0) -> int:
+async def pid(store: PostgresStore, *, generic_plan: bool = False, sleep: float = 0.0) -> int:
     """Return the process of the session that answers."""
 
     async def ask(db: PostgresSession) -> int:
         found: int = await db.value(f"{MINE} FROM pg_sleep({sleep})")
         return found
 
-    return await store._database.once(ask, steady=steady)
+    return await store._database.autocommit(ask, generic_plan=generic_plan)
 
 
 async def test_where_no_connection_is_left_one_of_the_other_kind_serves(
@@ -69,7 +69,7 @@ async def test_where_no_connection_is_left_one_of_the_other_kind_serves(
 ) -> None:
     narrow.allow(1)
     usual = await pid(store)
-    assert await pid(store, steady=True) == usual
+    assert await pid(store, generic_plan=True) == usual
     assert await pid(store) == usual
 
 
@@ -79,7 +79,9 @@ async def test_where_no_connection_is_left_calls_wait_for_the_one_there_is(
     narrow.allow(1)
     first = await pid(store)
     async with asyncio.timeout(SOON):
-        used = await asyncio.gather(*(pid(store, steady=turn % 2 == 0, sleep=0.01) for turn in range(20)))
+        used = await asyncio.gather(
+            *(pid(store, generic_plan=turn % 2 == 0, sleep=0.01) for turn in range(20))
+        )
     assert set(used) == {first}
 
 
@@ -121,11 +123,11 @@ async def test_more_connections_are_made_when_the_server_has_some_again(
 
 async def test_a_beat_has_a_connection_that_nothing_else_takes(narrow: Narrow, store: PostgresStore) -> None:
     worker = await Build(store, SettableClock()).worker(lease=30.0)
-    assert await store.beat([worker], 30.0) == set()
+    assert await store.extend_leases([worker], 30.0) == set()
     busy = [asyncio.create_task(pid(store, sleep=30)) for _ in range(8)]
     await asyncio.sleep(0.2)
     async with asyncio.timeout(SOON):
-        assert await store.beat([worker], 30.0) == set()
+        assert await store.extend_leases([worker], 30.0) == set()
     for call in busy:
         call.cancel()
     await asyncio.wait(busy)
@@ -136,8 +138,10 @@ async def test_the_only_connection_serves_beats_and_all_else(narrow: Narrow, sto
     worker = await Build(store, SettableClock()).worker(lease=30.0)
     async with asyncio.timeout(SOON):
         for _ in range(3):
-            assert await store.beat([worker], 30.0) == set()
-            await asyncio.gather(*(pid(store, sleep=0.01) for _ in range(5)), store.beat([worker], 30.0))
+            assert await store.extend_leases([worker], 30.0) == set()
+            await asyncio.gather(
+                *(pid(store, sleep=0.01) for _ in range(5)), store.extend_leases([worker], 30.0)
+            )
 
 
 @pytest.mark.parametrize("connections", [1, 2, 4])
@@ -147,9 +151,9 @@ async def test_beats_and_calls_use_no_more_than_the_number(narrow: Narrow, conne
     narrow.allow(connections)
     async with asyncio.timeout(SOON):
         for _ in range(3):
-            await store.beat([worker], 30.0)
-            calls = (pid(store, steady=turn % 2 == 0, sleep=0.01) for turn in range(20))
-            used = await asyncio.gather(*calls, *(store.beat([worker], 30.0) for _ in range(3)))
+            await store.extend_leases([worker], 30.0)
+            calls = (pid(store, generic_plan=turn % 2 == 0, sleep=0.01) for turn in range(20))
+            used = await asyncio.gather(*calls, *(store.extend_leases([worker], 30.0) for _ in range(3)))
     assert len({one for one in used if isinstance(one, int)}) <= connections
     await store.close()
     assert await pid(store)
@@ -168,13 +172,13 @@ async def test_a_supervisor_uses_one_connection_where_the_workers_may_open_too_m
 ) -> None:
     store = PostgresStore(f"{narrow.url}?pooler=off&hints=off", supervises=True)
     worker = await Build(store, SettableClock()).worker(lease=30.0)
-    await store.beat([worker], 30.0)
+    await store.extend_leases([worker], 30.0)
     busy = asyncio.gather(*(pid(store, sleep=0.3) for _ in range(6)))
     _, is_too_much = await store.connections_told(processes=1_000, supervisors=1)
     assert is_too_much
     await busy
     assert len(set(await asyncio.gather(*(pid(store, sleep=0.01) for _ in range(6))))) == 1
-    assert await store.beat([worker], 30.0) == set()
+    assert await store.extend_leases([worker], 30.0) == set()
 
     async def one_is_left() -> bool:
         with postgres.connect() as admin:

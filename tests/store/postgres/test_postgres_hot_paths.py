@@ -13,16 +13,16 @@ import pytest
 from store_build import Build, ids_of
 
 from postgres_support import SCHEMA
-from tidegate.domain.spec import Priority
-from tidegate.domain.upstream import Declared, GateKind, Limits, Window
+from tidegate.domain.spec import Priority, Window
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.postgres import claim
+from tidegate.store.postgres.channels import LARGE_CLAIM, PEEK_REUSE_SECONDS, KnownChannels
+from tidegate.store.postgres.connections import GENERIC_PLANS
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.lanes import LARGE_CLAIM, LOOK_SERVES_SECONDS, KnownLanes
-from tidegate.store.postgres.links import STEADY
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 from tidegate.store.postgres.store import PostgresStore
-from tidegate.store.rows import ClaimAsk, CrashTerms
+from tidegate.store.rows import ClaimRequest, CrashPolicy
 
 MODE = "SELECT current_setting('plan_cache_mode') || ' ' || pg_backend_pid()"
 
@@ -38,25 +38,27 @@ async def database(url: str, connections: int) -> AsyncIterator[Database]:
         await store.close()
 
 
-async def mode(database: Database, *, steady: bool) -> tuple[str, str]:
+async def mode(database: Database, *, generic_plan: bool) -> tuple[str, str]:
     """Return how plans are chosen for such work, and by which server process."""
-    said: str = await database.once(lambda db: db.value(MODE), steady=steady)
+    said: str = await database.autocommit(lambda db: db.value(MODE), generic_plan=generic_plan)
     how, _, pid = said.partition(" ")
     return how, pid
 
 
 async def test_steady_statements_have_a_connection_that_plans_once(worker_url: str) -> None:
     async with database(worker_url, connections=4) as db:
-        usual, usual_pid = await mode(db, steady=False)
-        steady, steady_pid = await mode(db, steady=True)
-        assert (usual, steady) == ("auto", "force_generic_plan")
-        assert await mode(db, steady=False) == ("auto", usual_pid)
-        assert await mode(db, steady=True) == ("force_generic_plan", steady_pid)
+        usual, usual_pid = await mode(db, generic_plan=False)
+        generic_plan, steady_pid = await mode(db, generic_plan=True)
+        assert (usual, generic_plan) == ("auto", "force_generic_plan")
+        assert await mode(db, generic_plan=False) == ("auto", usual_pid)
+        assert await mode(db, generic_plan=True) == ("force_generic_plan", steady_pid)
 
 
 async def test_a_single_connection_is_changed_over_as_often_as_needed(worker_url: str) -> None:
     async with database(worker_url, connections=1) as db:
-        found = [await mode(db, steady=steady) for steady in (False, True, False, True, True)]
+        found = [
+            await mode(db, generic_plan=generic_plan) for generic_plan in (False, True, False, True, True)
+        ]
     assert [how for how, _ in found] == [
         "auto", "force_generic_plan", "auto", "force_generic_plan", "force_generic_plan",
     ]  # fmt: skip
@@ -67,7 +69,7 @@ async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_o
     worker_url: str,
 ) -> None:
     async with database(worker_url, connections=3) as db:
-        asked = [mode(db, steady=bool(number % 2)) for number in range(40)]
+        asked = [mode(db, generic_plan=bool(number % 2)) for number in range(40)]
         found = await asyncio.gather(*asked)
     assert [how for how, _ in found] == ["auto", "force_generic_plan"] * 20
     assert len({pid for _, pid in found}) <= 3
@@ -84,23 +86,23 @@ async def test_no_plan_is_kept_on_when_a_connection_is_changed_over(worker_url: 
         return str(await session.value("EXPLAIN (FORMAT JSON) EXECUTE probing (1)"))
 
     async with database(worker_url, connections=1) as db:
-        await db.once(prepare)
-        plans = [await db.once(plan) for _ in range(8)]  # from the sixth on, the server keeps one
+        await db.autocommit(prepare)
+        plans = [await db.autocommit(plan) for _ in range(8)]  # from the sixth on, the server keeps one
         assert all("Seq Scan" in each for each in plans)
-        assert "Index" in await db.once(plan, steady=True)
-        assert "Seq Scan" in await db.once(plan)
+        assert "Index" in await db.autocommit(plan, generic_plan=True)
+        assert "Seq Scan" in await db.autocommit(plan)
 
 
 async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replaced(worker_url: str) -> None:
     async with database(worker_url, connections=1) as db:
-        _, pid = await mode(db, steady=True)
+        _, pid = await mode(db, generic_plan=True)
 
         async def cut(session: PostgresSession) -> None:
             await session.value("SELECT pg_terminate_backend(pg_backend_pid())")
 
         with pytest.raises(Exception, match="connection"):
-            await db.once(cut, repeatable=False, steady=True)
-        how, another = await mode(db, steady=True)
+            await db.autocommit(cut, repeatable=False, generic_plan=True)
+        how, another = await mode(db, generic_plan=True)
     assert how == "force_generic_plan"
     assert another != pid
 
@@ -108,13 +110,13 @@ async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replac
 STEADY_STATEMENTS = [
     *[("claim", name) for name in ("peek", "walk", "take", "mark_probes")],
     *[("finish", name) for name in ("succeed", "end", "attempt", "spend", "rules", "spend_rule", "retry")],
-    *[("finish", name) for name in ("release", "bury", "cancel", "free_name", "count", "use")],
-    *[("upstreams", name) for name in ("in_flight", "save")],
-    ("beat", "beat"),
-    ("progress", "keep"),
-    ("chunks", "after"),
-    ("result", "result"),
-    ("payload", "payload"),
+    *[("finish", name) for name in ("release", "dead_letter", "cancel", "free_name", "count", "use")],
+    *[("list_upstreams", name) for name in ("in_flight", "save")],
+    ("extend_leases", "beat"),
+    ("save_progress", "keep"),
+    ("read_chunks", "after"),
+    ("get_result", "result"),
+    ("get_payload", "payload"),
 ]
 OF_TASKS = {
     "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "act", "key",
@@ -129,7 +131,7 @@ async def test_a_plan_that_is_kept_from_when_the_tables_were_empty_walks_over_no
     statement = in_schema(load(operation)[name], SCHEMA)
     connection = await asyncpg.connect(worker_url)
     try:
-        await connection.execute(STEADY)
+        await connection.execute(GENERIC_PLANS)
         kinds = (await connection.prepare(statement)).get_parameters()
         nothing = f"({', '.join('NULL' for _ in kinds)})" if kinds else ""
         await connection.execute(f"PREPARE hot AS {statement}")
@@ -162,24 +164,24 @@ class Looks:
         self.now = 0.0
         self.count = 0
         self._database = store._database
-        self._known = KnownLanes(lambda: self.now)
-        look: Callable[..., object] = claim._look
+        self._known = KnownChannels(lambda: self.now)
+        look: Callable[..., object] = claim._peek_with_gates
 
         def counted(*given: object) -> object:
             self.count += 1
             return look(*given)
 
-        monkeypatch.setattr(claim, "_look", counted)
+        monkeypatch.setattr(claim, "_peek_with_gates", counted)
 
-    async def claim(self, ask: ClaimAsk) -> list[str]:
-        found = await claim.claim(self._database, self._known, ask)
-        assert found.alive
+    async def claim(self, request: ClaimRequest) -> list[str]:
+        found = await claim.claim(self._database, self._known, request)
+        assert found.is_alive
         return ids_of(found.tasks)
 
-    async def is_alive(self, ask: ClaimAsk) -> bool:
-        found = await claim.claim(self._database, self._known, ask)
+    async def is_alive(self, request: ClaimRequest) -> bool:
+        found = await claim.claim(self._database, self._known, request)
         assert not found.tasks
-        return found.alive
+        return found.is_alive
 
 
 @pytest.fixture
@@ -189,29 +191,29 @@ def looks(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 async def test_a_look_that_found_one_lane_serves_the_next_large_claim(build: Build, looks: Looks) -> None:
     ids = await build.enqueue(3 * LARGE_CLAIM)
-    ask = build.ask(await build.worker(), LARGE_CLAIM)
-    assert await looks.claim(ask) == ids[:LARGE_CLAIM]
-    assert await looks.claim(ask) == ids[LARGE_CLAIM : 2 * LARGE_CLAIM]
+    request = build.request(await build.worker(), LARGE_CLAIM)
+    assert await looks.claim(request) == ids[:LARGE_CLAIM]
+    assert await looks.claim(request) == ids[LARGE_CLAIM : 2 * LARGE_CLAIM]
     assert looks.count == 1
-    looks.now += LOOK_SERVES_SECONDS
-    assert await looks.claim(ask) == ids[2 * LARGE_CLAIM :]
+    looks.now += PEEK_REUSE_SECONDS
+    assert await looks.claim(request) == ids[2 * LARGE_CLAIM :]
     assert looks.count == 2
 
 
 async def test_a_small_claim_always_looks(build: Build, looks: Looks) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
     worker = await build.worker()
-    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    await looks.claim(build.request(worker, LARGE_CLAIM))
     urgent = await build.one(priority=Priority.INTERACTIVE)
-    assert await looks.claim(build.ask(worker, 1)) == [urgent]
+    assert await looks.claim(build.request(worker, 1)) == [urgent]
 
 
 async def test_slots_that_the_one_lane_does_not_fill_go_to_the_others(build: Build, looks: Looks) -> None:
     await build.enqueue(LARGE_CLAIM + 5)
     worker = await build.worker()
-    await looks.claim(build.ask(worker, LARGE_CLAIM))
+    await looks.claim(build.request(worker, LARGE_CLAIM))
     elsewhere = await build.enqueue(7, queue="another")
-    assert len(await looks.claim(build.ask(worker, LARGE_CLAIM))) == 5 + len(elsewhere)
+    assert len(await looks.claim(build.request(worker, LARGE_CLAIM))) == 5 + len(elsewhere)
     assert looks.count == 2
 
 
@@ -219,11 +221,11 @@ async def test_limits_that_are_declared_after_the_look_hold_for_the_claim_it_wou
     store: PostgresStore, build: Build, looks: Looks
 ) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
-    ask = build.ask(await build.worker(), LARGE_CLAIM)
-    await looks.claim(ask)
+    request = build.request(await build.worker(), LARGE_CLAIM)
+    await looks.claim(request)
     few = Limits((Window("rate_limit", 60, 60.0),))
-    await store.declare([Declared(GateKind.FUNCTION, "app:work", few)])
-    assert 0 < len(await looks.claim(ask)) <= 60
+    await store.declare_limits([LimitDeclaration(GateKind.FUNCTION, "app:work", few)])
+    assert 0 < len(await looks.claim(request)) <= 60
     assert looks.count == 2
 
 
@@ -232,15 +234,15 @@ async def test_a_worker_that_was_retired_after_the_look_gets_nothing(
 ) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
     worker = await build.worker()
-    await looks.claim(build.ask(worker, LARGE_CLAIM))
-    await store.retire_worker(worker, why="gone", loss=True, only_if_expired=False)
-    assert not await looks.is_alive(build.ask(worker, LARGE_CLAIM))
+    await looks.claim(build.request(worker, LARGE_CLAIM))
+    await store.retire_worker(worker, why="gone", is_loss=True, only_if_expired=False)
+    assert not await looks.is_alive(build.request(worker, LARGE_CLAIM))
 
 
 async def test_what_one_pool_found_serves_no_other(build: Build, looks: Looks) -> None:
     await build.enqueue(2 * LARGE_CLAIM)
     other = await build.enqueue(LARGE_CLAIM, function="app:other")
     worker = await build.worker()
-    terms = {"app:other": CrashTerms()}
-    await looks.claim(build.ask(worker, LARGE_CLAIM))
-    assert await looks.claim(build.ask(worker, LARGE_CLAIM, functions=terms)) == other
+    terms = {"app:other": CrashPolicy()}
+    await looks.claim(build.request(worker, LARGE_CLAIM))
+    assert await looks.claim(build.request(worker, LARGE_CLAIM, functions=terms)) == other

@@ -68,7 +68,7 @@ async def test_a_connection_in_use_is_not_asked(lone: PostgresStore, monkeypatch
         asked.append(link)
         return True
 
-    monkeypatch.setattr("tidegate.store.postgres.links.answers", answers)
+    monkeypatch.setattr("tidegate.store.postgres.connections.answers", answers)
     for _ in range(3):
         await pid(lone)
     assert asked == []

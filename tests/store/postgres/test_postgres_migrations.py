@@ -14,13 +14,13 @@ from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated, prepared
 from tidegate.domain.states import State
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError, StoreUnavailableError
-from tidegate.store.migrate import Migration
+from tidegate.store.common.migrate import Migration
 from tidegate.store.postgres import schema
 from tidegate.store.postgres.roles import role, roles_sql
 from tidegate.store.postgres.store import PostgresStore
 
 SOON = 20.0
-KNOWN = schema.known()
+KNOWN = schema.known_migrations()
 NAMES = [migration.name for migration in KNOWN]
 
 CATALOGUE = """
@@ -104,7 +104,7 @@ LATER_NAMES = [migration.name for migration in LATER]
 
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be a version that has two migrations more."""
-    monkeypatch.setattr(schema, "known", lambda: (*KNOWN, *LATER))
+    monkeypatch.setattr(schema, "known_migrations", lambda: (*KNOWN, *LATER))
 
 
 async def test_a_schema_of_an_older_version_is_refused(
@@ -204,7 +204,7 @@ async def test_a_migration_may_take_longer_than_other_calls(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Migration(len(KNOWN) + 1, "999_slow", "SELECT pg_sleep(1);")
-    monkeypatch.setattr(schema, "known", lambda: (*KNOWN, slow))
+    monkeypatch.setattr(schema, "known_migrations", lambda: (*KNOWN, slow))
     store = PostgresStore(fresh_url, busy_seconds=0.8)
     assert await store.migrate() == [*NAMES, "999_slow"]
     await store.close()
@@ -223,8 +223,8 @@ async def test_an_upgrade_that_has_no_turn_at_a_table_names_who_is_in_the_way_an
     store = PostgresStore(fresh_url)
     await store.migrate()
     later = Migration(len(NAMES) + 1, "later", "ALTER TABLE /*schema*/ready ADD COLUMN later integer;")
-    migrations = (*schema.known(), later)
-    monkeypatch.setattr(schema, "known", lambda: migrations)
+    migrations = (*schema.known_migrations(), later)
+    monkeypatch.setattr(schema, "known_migrations", lambda: migrations)
     monkeypatch.setattr("tidegate.store.postgres.database._TRIES", 1)
     with psycopg.connect(fresh_url, application_name="report") as reader:
         reader.execute("SELECT 1 FROM tidegate.ready")
@@ -253,7 +253,7 @@ async def test_only_the_migrator_may_change_tables(postgres: Server, kind: str) 
 async def test_the_reader_reads_and_writes_nothing(postgres: Server, build: Build) -> None:
     task_id = await build.one()
     reader = PostgresStore(postgres.url(user=role(SCHEMA, "reader")))
-    assert set(await reader.read([task_id])) == {task_id}
+    assert set(await reader.read_tasks([task_id])) == {task_id}
     with pytest.raises(StoreUnavailableError, match="read-only"):
         await reader.cancel([task_id])
     await reader.close()

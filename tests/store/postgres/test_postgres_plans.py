@@ -15,10 +15,12 @@ from tidegate.store.postgres.statements import in_schema, load
 
 async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair_by_pair(worker_url: str):
     take = in_schema(load("claim")["take"], SCHEMA)
-    lane = [["default"], [1], [""], ["app:noop"], [0], [0.0], [500], [3], [10.0], [600.0], True, None]
+    channel = [["default"], [1], [""], ["app:noop"], [0], [0.0], [500], [3], [10.0], [600.0], True, None]
     connection = await asyncpg.connect(worker_url)
     try:
-        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {take}", None, "worker", *lane))
+        plan = "\n".join(
+            row[0] for row in await connection.fetch(f"EXPLAIN {take}", None, "worker", *channel)
+        )
     finally:
         await connection.close()
     assert "hashed SubPlan" in plan
@@ -28,7 +30,7 @@ async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair
 async def test_what_queues_finished_before_is_told_by_reading_the_tally_once_and_not_for_each(
     worker_url: str,
 ):
-    done_before = in_schema(load("queue_stats")["done_before"], SCHEMA)
+    done_before = in_schema(load("get_queue_stats")["done_before"], SCHEMA)
     connection = await asyncpg.connect(worker_url)
     try:
         await connection.execute(

@@ -13,7 +13,7 @@ import pytest
 
 from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated
-from tidegate.store.postgres.links import STEADY
+from tidegate.store.postgres.connections import GENERIC_PLANS
 from tidegate.store.postgres.statements import in_schema, load
 
 LANES = ("a", "b", "c", "d", "e")
@@ -38,7 +38,7 @@ INSERT INTO waiting (task_id, state, due_at, queue, priority, upstream, function
 SELECT id, 'scheduled', n, 'default', 1, '', 'app:a', '', n, 0 FROM new WHERE n > {ready} * 2;
 INSERT INTO key (kind, tenant, name, task_id, fingerprint, expires_at)
 SELECT 'key', '', n::text, id, '', n + 1e9 FROM new WHERE n <= {ready};
-INSERT INTO worker (id, name, pool, host, pid, queues, slots, version, started_at, beat_at, expires_at)
+INSERT INTO worker (id, name, pool, host, pid, queues, slots, version, started_at, heartbeat_at, expires_at)
 VALUES ('w', 'w', 'p', 'h', 1, '["*"]', 500, '1', 0, 0, 1e12);
 """
 
@@ -80,7 +80,7 @@ class Explained:
 async def explained(full: str, request: pytest.FixtureRequest) -> AsyncIterator[Explained]:
     async with undone(full) as connection:
         if request.param == "steady":
-            await connection.execute(STEADY)
+            await connection.execute(GENERIC_PLANS)
         yield Explained(connection)
 
 
@@ -115,10 +115,10 @@ def peek_of(functions: tuple[str, ...]) -> tuple[object, ...]:
     return ("w", None, names, SLOTS, False, 2_000, *[None] * 6, [])
 
 
-def take_of(lanes: tuple[str, ...], tasks: int) -> tuple[object, ...]:
-    each = len(lanes)
+def take_of(channels: tuple[str, ...], tasks: int) -> tuple[object, ...]:
+    each = len(channels)
     return (
-        None, "w", ["default"] * each, [1] * each, [""] * each, [f"app:{lane}" for lane in lanes], [0] * each,
+        None, "w", ["default"] * each, [1] * each, [""] * each, [f"app:{channel}" for channel in channels], [0] * each,
         [0.0] * each, [tasks // each] * each, [3] * each, [10.0] * each, [600.0] * each, True, None,
     )  # fmt: skip
 
@@ -131,15 +131,15 @@ async def test_a_look_reads_the_lanes_from_their_index_alone(
     held_to(plan, "peek", SLOTS * len(functions))
     reads = [node for node in nodes(plan) if node.get("Relation Name") == "ready"]
     assert reads
-    assert {node["Index Name"] for node in reads} == {"ready_lane"}
+    assert {node["Index Name"] for node in reads} == {"ready_channel"}
     assert not any(node["Node Type"] == "Bitmap Heap Scan" for node in reads)
 
 
-@pytest.mark.parametrize("lanes", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
+@pytest.mark.parametrize("channels", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
 async def test_a_claim_deletes_by_place_and_touches_only_what_it_takes(
-    explained: Explained, lanes: tuple[str, ...]
+    explained: Explained, channels: tuple[str, ...]
 ) -> None:
-    plan = await explained.plan("claim", "take", *take_of(lanes, SLOTS))
+    plan = await explained.plan("claim", "take", *take_of(channels, SLOTS))
     held_to(plan, "take", SLOTS)
     assert _deleted_by(plan, "ready") == "Tid Scan"
     assert plan["Actual Rows"] == SLOTS

@@ -52,10 +52,10 @@ async def test_a_sweep_steps_over_what_another_holds_and_takes_it_the_next_time(
         await other.execute("SELECT 1 FROM tidegate.archive WHERE task_id = $1 FOR UPDATE", held)
         await other.execute("SELECT 1 FROM tidegate.dead WHERE task_id = $1 FOR UPDATE", buried)
         async with asyncio.timeout(SOON):
-            assert await build.store.sweep(**NOW) == len(others)
+            assert await build.store.delete_expired(**NOW) == len(others)
         assert set(await build.states([held, *others, buried])) == {held, buried}
     await other.close()
-    assert await build.store.sweep(**NOW) == 2
+    assert await build.store.delete_expired(**NOW) == 2
     await build.sound()
 
 
@@ -66,7 +66,7 @@ async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
     held, go_on = asyncio.Event(), asyncio.Event()
 
     async def half_a_sweep(db: PostgresSession) -> None:
-        tasks = await db.column(load("sweep")["finished"], clock.now, 1.0, 10)
+        tasks = await db.column(load("delete_expired")["finished"], clock.now, 1.0, 10)
         await deletion.delete_tasks(db, tasks)
         held.set()
         await go_on.wait()
@@ -78,7 +78,7 @@ async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
         await build.done(*(succeeded(task.fence) for task in tasks))
         await build.one(key="k")
         assert await store.cancel([await build.one()])
-        assert await store.sweep(**NOW) == 10, "the other half; what is held is stepped over"
+        assert await store.delete_expired(**NOW) == 10, "the other half; what is held is stepped over"
         assert set(await build.states(old)) == set(old[:10])
         go_on.set()
         await sweeping
@@ -89,7 +89,7 @@ async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
 async def test_a_sweep_goes_in_small_batches(store: PostgresStore, build: Build) -> None:
     old = await finished(build, 250)
     rounds = []
-    while gone := await store.sweep(**NOW, limit=100):
+    while gone := await store.delete_expired(**NOW, limit=100):
         rounds.append(gone)
     assert rounds == [100, 100, 50]
     assert await build.states(old) == {}

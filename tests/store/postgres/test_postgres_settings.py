@@ -10,7 +10,7 @@ from store_build import Build, SettableClock
 
 from pgserver import Bouncer
 from postgres_support import SCHEMA
-from tidegate.domain.upstream import Declared, GateKind, Limits
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.session import PostgresSession
@@ -24,7 +24,7 @@ GATES = "SELECT 1 FROM /*schema*/gate FOR UPDATE"
 async def isolation(store: PostgresStore) -> set[str]:
     """The isolation of single statements and of transactions."""
     database: Database = store._database
-    plain = await database.once(lambda db: db.value(ISOLATION))
+    plain = await database.autocommit(lambda db: db.value(ISOLATION))
     return {plain, await database.transact(lambda db: db.value(ISOLATION))}
 
 
@@ -39,7 +39,7 @@ async def test_a_stricter_isolation_set_for_the_database_is_not_ours(fresh_url: 
 
 async def test_behind_a_pooler_the_isolation_is_the_roles(worker_url: str, bouncer: Bouncer) -> None:
     store = PostgresStore(bouncer.url(user=role(SCHEMA, "worker")))
-    assert await store._database.once(lambda db: db.row(SET_BY)) == ("read committed", "user")
+    assert await store._database.autocommit(lambda db: db.row(SET_BY)) == ("read committed", "user")
     await store.close()
 
 
@@ -49,7 +49,7 @@ async def test_a_process_that_falls_silent_in_a_transaction_lets_go_in_time(
     monkeypatch.setattr("tidegate.store.postgres.connecting._SILENCE", "200ms")
     frozen, living = PostgresStore(fresh_url), PostgresStore(fresh_url)
     await living.migrate()
-    await living.declare([Declared(GateKind.UPSTREAM, "openai", Limits())])
+    await living.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "openai", Limits())])
     build = Build(living, SettableClock())
     task_id, worker = await build.one(upstream="openai"), await build.worker()
     has_gates = asyncio.Event()

@@ -33,7 +33,7 @@ async def seconds(store: PostgresStore, timeout: float = SOON) -> float:
     """How long one wait took."""
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await store.changed(timeout)
+    await store.wait_for_change(timeout)
     return loop.time() - before
 
 

@@ -36,26 +36,26 @@ async def test_a_write_that_cannot_begin_says_so_and_is_never_done(
         assert all("locked" not in str(answer) for answer in answers)
     kept = await build.one()
     assert await run_sql(hasty, "SELECT count(*) FROM task") == [(1,)]
-    assert set(await hasty.read([kept, *(task.id for task in given_up)])) == {kept}
+    assert set(await hasty.read_tasks([kept, *(task.id for task in given_up)])) == {kept}
 
 
 @pytest.mark.parametrize("holder", [lock_file, other_writer])
 async def test_reading_needs_no_lock(hasty: SqliteStore, build: Build, path: Path, holder: object) -> None:
     task_id = await build.one()
     with holder(path):  # type: ignore[operator]
-        assert set(await hasty.read([task_id])) == {task_id}
-        assert (await hasty.queue_stats())[0].ready == 1
+        assert set(await hasty.read_tasks([task_id])) == {task_id}
+        assert (await hasty.get_queue_stats())[0].ready == 1
 
 
 async def test_a_claim_that_finds_nothing_needs_no_lock(hasty: SqliteStore, build: Build, path: Path) -> None:
     worker = await build.worker()
     await build.one(delay_seconds=60.0)
     with lock_file(path):
-        assert (await hasty.claim(build.ask(worker))).tasks == ()
-        assert not (await hasty.claim(build.ask("nobody"))).alive
+        assert (await hasty.claim(build.request(worker))).tasks == ()
+        assert not (await hasty.claim(build.request("nobody"))).is_alive
         assert await hasty.promote() == 0
-        assert await hasty.unstage() == 0
-        assert await hasty.sweep(finished_seconds=1.0, dead_seconds=1.0) == 0
+        assert await hasty.release_batches() == 0
+        assert await hasty.delete_expired(finished_seconds=1.0, dead_seconds=1.0) == 0
         await hasty.checkpoint()
 
 
@@ -67,7 +67,7 @@ async def test_a_store_that_was_busy_works_again_at_once(
         with lock_file(path), pytest.raises(StoreBusyError):
             await build.one()
         await build.one()
-    assert await hasty.check() == []
+    assert await hasty.check_integrity() == []
 
 
 async def test_closing_finishes_what_is_queued(path: Path, clock: SettableClock, build: Build) -> None:

@@ -36,7 +36,7 @@ async def test_a_full_disk_is_told_and_leaves_the_rows_intact(
     assert ids_of(await build.claim(await build.worker())) == kept
     await limit_pages(store, 10_000)
     assert len(await build.enqueue(2_000, args=b"x" * 500)) == 2_000
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def test_a_worker_can_finish_what_it_holds_after_the_disk_was_full(
@@ -48,7 +48,7 @@ async def test_a_worker_can_finish_what_it_holds_after_the_disk_was_full(
         await store.finish([succeeded(task.fence, b"x" * 9_000) for task in tasks])
     await limit_pages(store, 1_000)
     await build.done(*(succeeded(task.fence, b"x" * 9_000) for task in tasks))
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def test_a_directory_that_goes_and_comes_back_costs_nothing_but_the_time(
@@ -57,16 +57,16 @@ async def test_a_directory_that_goes_and_comes_back_costs_nothing_but_the_time(
     kept = await build.enqueue(5)
     away = path.parent.with_name("away")
     path.parent.rename(away)
-    for call in (build.one, store.queue_stats, lambda: store.claim(build.ask("w")), store.checkpoint):
+    for call in (build.one, store.get_queue_stats, lambda: store.claim(build.request("w")), store.checkpoint):
         with pytest.raises(StoreUnavailableError) as caught:
             await call()
         assert caught.value.fix
     assert not path.parent.exists(), "a new file would hide that tasks are lost"
-    await store.changed(0.05)
+    await store.wait_for_change(0.05)
     away.rename(path.parent)
     late = await build.one()
-    assert set(await store.read([*kept, late])) == {*kept, late}
-    assert await store.check() == []
+    assert set(await store.read_tasks([*kept, late])) == {*kept, late}
+    assert await store.check_integrity() == []
 
 
 async def test_a_deleted_file_is_noticed_before_anything_is_written_to_it(
@@ -77,7 +77,7 @@ async def test_a_deleted_file_is_noticed_before_anything_is_written_to_it(
     with pytest.raises(StoreUnavailableError, match="vanished"):
         await build.one()
     with pytest.raises(StoreUnavailableError, match="vanished"):
-        await store.queue_stats()
+        await store.get_queue_stats()
 
 
 async def test_a_new_store_where_another_was_is_made_aloud(
@@ -120,7 +120,7 @@ async def test_commits_left_behind_by_a_moved_file_are_not_deleted(
     assert not path.exists()
     assert log.read_bytes() == commits != b""
     away.rename(path)
-    assert set(await other.read([kept])) == {kept}
+    assert set(await other.read_tasks([kept])) == {kept}
     await other.close()
 
 
@@ -137,8 +137,8 @@ async def test_a_file_that_was_replaced_is_used_once_nobody_has_the_old_one_open
         await build.one()
     await store.close()
     new = await build.one()
-    assert set(await store.read([old, lost, new])) == {old, new}
-    assert await store.check() == []
+    assert set(await store.read_tasks([old, lost, new])) == {old, new}
+    assert await store.check_integrity() == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -177,7 +177,7 @@ async def test_a_damaged_file_is_found_by_the_check(store: SqliteStore, build: B
     db.execute("DELETE FROM ready WHERE task_id IN (SELECT task_id FROM ready LIMIT 3)")
     db.execute("DELETE FROM payload WHERE task_id IN (SELECT task_id FROM payload LIMIT 2)")
     db.close()
-    assert sorted(await store.check()) == ["2 tasks have no arguments", "3 tasks are in no state"]
+    assert sorted(await store.check_integrity()) == ["2 tasks have no arguments", "3 tasks are in no state"]
 
 
 async def test_an_error_in_a_call_is_wrapped_and_the_thread_lives_on(

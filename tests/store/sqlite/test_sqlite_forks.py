@@ -27,8 +27,8 @@ def new():
 async def enqueue(count):
     for _ in range(count):
         assert (await store.enqueue([new()]))[0].created
-    await store.changed(0.01)
-    return (await store.queue_stats())[0].ready
+    await store.wait_for_change(0.01)
+    return (await store.get_queue_stats())[0].ready
 
 asyncio.run(enqueue(5))
 over = threading.Event()
@@ -72,7 +72,7 @@ import asyncio, os, sys
 from tidegate.store.sqlite.store import SqliteStore
 
 store = SqliteStore(sys.argv[1])
-asyncio.run(store.queue_stats())
+asyncio.run(store.get_queue_stats())
 asyncio.run(store.save_manifest("a", {}))
 pid = os.fork()
 if pid == 0:
@@ -81,7 +81,7 @@ os.waitpid(pid, 0)
 wal = sys.argv[1] + "-wal"
 before = os.path.getsize(wal) > 0
 asyncio.run(store.save_manifest("b", {}))
-print(before, sorted(asyncio.run(store.manifests())))
+print(before, sorted(asyncio.run(store.load_manifests())))
 """
 
 
@@ -166,6 +166,6 @@ def test_a_fork_waits_for_work_under_way_and_the_child_forgets_it() -> None:
 def test_an_inherited_connection_outlives_every_reference_to_it() -> None:
     db = apsw.Connection(":memory:")
     before = sys.getrefcount(db)
-    forks.never_close(db)
+    forks.leak_connection(db)
     assert sys.getrefcount(db) == before + 1
-    forks.never_close(None)
+    forks.leak_connection(None)

@@ -43,9 +43,9 @@ async def test_calls_that_wait_for_the_lock_are_written_in_one_commit(
         await refused
     assert store._runner._writer.session.commits - commits <= 2  # type: ignore[attr-defined]
     ids = [answer[0].task_id for answer in answers]  # type: ignore[index]
-    assert len(await store.read(ids)) == 40
+    assert len(await store.read_tasks(ids)) == 40
     assert (await run_sql(store, "SELECT count(*) FROM task"))[0] == (41,)
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def test_a_call_that_makes_sqlite_undo_everything_leaves_its_neighbours_whole(
@@ -64,7 +64,7 @@ async def test_a_call_that_makes_sqlite_undo_everything_leaves_its_neighbours_wh
         await ruined
     await asyncio.gather(*before, *after)
     assert (await run_sql(store, "SELECT count(*) FROM task"))[0] == (6,)
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def test_no_answer_comes_before_its_commit(store: SqliteStore, build: Build, path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_a_cancelled_call_that_has_not_begun_is_not_done(
 async def test_an_error_of_ours_reaches_each_caller_as_its_own_object(store: SqliteStore, path: Path) -> None:
     await run_sql(store, "DELETE FROM migration", Mode.WRITE)
     other = SqliteStore(path)
-    errors = await asyncio.gather(*(other.queue_stats() for _ in range(3)), return_exceptions=True)
+    errors = await asyncio.gather(*(other.get_queue_stats() for _ in range(3)), return_exceptions=True)
     assert len({id(error) for error in errors}) == 3
     await other.close()
 
@@ -115,7 +115,7 @@ async def test_one_store_serves_several_event_loops_at_once(store: SqliteStore, 
 
     created = await asyncio.gather(*(asyncio.to_thread(elsewhere, mine) for mine in new))  # type: ignore[arg-type]
     assert created == [20] * 4
-    assert await store.check() == []
+    assert await store.check_integrity() == []
 
 
 async def test_a_loop_that_was_closed_meanwhile_harms_nobody(
@@ -133,4 +133,4 @@ async def test_a_loop_that_was_closed_meanwhile_harms_nobody(
     with lock_file(path):
         await asyncio.to_thread(leaves)
     await build.one()
-    assert await store.check() == []
+    assert await store.check_integrity() == []

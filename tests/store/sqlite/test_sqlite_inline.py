@@ -34,7 +34,7 @@ async def test_a_life_of_tasks_without_a_thread(path: Path, clock: SettableClock
         await store.enqueue([build.new(key="k"), build.new(key="k", fingerprint=b"x")])
     with pytest.raises(StoreUnavailableError):
         await run_sql(store, "SELECT 1 FROM nothing")
-    assert await store.check() == []
+    assert await store.check_integrity() == []
     await store.checkpoint()
     await store.close()
     await store.close()
@@ -48,8 +48,8 @@ async def test_two_simulated_processes_hear_of_each_other(path: Path, clock: Set
 
     async def listen() -> None:
         while len(heard) < 3:
-            await other.changed(30.0)
-            heard[:] = sorted(await other.manifests())
+            await other.wait_for_change(30.0)
+            heard[:] = sorted(await other.load_manifests())
 
     listening = asyncio.create_task(listen())
     for app in ("a", "b", "c"):
@@ -64,8 +64,8 @@ async def test_two_simulated_processes_hear_of_each_other(path: Path, clock: Set
 async def test_waiting_ends_in_time_and_leaves_nothing_behind(path: Path, clock: SettableClock) -> None:
     store = inline(path, clock)
     await store.open()
-    await store.changed(0.01)
-    await store.changed(0.01)
+    await store.wait_for_change(0.01)
+    await store.wait_for_change(0.01)
     assert not store._runner._waiters  # type: ignore[attr-defined]
     await store.close()
 
@@ -93,7 +93,7 @@ async def test_other_coroutines_get_their_turn(path: Path, clock: SettableClock)
 
     counting = asyncio.create_task(count())
     for _ in range(10):
-        await store.queue_stats()
+        await store.get_queue_stats()
     counting.cancel()
     await asyncio.gather(counting, return_exceptions=True)
     assert turns >= 10

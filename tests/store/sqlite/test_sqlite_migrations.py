@@ -11,13 +11,13 @@ from sqlite_support import run_sql
 from store_build import Build, SettableClock, ids_of
 
 from tidegate.errors import SchemaError
-from tidegate.store import migrate
-from tidegate.store.migrate import Migration
+from tidegate.store.common import migrate
+from tidegate.store.common.migrate import Migration
 from tidegate.store.sqlite import schema
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.store import SqliteStore
 
-NEWEST = len(schema.known())
+NEWEST = len(schema.known_migrations())
 LATER = Migration(
     NEWEST + 1, "999_colour", "ALTER TABLE task ADD COLUMN colour TEXT; CREATE TABLE paint (name TEXT)"
 )
@@ -26,19 +26,19 @@ LATER = Migration(
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version of the code that has one migration more."""
-    later = (*schema.known(), LATER)
-    monkeypatch.setattr(schema, "known", lambda: later)
+    later = (*schema.known_migrations(), LATER)
+    monkeypatch.setattr(schema, "known_migrations", lambda: later)
 
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:
-    known = schema.known()
+    known = schema.known_migrations()
     assert [migration.number for migration in known] == list(range(1, len(known) + 1))
     assert all(migration.sql.startswith(f"-- {migration.number:03d}: ") for migration in known)
 
 
 async def test_a_new_file_gets_the_schema_and_our_mark(store: SqliteStore, path: Path) -> None:
     applied = await run_sql(store, "SELECT number, name FROM migration")
-    assert applied == [(migration.number, migration.name) for migration in schema.known()]
+    assert applied == [(migration.number, migration.name) for migration in schema.known_migrations()]
     assert await run_sql(store, "PRAGMA application_id") == [(0x54494445,)]
     await store.close()
     assert path.read_bytes()[68:72] == b"TIDE"
@@ -49,14 +49,14 @@ async def test_an_empty_file_is_a_new_file(path: Path) -> None:
     path.touch()
     store = SqliteStore(path)
     await store.open()
-    assert await store.check() == []
+    assert await store.check_integrity() == []
     await store.close()
 
 
 async def test_many_that_open_a_new_file_at_once_make_one_schema(path: Path) -> None:
     stores = [SqliteStore(path) for _ in range(6)]
     await asyncio.gather(*(store.open() for store in stores))
-    assert await run_sql(stores[0], "SELECT count(*) FROM migration") == [(len(schema.known()),)]
+    assert await run_sql(stores[0], "SELECT count(*) FROM migration") == [(len(schema.known_migrations()),)]
     await asyncio.gather(*(store.close() for store in stores))
 
 
@@ -65,7 +65,7 @@ async def test_an_older_schema_is_refused_with_the_command_that_helps(
 ) -> None:
     await store.close()
     later = SqliteStore(path, clock=clock)
-    for call in (later.open, later.queue_stats, lambda: later.enqueue([build.new()])):
+    for call in (later.open, later.get_queue_stats, lambda: later.enqueue([build.new()])):
         with pytest.raises(SchemaError, match="tidegate db upgrade") as caught:
             await call()
         assert (caught.value.facts["database"], caught.value.facts["code"]) == (NEWEST, NEWEST + 1)
@@ -78,8 +78,8 @@ async def test_an_upgrade_keeps_the_tasks_and_is_done_once(
     old = SqliteStore(path, clock=clock)
     ids = await Build(old, clock).enqueue(3)
     await old.close()
-    later = (*schema.known(), LATER)
-    monkeypatch.setattr(schema, "known", lambda: later)
+    later = (*schema.known_migrations(), LATER)
+    monkeypatch.setattr(schema, "known_migrations", lambda: later)
     stores = [SqliteStore(path, clock=clock) for _ in range(2)]
     applied = await asyncio.gather(*(store.migrate() for store in stores))
     assert sorted(applied) == [[], ["999_colour"]]
@@ -96,7 +96,7 @@ async def test_an_upgrade_that_fails_changes_nothing(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Migration(NEWEST + 1, "999_broken", "CREATE TABLE half (a TEXT); CREATE TABLE task (b TEXT)")
-    monkeypatch.setattr(schema, "known", lambda: (*released, broken))
+    monkeypatch.setattr(schema, "known_migrations", lambda: (*released, broken))
     released = migrate.read_migrations(schema.FOLDER)
     with pytest.raises(Exception, match="already exists"):
         await store.migrate()
@@ -112,7 +112,7 @@ async def test_another_programs_database_is_refused_and_not_touched(tmp_path: Pa
     db.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, title TEXT)")
     db.close()
     store = SqliteStore(path)
-    for call in (store.open, store.migrate, store.queue_stats):
+    for call in (store.open, store.migrate, store.get_queue_stats):
         with pytest.raises(SchemaError, match="another program"):
             await call()
     await store.close()

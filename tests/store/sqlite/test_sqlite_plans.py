@@ -52,18 +52,18 @@ async def full(
 async def test_the_claim_peeks_into_a_lane_through_its_index_alone(full: SqliteStore) -> None:
     steps = await plan(full, load("claim")["peek"], ("q1", 1, "u1", "f1", 100))
     assert steps == [
-        "SEARCH ready USING COVERING INDEX ready_lane (queue=? AND priority=? AND upstream=? AND function=?)"
+        "SEARCH ready USING COVERING INDEX ready_channel (queue=? AND priority=? AND upstream=? AND function=?)"
     ]
 
 
 async def test_the_claim_finds_the_next_lane_through_the_index_alone(full: SqliteStore) -> None:
-    [step] = await plan(full, load("claim")["next_lane"], ("q1", 1, "u1", "f1"))
-    assert step.startswith("SEARCH ready USING COVERING INDEX ready_lane (")
+    [step] = await plan(full, load("claim")["next_channel"], ("q1", 1, "u1", "f1"))
+    assert step.startswith("SEARCH ready USING COVERING INDEX ready_channel (")
 
 
 async def test_stepping_over_lanes_does_not_walk_through_them(full: SqliteStore) -> None:
     """Each of the twelve lanes holds thousands of tasks; a step over one takes a handful of instructions."""
-    sql = load("claim")["next_lane"]
+    sql = load("claim")["next_channel"]
 
     def walk(db: apsw.Connection) -> list[int]:
         at: tuple[Any, ...] = ("", -1, "", "")
@@ -97,9 +97,9 @@ async def test_the_promotion_looks_only_at_what_is_due(full: SqliteStore) -> Non
         ("finish", "end_all", ()),
         ("promote", "ready", (0.0,)),
         ("promote", "leave", ()),
-        ("read", "read", ()),
-        ("unstage", "ready", ()),
-        ("unstage", "remove", ()),
+        ("read_tasks", "read", ()),
+        ("release_batches", "ready", ()),
+        ("release_batches", "remove", ()),
         *(("purge", statement, ()) for statement in load("purge")),
     ],
 )
@@ -120,26 +120,26 @@ async def test_batches_by_id_search_and_never_scan(
         ("finish", "use", (b"", 1, 1, 0, 0, 1, 0)),
         ("finish", "was_success", (b"", 1)),
         ("finish", "was_attempt", (b"", 1)),
-        ("progress", "keep", (b"", 1, 0.0, 1.0, None, "")),
-        ("act", "where", (b"",)),
+        ("save_progress", "keep", (b"", 1, 0.0, 1.0, None, "")),
+        ("actions", "where", (b"",)),
         ("keys", "holder", ("key", "", "k")),
-        ("beat", "beat", ("w", 0.0, 1.0)),
-        ("cancel_requests", "asked", ("w",)),
-        ("lost_claims", "wait", ("w",)),
-        ("lost_claims", "held", ("w",)),
+        ("extend_leases", "beat", ("w", 0.0, 1.0)),
+        ("list_cancel_requests", "asked", ("w",)),
+        ("find_lost_claims", "wait", ("w",)),
+        ("find_lost_claims", "held", ("w",)),
         ("retire_worker", "lock", ("w",)),
         ("promote", "is_due", (0.0,)),
         ("promote", "is_early", ("u", 1.0, 2.0)),
-        ("result", "result", (b"",)),
-        ("history", "attempts", (b"",)),
-        ("sweep", "finished", (0.0, 10)),
-        ("sweep", "dead", (0.0, 10)),
-        ("sweep", "has_expired_keys", (0.0,)),
-        ("queue_stats", "done", (1, 2)),
-        ("queue_stats", "done_before", ("q", 1)),
-        ("commit_stage", "keyed", ("s", 0, 10)),
-        ("commit_stage", "losers", ("s",)),
-        ("stage", "last_place", ("s",)),
+        ("get_result", "result", (b"",)),
+        ("get_history", "attempts", (b"",)),
+        ("delete_expired", "finished", (0.0, 10)),
+        ("delete_expired", "dead", (0.0, 10)),
+        ("delete_expired", "has_expired_keys", (0.0,)),
+        ("get_queue_stats", "done", (1, 2)),
+        ("get_queue_stats", "done_before", ("q", 1)),
+        ("commit_batch", "keyed", ("s", 0, 10)),
+        ("commit_batch", "losers", ("s",)),
+        ("enqueue_part", "last_position", ("s",)),
     ],
 )
 async def test_single_looks_search_and_never_scan(
@@ -150,25 +150,25 @@ async def test_single_looks_search_and_never_scan(
 
 
 async def test_orphans_are_found_from_the_few_retired_workers(full: SqliteStore) -> None:
-    steps = await plan(full, load("orphans")["orphans"], (10,))
+    steps = await plan(full, load("list_orphans")["orphans"], (10,))
     assert steps[:2] == ["SCAN w", "SEARCH r USING INDEX running_worker (worker_id=?)"]
 
 
 async def test_counting_finished_tasks_reads_no_finished_task(full: SqliteStore) -> None:
-    for name, sql in load("queue_stats").items():
+    for name, sql in load("get_queue_stats").items():
         assert "archive" not in sql, name
 
 
 async def test_ready_tasks_are_counted_in_the_order_of_their_index_without_sorting(full: SqliteStore) -> None:
-    steps = await plan(full, load("queue_stats")["ready"], ())
-    assert steps == ["SCAN ready USING INDEX ready_lane"]
+    steps = await plan(full, load("get_queue_stats")["ready"], ())
+    assert steps == ["SCAN ready USING INDEX ready_channel"]
 
 
 async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStore) -> None:
     for table, sql in load("list_tasks").items():
         bindings = ("ready", None, None, None, None, None, None, None, b"\xff" * 17, 10)
         steps = await plan(full, sql, bindings)
-        assert "USE TEMP B-TREE FOR ORDER BY" not in steps or table == "staged"
+        assert "USE TEMP B-TREE FOR ORDER BY" not in steps or table == "enqueue_batch_task"
         assert any(step.startswith("SEARCH x USING") for step in steps), table
         index = {"cancelled": "archive_cancelled", "waiting": "waiting_state"}.get(table, "")
         assert index in steps[0]
@@ -204,7 +204,7 @@ def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> in
 
 
 async def test_what_is_in_flight_is_counted_in_the_indexes_of_its_upstream_alone(full: SqliteStore) -> None:
-    steps = await plan(full, load("upstreams")["in_flight"], ("u1", START))
+    steps = await plan(full, load("list_upstreams")["in_flight"], ("u1", START))
     searches = [step for step in steps if "SEARCH" in step or "SCAN running" in step or "SCAN permit" in step]
     assert searches == [
         "SEARCH running USING COVERING INDEX running_upstream (upstream=?)",

@@ -14,14 +14,14 @@ from sqlite_support import integrity
 WORKER = """
 import asyncio, sys, uuid
 from tidegate.domain.outcome import Answer, Succeeded
-from tidegate.store.rows import ClaimAsk, CrashTerms, NewWorker
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker
 from tidegate.store.sqlite.store import SqliteStore
 
 async def main(path, log, total):
     store = SqliteStore(path)
     worker = str(uuid.uuid4())
     await store.add_worker(NewWorker(worker, "w", "p", "h", 1, ("*",), 8, 30.0))
-    ask = ClaimAsk(worker, 8, ("*",), {"f": CrashTerms()})
+    ask = ClaimRequest(worker, 8, ("*",), {"f": CrashPolicy()})
     with open(log, "a", buffering=1) as starts:
         while True:
             tasks = (await store.claim(ask)).tasks
@@ -31,10 +31,10 @@ async def main(path, log, total):
                 answers = await store.finish([Succeeded(task.fence, b"null", "json/1") for task in tasks])
                 assert set(answers) == {Answer.DONE}
                 continue
-            stats = await store.queue_stats()
+            stats = await store.get_queue_stats()
             if stats and sum(one.done_last_10_minutes for one in stats) >= total:
                 break
-            await store.changed(0.2)
+            await store.wait_for_change(0.2)
     await store.close()
 
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -17,9 +17,9 @@ from store_build import Build, SettableClock
 from support import until
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.rows import TaskFilter
-from tidegate.store.sqlite import identity
+from tidegate.store.sqlite import file_identity
+from tidegate.store.sqlite.file_record import FileRecord
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.record import Record
 from tidegate.store.sqlite.store import SqliteStore
 
 
@@ -89,7 +89,12 @@ async def test_a_replaced_file_is_refused_and_stays_as_it_was_put_there(
     way(backup, path)
     put_there = path.read_bytes()
     for _ in range(2):
-        for call in (build.one, store.queue_stats, lambda: store.claim(build.ask("w")), store.checkpoint):
+        for call in (
+            build.one,
+            store.get_queue_stats,
+            lambda: store.claim(build.request("w")),
+            store.checkpoint,
+        ):
             with pytest.raises(StoreUnavailableError, match="was replaced") as caught:
                 await call()
             assert "tidegate db restore" in caught.value.fix
@@ -100,7 +105,7 @@ async def test_a_replaced_file_is_refused_and_stays_as_it_was_put_there(
         path.with_name(path.name + ending).unlink(missing_ok=True)
     assert integrity(path) == "ok"
     fresh = SqliteStore(path)
-    assert set(await fresh.read([kept])) == {kept}
+    assert set(await fresh.read_tasks([kept])) == {kept}
     await fresh.close()
 
 
@@ -214,7 +219,7 @@ async def test_a_file_that_is_put_back_is_used_again(store: SqliteStore, build: 
         await build.one()
     away.replace(path)
     late = await build.one()
-    assert set(await store.read([kept, late])) == {kept, late}
+    assert set(await store.read_tasks([kept, late])) == {kept, late}
 
 
 async def test_what_other_programs_do_to_the_file_in_order_is_accepted(
@@ -226,7 +231,7 @@ async def test_what_other_programs_do_to_the_file_in_order_is_accepted(
         foreign.execute("UPDATE task SET queue = 'other'")
         foreign.wal_checkpoint(mode=mode)
         await build.enqueue(3)
-        assert await store.check() == []
+        assert await store.check_integrity() == []
         foreign.close()
     assert await opens(path) == "12"
 
@@ -237,7 +242,7 @@ async def test_a_checkpoint_that_was_killed_in_the_middle_is_accepted(
     await build.enqueue(3)
     lock = FileLock(path.with_name(path.name + ".lock"))
     with lock.held():
-        record = Record.parsed(lock.read())
+        record = FileRecord.parsed(lock.read())
         assert record is not None
         lock.write(replace(record, is_folding=True).text())
     lock.forget()
@@ -254,7 +259,7 @@ async def test_a_record_from_before_the_last_boot_accuses_nobody(
         holder.kill()
     os.utime(path)  # after a power failure the record may be older than the file
     assert await opens(path) == "refused"
-    monkeypatch.setattr(identity, "boot_id", lambda: "another")
+    monkeypatch.setattr(file_identity, "boot_id", lambda: "another")
     store = SqliteStore(path)
     await store.open()
     await store.close()
@@ -279,12 +284,12 @@ async def test_the_log_is_folded_back_by_those_who_write(
 ) -> None:
     log = path.with_name(path.name + "-wal")
     await build.enqueue(100)
-    monkeypatch.setattr(identity, "FOLD_PAGES", 10)
+    monkeypatch.setattr(file_identity, "FOLD_PAGES", 10)
     for _ in range(5):
         await build.enqueue(100)
     assert path.stat().st_size > 100_000
     assert log.stat().st_size < 2_000_000
-    assert await store.check() == []
+    assert await store.check_integrity() == []
     assert await opens(path) == "600"
 
 

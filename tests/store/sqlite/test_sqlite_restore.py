@@ -36,7 +36,7 @@ async def backup(store: SqliteStore, build: Build, path: Path) -> Path:
 async def tasks_of(path: Path) -> int:
     store = SqliteStore(path)
     try:
-        assert await store.check() == []
+        assert await store.check_integrity() == []
         return len(await store.list_tasks(TaskFilter(), limit=100))
     finally:
         await store.close()

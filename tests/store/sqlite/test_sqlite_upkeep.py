@@ -78,7 +78,7 @@ async def test_several_may_do_upkeep_beside_writers(store: SqliteStore, build: B
             await one.checkpoint()
 
     await asyncio.gather(*(keep_up(one) for one in [store, *others]), *(build.one() for _ in range(20)))
-    assert (await store.queue_stats())[0].ready == 40
+    assert (await store.get_queue_stats())[0].ready == 40
     await asyncio.gather(*(one.close() for one in others))
     await store.close()
     assert integrity(path) == "ok"

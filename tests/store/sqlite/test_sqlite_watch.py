@@ -13,9 +13,9 @@ import pytest
 from sqlite_support import lock_file
 from store_build import Build
 
+from tidegate.store.common.waiters import RECENT_CHANGE_SECONDS
 from tidegate.store.sqlite import watch
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.store.waiters import NEWS_SECONDS
 
 WRITER = """
 import apsw, sys
@@ -32,8 +32,8 @@ async def settled(store: SqliteStore) -> None:
     loop = asyncio.get_running_loop()
     while True:
         before = loop.time()
-        await store.changed(2 * NEWS_SECONDS)
-        if loop.time() - before >= 2 * NEWS_SECONDS:
+        await store.wait_for_change(2 * RECENT_CHANGE_SECONDS)
+        if loop.time() - before >= 2 * RECENT_CHANGE_SECONDS:
             return
 
 
@@ -42,17 +42,17 @@ async def test_a_task_for_each_call_waits_too(store: SqliteStore) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time()
     for _ in range(3):
-        await asyncio.wait_for(store.changed(0.1), 5.0)
+        await asyncio.wait_for(store.wait_for_change(0.1), 5.0)
     assert loop.time() - before >= 0.3
 
 
 async def test_a_first_call_hears_of_what_came_just_before(store: SqliteStore, build: Build) -> None:
     await settled(store)
-    waiting = asyncio.create_task(store.changed(30.0))
+    waiting = asyncio.create_task(store.wait_for_change(30.0))
     await asyncio.sleep(0.02)
     await build.one()
     await waiting
-    await asyncio.wait_for(store.changed(30.0), 5.0)
+    await asyncio.wait_for(store.wait_for_change(30.0), 5.0)
 
 
 async def test_a_commit_of_another_process_is_heard_of_soon(store: SqliteStore, path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_a_commit_of_another_process_is_heard_of_soon(store: SqliteStore, 
     assert process.stdout is not None
     await settled(store)
     loop = asyncio.get_running_loop()
-    waiting = asyncio.create_task(store.changed(30.0))
+    waiting = asyncio.create_task(store.wait_for_change(30.0))
     await asyncio.sleep(0.3)  # nobody writes: the waiter stays where it is
     assert not waiting.done()
     before = loop.time()
@@ -78,12 +78,12 @@ async def test_a_commit_of_another_process_is_heard_of_soon(store: SqliteStore, 
 async def test_a_read_wakes_nobody(store: SqliteStore, build: Build) -> None:
     worker = await build.worker()
     await settled(store)
-    waiting = asyncio.create_task(store.changed(0.3))
+    waiting = asyncio.create_task(store.wait_for_change(0.3))
     loop = asyncio.get_running_loop()
     before = loop.time()
     await asyncio.sleep(0)
-    await store.queue_stats()
-    await store.claim(build.ask(worker))
+    await store.get_queue_stats()
+    await store.claim(build.request(worker))
     await store.promote()
     await waiting
     assert loop.time() - before >= 0.3
@@ -92,23 +92,23 @@ async def test_a_read_wakes_nobody(store: SqliteStore, build: Build) -> None:
 async def test_a_commit_wakes_a_waiter_once(store: SqliteStore, build: Build) -> None:
     await settled(store)
     await build.one()
-    await store.changed(5.0)
+    await store.wait_for_change(5.0)
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await store.changed(0.2)
+    await store.wait_for_change(0.2)
     assert loop.time() - before >= 0.2, "the same commit was told twice"
 
 
 async def test_nobody_looks_while_nobody_waits(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    real = watch._Look.has_changed
+    real = watch._ChangeDetector.has_changed
 
-    def counted(self: watch._Look, *, surely: bool) -> bool | None:
+    def counted(self: watch._ChangeDetector, *, surely: bool) -> bool | None:
         nonlocal looks
         looks += 1
         return real(self, surely=surely)
 
-    monkeypatch.setattr(watch._Look, "has_changed", counted)
+    monkeypatch.setattr(watch._ChangeDetector, "has_changed", counted)
     await settled(store)
     assert looks > 0
     await asyncio.sleep(0.05)
@@ -120,10 +120,10 @@ async def test_nobody_looks_while_nobody_waits(store: SqliteStore, monkeypatch: 
 async def test_a_commit_is_heard_of_even_if_the_logs_stamp_does_not_tell(
     store: SqliteStore, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch._Look, "_is_stirring", lambda _: False)
+    monkeypatch.setattr(watch._ChangeDetector, "_is_stirring", lambda _: False)
     await settled(store)
     other = SqliteStore(store.path)
-    waiting = asyncio.create_task(store.changed(30.0))
+    waiting = asyncio.create_task(store.wait_for_change(30.0))
     await asyncio.sleep(0.02)
     await other.enqueue([build.new()])
     await asyncio.wait_for(waiting, 5.0)
@@ -132,7 +132,7 @@ async def test_a_commit_is_heard_of_even_if_the_logs_stamp_does_not_tell(
 
 async def test_closing_ends_every_wait(store: SqliteStore) -> None:
     await settled(store)
-    waiting = [asyncio.create_task(store.changed(30.0)) for _ in range(3)]
+    waiting = [asyncio.create_task(store.wait_for_change(30.0)) for _ in range(3)]
     for _ in range(3):
         await asyncio.sleep(0.01)
     await store.close()
@@ -141,7 +141,7 @@ async def test_closing_ends_every_wait(store: SqliteStore) -> None:
 
 async def test_a_cancelled_wait_leaves_nothing_behind(store: SqliteStore, build: Build) -> None:
     await settled(store)
-    waiting = asyncio.create_task(store.changed(30.0))
+    waiting = asyncio.create_task(store.wait_for_change(30.0))
     await asyncio.sleep(0.02)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -154,8 +154,8 @@ async def test_a_closed_store_keeps_no_thread_and_no_file_open(
 ) -> None:
     others = set(threading.enumerate())  # of stores that other tests have left open
     await build.one()
-    await store.queue_stats()
-    await store.changed(0.01)
+    await store.get_queue_stats()
+    await store.wait_for_change(0.01)
     assert open_files(path)
     assert {thread.name for thread in set(threading.enumerate()) - others} >= {"tidegate-sqlite-writer"}
     await store.close()
@@ -169,7 +169,7 @@ async def test_waiting_works_while_another_process_holds_the_lock(store: SqliteS
     with lock_file(path):
         loop = asyncio.get_running_loop()
         before = loop.time()
-        await store.changed(0.1)
+        await store.wait_for_change(0.1)
         assert 0.1 <= loop.time() - before < 5.0
 
 

@@ -12,7 +12,7 @@ import django
 from django.apps import apps
 from django.db import connections, transaction
 
-from tidegate._bridge import demand_threads
+from tidegate._bridge import require_threads
 from tidegate.app import Tidegate
 from tidegate.configured import PreparedTask
 
@@ -25,7 +25,7 @@ def use_django(queue: Tidegate) -> Tidegate:
     Raises:
         ConfigError: The server has replaced this process's threads, as gevent and eventlet workers do.
     """
-    demand_threads()
+    require_threads()
     queue.on_start(_set_up)
     queue.on_child_start(_set_up)
     return queue
@@ -49,24 +49,24 @@ def enqueue_on_commit(queue: Tidegate, *tasks: PreparedTask, using: str | None =
     return [task.task_id for task in tasks]
 
 
-def on_commit(act: Callable[[], object], *, using: str | None = None) -> None:
+def on_commit(callback: Callable[[], object], *, using: str | None = None) -> None:
     """Call a function once the transaction of a database has committed; at once if none is open.
 
     Args:
-        act: What to do.
+        callback: What to do.
         using: The alias of the database; None: after all transactions that are open in this thread.
     """
     if using is not None:
-        transaction.on_commit(act, using=using)
+        transaction.on_commit(callback, using=using)
         return
     waiting = {conn.alias for conn in connections.all(initialized_only=True) if conn.in_atomic_block}
     if not waiting:
-        act()
+        callback()
 
     def committed(alias: str) -> None:
         waiting.discard(alias)
         if not waiting:
-            act()
+            callback()
 
     for alias in sorted(waiting):  # one that rolls back never calls, so it keeps waiting
         transaction.on_commit(functools.partial(committed, alias), using=alias)

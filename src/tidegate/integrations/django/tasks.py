@@ -37,7 +37,7 @@ from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
-from tidegate.integrations.django.own_names import OwnNames, own_name, runs_django_tasks
+from tidegate.integrations.django.task_names import DjangoTaskNames, runs_django_tasks, task_function_name
 from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.worker.application import load_application
 
@@ -71,7 +71,7 @@ def declare_django_tasks(queue: Tidegate, **settings: Any) -> Tidegate:
     def settings_of(task: Task) -> dict[str, Any]:
         return {"queue": task.queue_name, "priority": _priority(task.priority)} | settings
 
-    queue.on_load(OwnNames(queue, run.body, settings_of).declare)
+    queue.on_load(DjangoTaskNames(queue, run.function, settings_of).declare)
     return use_django(queue)
 
 
@@ -143,7 +143,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         options: dict[str, Any] = {"queue": task.queue_name, "priority": _priority(task.priority)}
         if task.run_after is not None:
             options["run_at"] = task.run_after
-        name = own_name(task)
+        name = task_function_name(task)
         prepared = queue.functions[name if runs_django_tasks(queue, name) else FUNCTION].using(**options)
         new = prepared.prepare(
             path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
@@ -175,11 +175,11 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         """As `get_result`."""
         queue = self.queue
         store = await queue.opened_store()
-        row = (await store.read([result_id])).get(result_id)
+        row = (await store.read_tasks([result_id])).get(result_id)
         if row is None or not runs_django_tasks(queue, row.function):
             raise TaskResultDoesNotExist(result_id)
-        _, call = queue.functions[row.function].signature.load((await store.payload(result_id))[0])
-        result = self._stored(row, call, await store.history(result_id))
+        _, call = queue.functions[row.function].signature.load((await store.get_payload(result_id))[0])
+        result = self._stored(row, call, await store.get_history(result_id))
         if row.state is State.SUCCEEDED:
             object.__setattr__(result, "_return_value", await queue.result(result_id, 0))
         return result

@@ -6,35 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.domain.access import Role
-from tidegate.store import ids
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
+from tidegate.store.common import ids
 from tidegate.store.common.session import Session
-from tidegate.store.text import storable
+from tidegate.store.common.text import storable
 
 
 async def add_token(db: Session, token: NewToken) -> None:
     """Keep a token's digest with what it lets people do."""
     head = (token.id, token.digest, storable(token.name), str(token.role), _text(token.tenant))
-    await db.run(db.sql("tokens")["add"], *head, db.at, token.expires_seconds)
+    await db.run(db.sql("list_tokens")["add"], *head, db.at, token.expires_seconds)
 
 
 async def find_token(db: Session, digest: bytes) -> TokenRow | None:
     """Return the token with this digest, if it is good now."""
-    row = await db.row(db.sql("tokens")["by_digest"], digest, db.at)
+    row = await db.row(db.sql("list_tokens")["by_digest"], digest, db.at)
     return None if row is None else _token(row)
 
 
-async def tokens(db: Session) -> list[TokenRow]:
+async def list_tokens(db: Session) -> list[TokenRow]:
     """Return all tokens that were ever made, the oldest first."""
-    return [_token(row) for row in await db.rows(db.sql("tokens")["all"])]
+    return [_token(row) for row in await db.rows(db.sql("list_tokens")["all"])]
 
 
 async def revoke_token(db: Session, token_id: str) -> bool:
     """Make a token worthless; return whether there is one of this id."""
-    return await db.value(db.sql("tokens")["revoke"], storable(token_id), db.at) is not None
+    return await db.value(db.sql("list_tokens")["revoke"], storable(token_id), db.at) is not None
 
 
-async def record(db: Session, entries: Sequence[NewAuditEntry]) -> None:
+async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> None:
     """Put changes on record.
 
     Raises:
@@ -42,7 +42,7 @@ async def record(db: Session, entries: Sequence[NewAuditEntry]) -> None:
     """
     rows = [
         (
-            db.id(ids.text(ids.new_blob(entry.id))),
+            db.id(ids.to_text(ids.new_blob(entry.id))),
             storable(entry.actor),
             entry.role,
             _text(entry.tenant),
@@ -50,13 +50,13 @@ async def record(db: Session, entries: Sequence[NewAuditEntry]) -> None:
         )
         for entry in entries
     ]
-    await db.run_each(db.sql("audit")["keep"], rows, db.at)
+    await db.run_each(db.sql("list_audit_entries")["keep"], rows, db.at)
 
 
-async def audit(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
+async def list_audit_entries(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
     """Return the record, the newest first, continuing after the id `after`."""
     start = None if after is None else db.id(after)
-    rows = await db.rows(db.sql("audit")["page"], start or db.id(ids.AFTER_ALL), limit)
+    rows = await db.rows(db.sql("list_audit_entries")["page"], start or db.id(ids.AFTER_ALL), limit)
     return [AuditEntry(db.text(entry), *row) for entry, *row in rows]
 
 

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from tidegate.store.columns import dead_letter
+from tidegate.store.common.columns import build_dead_letter
+from tidegate.store.common.filters import filter_parameters
 from tidegate.store.common.session import Session
-from tidegate.store.filters import filter_parameters
 from tidegate.store.rows import DeadLetter, TaskFilter
 
 
-async def dead_letters(db: Session, which: TaskFilter, after: str | None, limit: int) -> list[DeadLetter]:
+async def list_dead_letters(
+    db: Session, task_filter: TaskFilter, after: str | None, limit: int
+) -> list[DeadLetter]:
     """Return dead letters, the latest failure first, continuing after the id `after`.
 
     A letter that was redriven still marks its place. One that was purged marks none: the page is the
     first again, so a loop that purges page after page comes to its end.
     """
-    if _excludes_dead(which):
+    if _excludes_dead(task_filter):
         return []
-    sql = db.sql("dead_letters")
+    sql = db.sql("list_dead_letters")
     last = None if after is None else db.id(after)
     moment = None if last is None else await db.value(sql["moment"], last)
-    rows = await db.rows(sql["page"], *filter_parameters(which), moment, last, limit)
-    return [dead_letter(row, db.text) for row in rows]
+    rows = await db.rows(sql["page"], *filter_parameters(task_filter), moment, last, limit)
+    return [build_dead_letter(row, db.text) for row in rows]
 
 
-async def count_dead(db: Session, which: TaskFilter) -> int:
+async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:
     """Return how many dead letters match."""
-    if _excludes_dead(which):
+    if _excludes_dead(task_filter):
         return 0
-    found: int = await db.value(db.sql("count_dead")["count"], *filter_parameters(which))
+    found: int = await db.value(db.sql("count_dead_letters")["count"], *filter_parameters(task_filter))
     return found
 
 
-def _excludes_dead(which: TaskFilter) -> bool:
-    return bool(which.states) and "dead" not in which.states
+def _excludes_dead(task_filter: TaskFilter) -> bool:
+    return bool(task_filter.states) and "dead" not in task_filter.states

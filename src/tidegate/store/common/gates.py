@@ -8,129 +8,135 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.domain.upstream import Declared, Gate, GateKind, GateRow, Limits, Signal, is_key_gate, ring_of
-from tidegate.domain.usage import Heard
-from tidegate.policy import budget
-from tidegate.policy import gate as gates
-from tidegate.policy.admission import Doors, counted
-from tidegate.store.common.session import Session
-from tidegate.store.gate_json import from_json, to_json
-from tidegate.store.gating import (
-    GoodRuns,
-    Told,
-    after_answer,
-    after_failure,
-    after_learning,
-    after_silence,
-    after_success,
+from tidegate.domain.failure import CallFailure
+from tidegate.limits import gate as gates
+from tidegate.limits import retry_budget
+from tidegate.limits.admission import GateChecks, upstreams_to_count
+from tidegate.limits.gate_rows import (
+    FailureEffect,
+    SuccessfulRuns,
+    apply_call_success,
+    apply_failure,
+    apply_observed_limits,
+    apply_success,
+    apply_unfinished_probe,
     as_declared,
-    budget_rows,
     is_of_one_key,
-    upstream_rows,
     with_limits,
 )
-from tidegate.store.rows import BudgetRow, UpstreamRow
-from tidegate.store.text import storable
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import Gate, GateRow, ObservedLimit, is_key_gate, upstream_of_key_gate
+from tidegate.store.common.session import Session
+from tidegate.store.common.text import storable
+from tidegate.store.gate_json import from_json, to_json
+from tidegate.store.rows import RetryBudgetRow, UpstreamRow
+from tidegate.store.upstream_rows import budget_rows, upstream_rows
 
 
 async def rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name."""
-    return [from_json(*found) for found in await db.rows(db.sql("upstreams")["all"])]
+    return [from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all"])]
 
 
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
-    return [from_json(*found) for found in await db.rows(db.sql("upstreams")["all_locked"])]
+    return [from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all_locked"])]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
     """Return one gate, locked until the transaction ends, if it was ever declared or told of."""
-    found = await db.row(db.sql("upstreams")["one_locked"], str(kind), storable(name))
+    found = await db.row(db.sql("list_upstreams")["one_locked"], str(kind), storable(name))
     return None if found is None else from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
     """Write these gates, whose rows are locked, as they are."""
     rows = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
-    await db.run_each(db.sql("upstreams")["save"], rows, now)
+    await db.run_each(db.sql("list_upstreams")["save"], rows, now)
 
 
 async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[str, int]:
     """Return the runs and calls under way of these upstreams; nothing is asked where none is named."""
-    rows = await db.run_each(db.sql("upstreams")["in_flight"], [(storable(name),) for name in upstreams], now)
+    rows = await db.run_each(
+        db.sql("list_upstreams")["in_flight"], [(storable(name),) for name in upstreams], now
+    )
     return dict(map(tuple, rows))
 
 
-async def doors(db: Session, now: float) -> Doors:
+async def load_gate_checks(db: Session, now: float) -> GateChecks:
     """Return the doors of all gates, as they are without a lock."""
-    every = await rows(db)
-    return Doors(every, await in_flight(db, now, counted(every, now)), now)
+    all_rows = await rows(db)
+    return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now)
 
 
 # --- what runs tell --------------------------------------------------------------------------------------
 
 
-async def told(db: Session, upstream: str, signal: Signal, *, began_at: float | None = None) -> Told:
+async def report_failure(
+    db: Session, upstream: str, failure: CallFailure, *, began_at: float | None = None
+) -> FailureEffect:
     """Let a failure move the gate of an upstream; return what came of it."""
     now = await db.now()
-    if signal.is_reported:
-        every = await rows(db)
-        keys = [each for each in every if is_key_gate(each.name, upstream)]
+    if failure.is_reported:
+        all_rows = await rows(db)
+        keys = [each for each in all_rows if is_key_gate(each.name, upstream)]
         fresh = GateRow(GateKind.UPSTREAM, upstream)
-        row = next((each for each in every if (each.kind, each.name) == (fresh.kind, fresh.name)), fresh)
-        return Told(row.gate, is_of_one_key(signal, keys, now))
-    found = await made(db, now, GateRow(GateKind.UPSTREAM, upstream))
+        row = next((each for each in all_rows if (each.kind, each.name) == (fresh.kind, fresh.name)), fresh)
+        return FailureEffect(row.gate, is_of_one_key(failure, keys, now))
+    found = await ensure_row(db, now, GateRow(GateKind.UPSTREAM, upstream))
     keys = [each for each in await rows(db) if is_key_gate(each.name, upstream)]
-    after = after_failure(found, signal, now, keys, began_at=began_at)
+    after = apply_failure(found, failure, now, keys, began_at=began_at)
     await save(db, now, [after])
-    return Told(after.gate, is_of_one_key(signal, keys, now))
+    return FailureEffect(after.gate, is_of_one_key(failure, keys, now))
 
 
-async def learned(db: Session, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
+async def record_limits(db: Session, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
     """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
-    return await _changed(db, upstream, lambda found, now: after_learning(found, heard, now))
+    return await _update(db, upstream, lambda found, now: apply_observed_limits(found, observed, now))
 
 
-async def went_well(db: Session, upstream: str, good: GoodRuns) -> None:
+async def apply_successes(db: Session, upstream: str, successes: SuccessfulRuns) -> None:
     """Let good runs move the gate of an upstream that has one."""
-    await _changed(db, upstream, lambda found, now: after_success(found, now, good))
+    await _update(db, upstream, lambda found, now: apply_success(found, now, successes))
 
 
-async def answered(db: Session, upstream: str) -> None:
+async def report_success(db: Session, upstream: str) -> None:
     """Let a call that went well clear what failures left in the gate of an upstream that has one."""
     found = next(
         (row for row in await rows(db) if (row.kind, row.name) == (GateKind.UPSTREAM, upstream)), None
     )
-    if found is not None and after_answer(found, await db.now()) is not found:
-        await _changed(db, upstream, after_answer)
+    if found is not None and apply_call_success(found, await db.now()) is not found:
+        await _update(db, upstream, apply_call_success)
 
 
-async def told_nothing(db: Session, upstream: str, began_at: float) -> None:
+async def apply_unused_probe(db: Session, upstream: str, began_at: float) -> None:
     """Let the gate be tried again after a probe that began then and told nothing."""
-    await _changed(db, upstream, lambda found, now: after_silence(found, now, began_at=began_at))
+    await _update(db, upstream, lambda found, now: apply_unfinished_probe(found, now, began_at=began_at))
 
 
-async def tried(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
+async def apply_probe(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
     """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
     if is_good:
-        await went_well(db, upstream, GoodRuns(seconds, 1, is_probe=True))
+        await apply_successes(db, upstream, SuccessfulRuns(seconds, 1, is_probe=True))
     else:
-        await _changed(db, upstream, lambda found, now: after_silence(found, now, began_at=now - seconds))
+        await _update(
+            db, upstream, lambda found, now: apply_unfinished_probe(found, now, began_at=now - seconds)
+        )
 
 
 # --- what people and applications say --------------------------------------------------------------------
 
 
-async def declare(db: Session, declared: Sequence[Declared]) -> list[GateRow]:
+async def declare_limits(db: Session, declared: Sequence[LimitDeclaration]) -> list[GateRow]:
     """Take over declared limits, except those set by hand; return the rows that count."""
     now = await db.now()
     kept: dict[int, GateRow] = {}
     for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):
-        found = await made(db, now, as_declared(None, declared[place], now))
+        found = await ensure_row(db, now, as_declared(None, declared[place], now))
         counts = as_declared(found, declared[place], now)
         if counts is not found:
             await save(db, now, [counts])
-            await _hasten(db, now, found, counts)
+            await _reschedule_earlier(db, now, found, counts)
         kept[place] = counts
     return [kept[place] for place in range(len(declared))]
 
@@ -143,69 +149,80 @@ async def set_limits(db: Session, name: str, limits: Limits) -> bool:
     now = await db.now()
     after = with_limits(found, limits, now)
     await save(db, now, [after])
-    await _hasten(db, now, found, after)
+    await _reschedule_earlier(db, now, found, after)
     return True
 
 
-async def park(db: Session, name: str, seconds: float | None, why: str) -> bool:
+async def park_gate(db: Session, name: str, seconds: float | None, why: str) -> bool:
     """Park an upstream by hand; tell whether there is such an upstream."""
-    return await _moved(db, name, lambda found, now: gates.parked_by_person(found.gate, now, seconds, why))
+    return await _update_state(
+        db, name, lambda found, now: gates.park_by_person(found.gate, now, seconds, why)
+    )
 
 
 async def open_gate(db: Session, name: str) -> bool:
     """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
-    if ring := ring_of(name):
+    if ring := upstream_of_key_gate(name):
         await locked_row(db, GateKind.UPSTREAM, ring)  # gates are locked in the order of their names
-    if not await _moved(db, name, lambda found, now: gates.opened_by_person(found.gate, found.limits, now)):
+    if not await _update_state(
+        db, name, lambda found, now: gates.open_by_person(found.gate, found.limits, now)
+    ):
         return False
     if ring:
-        await _moved(db, ring, lambda found, now: gates.opened_with_key(found.gate, found.limits, now))
-    await db.run(db.sql("promote")["lift_floors"], storable(ring or name), await db.now())
+        await _update_state(db, ring, lambda found, now: gates.open_with_key(found.gate, found.limits, now))
+    await db.run(db.sql("promote")["clear_server_waits"], storable(ring or name), await db.now())
     return True
 
 
-async def probe(db: Session, name: str) -> bool:
+async def request_probe(db: Session, name: str) -> bool:
     """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
-    if not await _moved(db, name, lambda found, now: gates.probed_by_person(found.gate, now)):
+    if not await _update_state(db, name, lambda found, now: gates.request_probe(found.gate, now)):
         return False
-    await db.run(db.sql("promote")["lift_floors"], storable(name), await db.now())
+    await db.run(db.sql("promote")["clear_server_waits"], storable(name), await db.now())
     return True
 
 
-async def upstreams(db: Session) -> list[UpstreamRow]:
+async def list_upstreams(db: Session) -> list[UpstreamRow]:
     """Return every upstream with what stands before it, by name."""
     waiting = {
-        (upstream, state): tasks for upstream, state, tasks in await db.rows(db.sql("upstreams")["waiting"])
+        (upstream, state): tasks
+        for upstream, state, tasks in await db.rows(db.sql("list_upstreams")["waiting"])
     }
-    every, now = await rows(db), await db.now()
-    flying = await in_flight(db, now, [each.name for each in every])
-    return upstream_rows(every, now, in_flight=flying, waiting=waiting)
+    all_rows, now = await rows(db), await db.now()
+    flying = await in_flight(db, now, [each.name for each in all_rows])
+    return upstream_rows(all_rows, now, in_flight=flying, waiting=waiting)
 
 
-async def budgets(db: Session) -> list[BudgetRow]:
+async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
     """Return the retry budgets, the system's first, then those of upstreams by name."""
-    held = [(by, upstream, tasks) for by, upstream, tasks in await db.rows(db.sql("budgets")["held"])]
+    held = [
+        (by, upstream, tasks) for by, upstream, tasks in await db.rows(db.sql("list_retry_budgets")["held"])
+    ]
     return budget_rows(await rows(db), held, await db.now())
 
 
-async def made(db: Session, now: float, fresh: GateRow) -> GateRow:
+async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked; made if it is not there."""
-    await db.run(db.sql("upstreams")["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now)
+    await db.run(
+        db.sql("list_upstreams")["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now
+    )
     return await locked_row(db, fresh.kind, fresh.name) or fresh
 
 
-async def _hasten(db: Session, now: float, before: GateRow, after: GateRow) -> None:
+async def _reschedule_earlier(db: Session, now: float, before: GateRow, after: GateRow) -> None:
     """Let what a retry budget that is larger now holds back go sooner, in the same order."""
-    if (ratio := budget.quickened(before, after)) < 1:
-        await db.run(db.sql("promote")["hasten"], str(after.kind), storable(after.name), now, ratio)
+    if (ratio := retry_budget.speed_up_ratio(before, after)) < 1:
+        await db.run(
+            db.sql("promote")["reschedule_earlier"], str(after.kind), storable(after.name), now, ratio
+        )
 
 
-async def _moved(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:
-    after = await _changed(db, name, lambda found, now: replace(found, gate=move(found, now)))
+async def _update_state(db: Session, name: str, move: Callable[[GateRow, float], Gate]) -> bool:
+    after = await _update(db, name, lambda found, now: replace(found, gate=move(found, now)))
     return after is not None
 
 
-async def _changed(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> GateRow | None:
+async def _update(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> GateRow | None:
     """Change the gate of an upstream, at the moment of its turn; return it, None if there is none."""
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.domain.upstream import GateKind
-from tidegate.policy.promotion import EARLY_LIMIT, Due, Held, Promotion
+from tidegate.limits.promotion import MAX_EARLY, DueTask, HeldBack, Promotion
+from tidegate.limits.settings import GateKind
 from tidegate.store.common import gates
 from tidegate.store.common.session import Session
 
@@ -29,18 +29,20 @@ async def promote(db: Session, limit: int) -> int:
     rows = await gates.locked_rows(db)
     now = await db.now()
     plan = Promotion(rows, now)
-    due = [Due(*row) for row in await db.rows(sql["due"], db.at, limit)]
-    going: list[Due] = []
-    held: list[tuple[Due, Held]] = []
+    due = [DueTask(*row) for row in await db.rows(sql["due"], db.at, limit)]
+    going: list[DueTask] = []
+    held: list[tuple[DueTask, HeldBack]] = []
     for task in sorted(due, key=lambda task: not task.urgent):
         holds = await _hold(db, plan, task, going) if task.spends else None
         if holds is None:
             going.append(task)
         else:
             held.append((task, holds))
-    await db.run_each(sql["put_off"], [(task.task_id, now + holds.seconds, holds.by) for task, holds in held])
     await db.run_each(
-        sql["stand_still"], [(task.task_id,) for task, holds in held if holds.by == "gate"], now
+        sql["postpone"], [(task.task_id, now + holds.seconds, holds.by) for task, holds in held]
+    )
+    await db.run_each(
+        sql["pause_deadline"], [(task.task_id,) for task, holds in held if holds.by == "gate"], now
     )
     going += await _early(db, plan, now)
     if going:
@@ -50,29 +52,29 @@ async def promote(db: Session, limit: int) -> int:
     changed = plan.changed()
     for row in changed:
         if row.kind is GateKind.SYSTEM:
-            await gates.made(db, now, row)  # no application may have declared it
+            await gates.ensure_row(db, now, row)  # no application may have declared it
     await gates.save(db, now, changed)
     return len(due)
 
 
-async def _hold(db: Session, plan: Promotion, task: Due, going: list[Due]) -> Held | None:
-    tries = plan.may_try(task) and (
-        plan.is_overdue(task.upstream)
+async def _hold(db: Session, plan: Promotion, task: DueTask, going: list[DueTask]) -> HeldBack | None:
+    tries = plan.may_probe(task) and (
+        plan.is_probe_overdue(task.upstream)
         or not (
             any(other.upstream == task.upstream for other in going)
             or await db.value(db.sql("promote")["has_ready"], task.upstream)
         )
     )
-    return plan.hold(task.upstream, urgent=bool(task.urgent), wanted_as_probe=tries)
+    return plan.charge_or_hold(task.upstream, urgent=bool(task.urgent), is_probe=tries)
 
 
-async def _early(db: Session, plan: Promotion, now: float) -> list[Due]:
+async def _early(db: Session, plan: Promotion, now: float) -> list[DueTask]:
     """Return what may leave before its time, charged; the first one held ends its upstream's turn."""
     going = []
     for upstream, opened_at in plan.reopened().items():
-        for row in await db.rows(db.sql("promote")["early"], upstream, opened_at, now, EARLY_LIMIT):
-            task = Due(*row)
-            if task.spends and plan.hold(task.upstream, urgent=bool(task.urgent)) is not None:
+        for row in await db.rows(db.sql("promote")["early"], upstream, opened_at, now, MAX_EARLY):
+            task = DueTask(*row)
+            if task.spends and plan.charge_or_hold(task.upstream, urgent=bool(task.urgent)) is not None:
                 break
             going.append(task)
     return going

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.domain.states import State
+from tidegate.store.common.lookups import build_history, build_stored_result, task_row
+from tidegate.store.common.refusals import task_not_found
 from tidegate.store.common.session import Session
-from tidegate.store.lookups import history_of, stored_result, task_row
-from tidegate.store.refusals import not_found
+from tidegate.store.common.text import storable
 from tidegate.store.rows import HistoryRow, StoredResult, TaskRow
 from tidegate.store.streams import StreamHead
-from tidegate.store.text import storable
 
 
-async def read(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+async def read_tasks(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
     """Return the rows of those ids that exist, by the id as it was given."""
     given = {stored: task_id for task_id in task_ids if (stored := db.id(task_id)) is not None}
     found = {row.id: row for row in await rows_of(db, list(given))}
@@ -25,7 +25,9 @@ async def rows_of(db: Session, stored_ids: Sequence[Any]) -> list[TaskRow]:
     """Return the rows of these tasks, in no order."""
     if not stored_ids:
         return []
-    return [task_row(row, db.text) for row in await db.rows(db.sql("read")["read"], db.array(stored_ids))]
+    return [
+        task_row(row, db.text) for row in await db.rows(db.sql("read_tasks")["read"], db.array(stored_ids))
+    ]
 
 
 async def find_ids(db: Session, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:
@@ -35,51 +37,51 @@ async def find_ids(db: Session, least: str, largest: str, tenant: str | None, li
     return [db.text(task) for task in await db.column(statement, db.id(least), db.id(largest), tenant, limit)]
 
 
-async def result(db: Session, task_id: str) -> StoredResult | None:
+async def get_result(db: Session, task_id: str) -> StoredResult | None:
     """Return the result of a final task; None if it is not final.
 
     Raises:
         TaskNotFoundError: No such task.
     """
-    row = await db.row(db.sql("result")["result"], db.id(task_id))
+    row = await db.row(db.sql("get_result")["result"], db.id(task_id))
     if row is None:
-        raise not_found(task_id)
-    return stored_result(row)
+        raise task_not_found(task_id)
+    return build_stored_result(row)
 
 
-async def payload(db: Session, task_id: str) -> tuple[bytes, str]:
+async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
     """Return a task's encoded arguments and their codec tag.
 
     Raises:
         TaskNotFoundError: No such task.
     """
-    row = await db.row(db.sql("payload")["payload"], db.id(task_id))
+    row = await db.row(db.sql("get_payload")["payload"], db.id(task_id))
     if row is None:
-        raise not_found(task_id)
+        raise task_not_found(task_id)
     args, codec_tag = row
     return args, codec_tag
 
 
-async def history(db: Session, task_id: str) -> list[HistoryRow]:
+async def get_history(db: Session, task_id: str) -> list[HistoryRow]:
     """Return every run and act of a task, oldest first; empty if there is no such task."""
-    sql, task = db.sql("history"), db.id(task_id)
+    sql, task = db.sql("get_history"), db.id(task_id)
     enqueued_at = await db.value(sql["enqueued"], task)
     if enqueued_at is None:
         return []
-    return history_of(
+    return build_history(
         enqueued_at,
         attempts=await db.rows(sql["attempts"], task),
         other_runs=await db.rows(sql["other_runs"], task),
-        acts=await db.rows(sql["acts"], task),
+        actions=await db.rows(sql["actions"], task),
     )
 
 
-async def stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+async def read_stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, StreamHead]:
     """Return where those tasks that exist are and how far their streams go."""
     known = [task for task in map(db.id, dict.fromkeys(task_ids)) if task is not None]
     if not known:
         return {}
-    rows = await db.rows(db.sql("stream_heads")["heads"], db.array(known))
+    rows = await db.rows(db.sql("read_stream_heads")["heads"], db.array(known))
     return {
         db.text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
         for task, state, run, tenant, last, done, total, note in rows

@@ -8,30 +8,30 @@ from typing import Any
 from tidegate.domain.failure import MESSAGE_LIMIT
 from tidegate.domain.outcome import Fence
 from tidegate.store.common.session import Session
-from tidegate.store.rows import CancelRequest, ProgressNote
-from tidegate.store.text import finite, storable
+from tidegate.store.common.text import finite, storable
+from tidegate.store.rows import CancelRequest, ProgressUpdate
 
 
-async def progress(db: Session, notes: Sequence[ProgressNote]) -> list[Fence]:
+async def save_progress(db: Session, notes: Sequence[ProgressUpdate]) -> list[Fence]:
     """Keep the last progress of these runs; return the fences that are no longer current."""
     latest = {note.fence: note for note in notes}
     rows = [row for fence in sorted(latest) if (row := _progress_row(db, latest[fence])) is not None]
     kept = {
         Fence(db.text(task_id), run)
-        for task_id, run in await db.run_each(db.sql("progress")["keep"], rows, db.at)
+        for task_id, run in await db.run_each(db.sql("save_progress")["keep"], rows, db.at)
     }
     return [note.fence for note in notes if note.fence not in kept]
 
 
-async def cancel_requests(db: Session, worker_id: str) -> list[CancelRequest]:
+async def list_cancel_requests(db: Session, worker_id: str) -> list[CancelRequest]:
     """Return this worker's runs whose cancel was requested."""
     return [
         CancelRequest(Fence(db.text(task_id), run), bool(force))
-        for task_id, run, force in await db.rows(db.sql("cancel_requests")["asked"], storable(worker_id))
+        for task_id, run, force in await db.rows(db.sql("list_cancel_requests")["asked"], storable(worker_id))
     ]
 
 
-def _progress_row(db: Session, note: ProgressNote) -> tuple[Any, ...] | None:
+def _progress_row(db: Session, note: ProgressUpdate) -> tuple[Any, ...] | None:
     task_id = db.id(note.fence.task_id)
     if task_id is None:
         return None
@@ -39,9 +39,9 @@ def _progress_row(db: Session, note: ProgressNote) -> tuple[Any, ...] | None:
     return task_id, note.fence.run, finite(note.done, 0.0), total, storable(note.note[:MESSAGE_LIMIT])
 
 
-async def lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
+async def find_lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
     """Return the runs this worker holds by the store's word that are not among `known`."""
-    sql, worker_id = db.sql("lost_claims"), storable(worker_id)
+    sql, worker_id = db.sql("find_lost_claims"), storable(worker_id)
     await db.row(sql["wait"], worker_id)
     rows = await db.rows(sql["held"], worker_id)
     held = [Fence(db.text(task_id), run) for task_id, run in rows]

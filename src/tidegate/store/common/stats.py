@@ -7,31 +7,31 @@ from typing import Any
 
 import msgspec
 
-from tidegate.policy.admission import counted
-from tidegate.policy.backlog import Backlog, Lane, Unserved, backlogs
+from tidegate.limits.admission import upstreams_to_count
+from tidegate.policy.backlog import Backlog, ChannelCount, UnservedReason, count_backlogs
 from tidegate.store.common import gates
 from tidegate.store.common.session import Session
-from tidegate.store.figures import Figures, first_minute
+from tidegate.store.common.stats_builder import QueueStatsBuilder, first_window_minute
+from tidegate.store.common.text import storable
 from tidegate.store.rows import QueueStats
-from tidegate.store.text import storable
 
 
-async def queue_stats(db: Session, unserved: Unserved | None = None) -> list[QueueStats]:
+async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -> list[QueueStats]:
     """Return each queue that holds a task or finished one in the last ten minutes, by name.
 
     The ten minutes are the one under way and the nine full ones before it.
     """
-    sql, now = db.sql("queue_stats"), await db.now()
-    figures, first = Figures(), first_minute(now)
-    figures.backlogs(await _backlogs(db, now, unserved))
-    figures.counted("running", await db.rows(sql["running"]))
-    figures.waiting(await db.rows(sql["waiting"]))
-    figures.counted("dead", await db.rows(sql["dead"]))
-    figures.staged(await db.rows(sql["staged"]))
-    figures.done(await db.rows(sql["done"], first, int(now // 60) - 1), now)
-    before = await db.run_each(sql["done_before"], [(queue,) for queue in figures.queues], first)
-    figures.history(now, {queue for (queue,) in before})
-    return figures.stats()
+    sql, now = db.sql("get_queue_stats"), await db.now()
+    builder, first = QueueStatsBuilder(), first_window_minute(now)
+    builder.add_backlogs(await _backlogs(db, now, unserved))
+    builder.add_counts("running", await db.rows(sql["running"]))
+    builder.add_waiting(await db.rows(sql["waiting"]))
+    builder.add_counts("dead", await db.rows(sql["dead"]))
+    builder.add_batches(await db.rows(sql["enqueue_batch_task"]))
+    builder.add_finished(await db.rows(sql["done"], first, int(now // 60) - 1), now)
+    before = await db.run_each(sql["done_before"], [(queue,) for queue in builder.queues], first)
+    builder.set_history(now, {queue for (queue,) in before})
+    return builder.build()
 
 
 async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> None:
@@ -40,13 +40,15 @@ async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> N
     await db.run(db.sql("save_manifest")["save"], db.at, storable(app), body)
 
 
-async def manifests(db: Session) -> dict[str, dict[str, Any]]:
+async def load_manifests(db: Session) -> dict[str, dict[str, Any]]:
     """Return the kept manifests by application."""
-    rows = await db.rows(db.sql("manifests")["all"])
+    rows = await db.rows(db.sql("load_manifests")["all"])
     return {app: msgspec.json.decode(body, type=dict[str, Any]) for app, body in rows}
 
 
-async def _backlogs(db: Session, now: float, unserved: Unserved | None) -> dict[str, Backlog]:
+async def _backlogs(db: Session, now: float, unserved: UnservedReason | None) -> dict[str, Backlog]:
     every = await gates.rows(db)
-    lanes = [Lane(*row) for row in await db.rows(db.sql("queue_stats")["ready"])]
-    return backlogs(lanes, every, await gates.in_flight(db, now, counted(every, now)), now, unserved)
+    channels = [ChannelCount(*row) for row in await db.rows(db.sql("get_queue_stats")["ready"])]
+    return count_backlogs(
+        channels, every, await gates.in_flight(db, now, upstreams_to_count(every, now)), now, unserved
+    )

@@ -7,25 +7,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tidegate.domain.failure import CallFailure
 from tidegate.domain.outcome import Fence
-from tidegate.domain.permit import Hold
-from tidegate.domain.upstream import Declared, Gate, GateRow, Limits, Signal, Slot
-from tidegate.domain.usage import Heard
-from tidegate.policy.backlog import Unserved
+from tidegate.limits.settings import LimitDeclaration, Limits
+from tidegate.limits.values import CallSlot, Gate, GateRow, ObservedLimit, PermitRecord
+from tidegate.policy.backlog import UnservedReason
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.common import access, dead, gates, listing, permits, reads, runs, stats, workers
 from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import (
-    BudgetRow,
     CancelRequest,
     DeadLetter,
     HistoryRow,
     NewWorker,
     Orphan,
-    ProgressNote,
+    ProgressUpdate,
     QueueStats,
     ReaperPass,
+    RetryBudgetRow,
     StoredResult,
     TaskFilter,
     TaskRow,
@@ -46,13 +46,13 @@ class CommonStore(Store):
     """
 
     @abstractmethod
-    async def _read(self, work: Work[T], *, snapshot: bool = False, steady: bool = False) -> T:
+    async def _read(self, work: Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
         """Do work that only reads.
 
         Args:
             work: What to do.
             snapshot: It has several statements, which must see the same moment.
-            steady: The plan of its statement need not depend on the values.
+            generic_plan: The plan of its statement need not depend on the values.
         """
 
     @abstractmethod
@@ -61,7 +61,7 @@ class CommonStore(Store):
         work: Work[T],
         *,
         alone: bool = False,
-        steady: bool = False,
+        generic_plan: bool = False,
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
@@ -70,102 +70,110 @@ class CommonStore(Store):
         Args:
             work: What to do.
             alone: It is a single statement, which needs no transaction around it.
-            steady: The plan of its statement need not depend on the values.
+            generic_plan: The plan of its statement need not depend on the values.
             repeatable: Doing it again after a lost connection does no harm.
             notify: Others may wait for what it changes.
         """
 
     # --- tasks ---
 
-    async def read(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
-        return await self._read(lambda db: reads.read(db, task_ids))
+    async def read_tasks(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+        return await self._read(lambda db: reads.read_tasks(db, task_ids))
 
     async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
         return await self._read(lambda db: reads.find_ids(db, least, largest, tenant, limit))
 
-    async def result(self, task_id: str) -> StoredResult | None:
-        return await self._read(lambda db: reads.result(db, task_id), steady=True)
+    async def get_result(self, task_id: str) -> StoredResult | None:
+        return await self._read(lambda db: reads.get_result(db, task_id), generic_plan=True)
 
-    async def payload(self, task_id: str) -> tuple[bytes, str]:
-        return await self._read(lambda db: reads.payload(db, task_id), steady=True)
+    async def get_payload(self, task_id: str) -> tuple[bytes, str]:
+        return await self._read(lambda db: reads.get_payload(db, task_id), generic_plan=True)
 
-    async def history(self, task_id: str) -> list[HistoryRow]:
-        return await self._read(lambda db: reads.history(db, task_id), snapshot=True)
+    async def get_history(self, task_id: str) -> list[HistoryRow]:
+        return await self._read(lambda db: reads.get_history(db, task_id), snapshot=True)
 
     async def list_tasks(
-        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
     ) -> list[TaskRow]:
-        return await self._read(lambda db: listing.list_tasks(db, which, after, limit), snapshot=True)
+        return await self._read(lambda db: listing.list_tasks(db, task_filter, after, limit), snapshot=True)
 
     # --- work ---
 
-    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+    async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         if not notes:
             return []
-        return await self._write(lambda db: runs.progress(db, notes), alone=True, steady=True, notify=True)
+        return await self._write(
+            lambda db: runs.save_progress(db, notes), alone=True, generic_plan=True, notify=True
+        )
 
-    async def lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
+    async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         fences = frozenset(known)
         # A write, so that it comes after a claim that is still under way.
-        return await self._write(lambda db: runs.lost_claims(db, worker_id, fences))
+        return await self._write(lambda db: runs.find_lost_claims(db, worker_id, fences))
 
-    async def cancel_requests(self, worker_id: str) -> list[CancelRequest]:
-        return await self._read(lambda db: runs.cancel_requests(db, worker_id))
+    async def list_cancel_requests(self, worker_id: str) -> list[CancelRequest]:
+        return await self._read(lambda db: runs.list_cancel_requests(db, worker_id))
 
-    async def stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-        return await self._read(lambda db: reads.stream_heads(db, task_ids))
+    async def read_stream_heads(self, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+        return await self._read(lambda db: reads.read_stream_heads(db, task_ids))
 
     # --- workers ---
 
     async def add_worker(self, worker: NewWorker) -> None:
         await self._write(lambda db: workers.add_worker(db, worker), alone=True)
 
-    async def workers(self) -> list[WorkerRow]:
-        return await self._read(workers.workers)
+    async def list_workers(self) -> list[WorkerRow]:
+        return await self._read(workers.list_workers)
 
     async def retire_worker(
         self,
         worker_id: str,
         *,
         why: str,
-        loss: bool,
+        is_loss: bool,
         only_if_expired: bool,
         culprit: Fence | None = None,
     ) -> bool:
         retire = functools.partial(
-            workers.retire_worker, why=why, loss=loss, only_if_expired=only_if_expired, culprit=culprit
+            workers.retire_worker, why=why, is_loss=is_loss, only_if_expired=only_if_expired, culprit=culprit
         )
         return await self._write(lambda db: retire(db, worker_id), notify=True)
 
-    async def orphans(self, limit: int = 500) -> list[Orphan]:
-        return await self._read(lambda db: workers.orphans(db, limit))
+    async def list_orphans(self, limit: int = 500) -> list[Orphan]:
+        return await self._read(lambda db: workers.list_orphans(db, limit))
 
-    async def begin_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
-        return await self._write(lambda db: workers.begin_pass(db, longest_gap_seconds, lease_seconds))
+    async def record_reaper_pass(self, *, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+        return await self._write(
+            lambda db: workers.record_reaper_pass(db, longest_gap_seconds, lease_seconds)
+        )
 
-    async def forget_workers(self, older_than_seconds: float) -> int:
-        return await self._write(lambda db: workers.forget_workers(db, older_than_seconds), alone=True)
+    async def delete_retired_workers(self, older_than_seconds: float) -> int:
+        return await self._write(
+            lambda db: workers.delete_retired_workers(db, older_than_seconds), alone=True
+        )
 
     # --- dead letters ---
 
-    async def dead_letters(
-        self, which: TaskFilter, *, after: str | None = None, limit: int = 50
+    async def list_dead_letters(
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
     ) -> list[DeadLetter]:
-        return await self._read(lambda db: dead.dead_letters(db, which, after, limit), snapshot=True)
+        return await self._read(
+            lambda db: dead.list_dead_letters(db, task_filter, after, limit), snapshot=True
+        )
 
-    async def count_dead(self, which: TaskFilter) -> int:
-        return await self._read(lambda db: dead.count_dead(db, which))
+    async def count_dead_letters(self, task_filter: TaskFilter) -> int:
+        return await self._read(lambda db: dead.count_dead_letters(db, task_filter))
 
     # --- counts and manifests ---
 
-    async def queue_stats(self, unserved: Unserved | None = None) -> list[QueueStats]:
-        return await self._read(lambda db: stats.queue_stats(db, unserved), snapshot=True)
+    async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
+        return await self._read(lambda db: stats.get_queue_stats(db, unserved), snapshot=True)
 
     async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
         await self._write(lambda db: stats.save_manifest(db, app, manifest), alone=True)
 
-    async def manifests(self) -> dict[str, dict[str, Any]]:
-        return await self._read(stats.manifests)
+    async def load_manifests(self) -> dict[str, dict[str, Any]]:
+        return await self._read(stats.load_manifests)
 
     # --- access ---
 
@@ -175,73 +183,73 @@ class CommonStore(Store):
     async def find_token(self, digest: bytes) -> TokenRow | None:
         return await self._read(lambda db: access.find_token(db, digest))
 
-    async def tokens(self) -> list[TokenRow]:
-        return await self._read(access.tokens)
+    async def list_tokens(self) -> list[TokenRow]:
+        return await self._read(access.list_tokens)
 
     async def revoke_token(self, token_id: str) -> bool:
         return await self._write(lambda db: access.revoke_token(db, token_id), alone=True)
 
-    async def record(self, entries: Sequence[NewAuditEntry]) -> None:
+    async def add_audit_entries(self, entries: Sequence[NewAuditEntry]) -> None:
         if entries:
-            await self._write(lambda db: access.record(db, entries), alone=True)
+            await self._write(lambda db: access.add_audit_entries(db, entries), alone=True)
 
-    async def audit(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
-        return await self._read(lambda db: access.audit(db, after, limit))
+    async def list_audit_entries(self, *, after: str | None = None, limit: int = 50) -> list[AuditEntry]:
+        return await self._read(lambda db: access.list_audit_entries(db, after, limit))
 
     # --- upstreams ---
 
-    async def declare(self, declared: Sequence[Declared]) -> list[GateRow]:
-        return await self._write(lambda db: gates.declare(db, declared))
+    async def declare_limits(self, declared: Sequence[LimitDeclaration]) -> list[GateRow]:
+        return await self._write(lambda db: gates.declare_limits(db, declared))
 
-    async def gates(self) -> list[GateRow]:
+    async def list_gates(self) -> list[GateRow]:
         return await self._read(gates.rows)
 
-    async def upstreams(self) -> list[UpstreamRow]:
-        return await self._read(gates.upstreams, snapshot=True)
+    async def list_upstreams(self) -> list[UpstreamRow]:
+        return await self._read(gates.list_upstreams, snapshot=True)
 
     async def set_limits(self, upstream: str, limits: Limits) -> bool:
         return await self._write(lambda db: gates.set_limits(db, upstream, limits), notify=True)
 
-    async def park(self, upstream: str, *, seconds: float | None, why: str) -> bool:
-        return await self._write(lambda db: gates.park(db, upstream, seconds, why), notify=True)
+    async def park_gate(self, upstream: str, *, seconds: float | None, why: str) -> bool:
+        return await self._write(lambda db: gates.park_gate(db, upstream, seconds, why), notify=True)
 
     async def open_gate(self, upstream: str) -> bool:
         return await self._write(lambda db: gates.open_gate(db, upstream), notify=True)
 
-    async def probe(self, upstream: str) -> bool:
-        return await self._write(lambda db: gates.probe(db, upstream), notify=True)
+    async def request_probe(self, upstream: str) -> bool:
+        return await self._write(lambda db: gates.request_probe(db, upstream), notify=True)
 
-    async def take_slot(
+    async def acquire_slot(
         self,
         upstream: str,
         *,
-        patience_seconds: float,
-        hold: Hold | None = None,
+        max_wait_seconds: float,
+        permit_record: PermitRecord | None = None,
         on_last_attempt: bool = False,
-    ) -> Slot:
+    ) -> CallSlot:
         return await self._write(
-            lambda db: permits.take_slot(db, upstream, patience_seconds, hold, on_last_attempt),
+            lambda db: permits.acquire_slot(db, upstream, max_wait_seconds, permit_record, on_last_attempt),
             repeatable=False,
         )
 
-    async def give_back_permits(self, permit_ids: Sequence[str]) -> None:
-        await self._write(lambda db: permits.give_back(db, permit_ids), alone=True, notify=True)
+    async def release_permits(self, permit_ids: Sequence[str]) -> None:
+        await self._write(lambda db: permits.release(db, permit_ids), alone=True, notify=True)
 
     async def extend_permits(self, permit_ids: Sequence[str], *, seconds: float) -> None:
         await self._write(lambda db: permits.extend(db, permit_ids, seconds), alone=True)
 
-    async def tell(self, upstream: str, signal: Signal) -> Gate:
-        told = await self._write(lambda db: gates.told(db, upstream, signal))
+    async def report_failure(self, upstream: str, failure: CallFailure) -> Gate:
+        told = await self._write(lambda db: gates.report_failure(db, upstream, failure))
         return told.gate
 
-    async def tell_of_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
-        await self._write(lambda db: gates.tried(db, upstream, seconds, is_good=is_good), notify=True)
+    async def report_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
+        await self._write(lambda db: gates.apply_probe(db, upstream, seconds, is_good=is_good), notify=True)
 
-    async def answered(self, upstream: str) -> None:
-        await self._write(lambda db: gates.answered(db, upstream))
+    async def report_success(self, upstream: str) -> None:
+        await self._write(lambda db: gates.report_success(db, upstream))
 
-    async def learn(self, upstream: str, heard: Sequence[Heard]) -> GateRow | None:
-        return await self._write(lambda db: gates.learned(db, upstream, heard))
+    async def report_limits(self, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
+        return await self._write(lambda db: gates.record_limits(db, upstream, observed))
 
-    async def budgets(self) -> list[BudgetRow]:
-        return await self._read(gates.budgets, snapshot=True)
+    async def list_retry_budgets(self) -> list[RetryBudgetRow]:
+        return await self._read(gates.list_retry_budgets, snapshot=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.domain.outcome import Fence
-from tidegate.store.columns import orphan, worker_row
+from tidegate.store.common.columns import build_orphan, build_worker_row
 from tidegate.store.common.session import Session
-from tidegate.store.rows import PASSES, NewWorker, Orphan, ReaperPass, WorkerRow
-from tidegate.store.text import storable
+from tidegate.store.common.text import storable
+from tidegate.store.rows import REAPER_WORKER_ID, NewWorker, Orphan, ReaperPass, WorkerRow
 
 
 async def add_worker(db: Session, worker: NewWorker) -> None:
@@ -30,45 +30,46 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
     )
 
 
-async def beat(db: Session, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+async def extend_leases(db: Session, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
     """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
     rows = [(worker_id,) for worker_id in sorted(set(map(storable, worker_ids)))]
     alive = {
-        worker_id for (worker_id,) in await db.run_each(db.sql("beat")["beat"], rows, db.at, lease_seconds)
+        worker_id
+        for (worker_id,) in await db.run_each(db.sql("extend_leases")["beat"], rows, db.at, lease_seconds)
     }
     return set(worker_ids) - alive
 
 
-async def workers(db: Session) -> list[WorkerRow]:
+async def list_workers(db: Session) -> list[WorkerRow]:
     """Return all workers that are not retired, and retired ones that still hold runs."""
-    return [worker_row(row) for row in await db.rows(db.sql("workers")["list"])]
+    return [build_worker_row(row) for row in await db.rows(db.sql("list_workers")["list"])]
 
 
 async def retire_worker(
-    db: Session, worker_id: str, *, why: str, loss: bool, only_if_expired: bool, culprit: Fence | None
+    db: Session, worker_id: str, *, why: str, is_loss: bool, only_if_expired: bool, culprit: Fence | None
 ) -> bool:
     """Retire a worker for good; return whether it is retired now. An unknown one is."""
     sql, worker_id = db.sql("retire_worker"), storable(worker_id)
     task_id, run = (None, None) if culprit is None else (db.id(culprit.task_id), culprit.run)
     await db.row(sql["lock"], worker_id)
-    await db.run(sql["retire"], db.at, worker_id, storable(why), loss, only_if_expired, task_id, run)
+    await db.run(sql["retire"], db.at, worker_id, storable(why), is_loss, only_if_expired, task_id, run)
     return await db.value(sql["is_alive"], worker_id) is None
 
 
-async def orphans(db: Session, limit: int) -> list[Orphan]:
+async def list_orphans(db: Session, limit: int) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
-    return [orphan(row, db.text) for row in await db.rows(db.sql("orphans")["orphans"], limit)]
+    return [build_orphan(row, db.text) for row in await db.rows(db.sql("list_orphans")["orphans"], limit)]
 
 
-async def begin_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
+async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
     """Record that a reaper passes; give runs without a worker's row one again."""
-    sql = db.sql("begin_pass")
-    noted = await db.row(sql["note"], db.at, PASSES, longest_gap_seconds)
+    sql = db.sql("record_reaper_pass")
+    noted = await db.row(sql["note"], db.at, REAPER_WORKER_ID, longest_gap_seconds)
     assert noted is not None
     restored = await db.column(sql["restore"], db.at, lease_seconds)
     return ReaperPass(noted[0], noted[1], tuple(restored))
 
 
-async def forget_workers(db: Session, older_than_seconds: float) -> int:
+async def delete_retired_workers(db: Session, older_than_seconds: float) -> int:
     """Delete retired workers without runs that were retired so long ago; return how many."""
-    return await db.run(db.sql("forget_workers")["forget"], db.at, older_than_seconds)
+    return await db.run(db.sql("delete_retired_workers")["forget"], db.at, older_than_seconds)

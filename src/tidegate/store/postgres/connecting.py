@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
+from tidegate.store.postgres.errors import late
 from tidegate.store.postgres.keepalive import keep_alive
 from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import late
 
-_SETTLE = load("connect")["settle"]
+_CONFIGURE = load("connect")["configure"]
 
 CONNECT_SECONDS = 10.0
 _SILENCE = "15s"
@@ -21,11 +21,11 @@ _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Prepared statements kept on a direct connection."""
 
-Link: TypeAlias = Any
+Connection: TypeAlias = Any
 """An `asyncpg.Connection`; asyncpg brings no types."""
 
 
-async def connect(dsn: str, *, pooler: bool) -> Link:
+async def connect(dsn: str, *, pooler: bool) -> Connection:
     """Make a connection.
 
     Args:
@@ -37,7 +37,7 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
         asyncpg.PostgresError, OSError: It was refused.
     """
     try:
-        link = await asyncpg.connect(
+        connection = await asyncpg.connect(
             dsn,
             timeout=CONNECT_SECONDS,
             statement_cache_size=0 if pooler else _STATEMENTS,
@@ -46,22 +46,22 @@ async def connect(dsn: str, *, pooler: bool) -> Link:
         )
     except TimeoutError as error:
         raise late("the database", CONNECT_SECONDS) from error
-    keep_alive(link)
-    return link
+    keep_alive(connection)
+    return connection
 
 
-async def settle(link: Link) -> None:
+async def configure(connection: Connection) -> None:
     """Set what holds for each of our sessions; not through a pooler."""
-    await link.execute(_SETTLE, _SILENCE, timeout=CONNECT_SECONDS)
+    await connection.execute(_CONFIGURE, _SILENCE, timeout=CONNECT_SECONDS)
 
 
-async def is_pooled(link: Link) -> bool:
+async def is_pooled(connection: Connection) -> bool:
     """Whether something between us and the server hands server connections out by turns.
 
     A pooler makes up the process id that it greets with.
     """
-    pid: int = await link.fetchval("SELECT pg_backend_pid()")
-    return bool(pid != link.get_server_pid())
+    pid: int = await connection.fetchval("SELECT pg_backend_pid()")
+    return bool(pid != connection.get_server_pid())
 
 
 async def finds_pooler(dsn: str) -> bool:
@@ -70,27 +70,27 @@ async def finds_pooler(dsn: str) -> bool:
     try:
         return await is_pooled(probe)
     finally:
-        await part(probe)
+        await close_quietly(probe)
 
 
-async def part(link: Link) -> None:
+async def close_quietly(connection: Connection) -> None:
     """Close a connection in an orderly way; at once where that fails or takes too long.
 
     A cancel closes it at once too: the loop may be about to end.
     """
     try:
-        await link.close(timeout=_FAREWELL_SECONDS)
+        await connection.close(timeout=_FAREWELL_SECONDS)
     except BaseException as error:
-        link.terminate()
+        connection.terminate()
         if not isinstance(error, Exception):
             raise
 
 
-def sever(link: Link) -> None:
+def disconnect(connection: Connection) -> None:
     """End a connection at once, also one whose loop is closed: the server ends its session."""
-    transport = getattr(link, "_transport", None)
+    transport = getattr(connection, "_transport", None)
     with suppress(Exception):  # a closed loop refuses most of it
-        link.terminate()
+        connection.terminate()
     found = transport.get_extra_info("socket") if transport is not None else None
     if found is not None:
         with suppress(Exception):  # terminate() has closed it

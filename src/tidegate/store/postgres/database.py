@@ -12,15 +12,15 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.by_loop import LinksByLoop
-from tidegate.store.postgres.connecting import Link
-from tidegate.store.postgres.links import Links
-from tidegate.store.postgres.session import PostgresSession, whole_or_undone
-from tidegate.store.postgres.wrap import Trouble, late, trouble_of, wrap
+from tidegate.store.postgres.connecting import Connection
+from tidegate.store.postgres.connections import LoopConnections
+from tidegate.store.postgres.connections_by_loop import ConnectionsByLoop
+from tidegate.store.postgres.errors import ErrorKind, error_kind, late, wrap
+from tidegate.store.postgres.session import PostgresSession, commit_or_roll_back
 
 T = TypeVar("T")
 Work = Callable[[PostgresSession], Awaitable[T]]
-Unit = Callable[[Link, PostgresSession], Awaitable[T]]
+Unit = Callable[[Connection, PostgresSession], Awaitable[T]]
 
 BUSY_SECONDS = 30.0
 _TRIES = 6
@@ -32,7 +32,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 class _Terms:
     """What a unit wants of its connection."""
 
-    steady: bool
+    generic_plan: bool
     reads: bool
     beats: bool
 
@@ -54,18 +54,18 @@ class Database:
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self.address = address
-        self.place = _place(address.dsn)
+        self.location = _place(address.dsn)
         self._clock = clock
         self._busy_seconds = busy_seconds
-        self._links = LinksByLoop(address)
+        self._connections = ConnectionsByLoop(address)
 
-    async def once(
+    async def autocommit(
         self,
         work: Work[T],
         *,
         repeatable: bool = True,
         seconds: float | None = None,
-        steady: bool = False,
+        generic_plan: bool = False,
         beats: bool = False,
     ) -> T:
         """Do work that is one statement: its own transaction, without a word more on the wire.
@@ -74,27 +74,29 @@ class Database:
             work: Run again from its start where a failure is no fault of its own.
             repeatable: False: not run again once the connection was lost under it.
             seconds: How long it may take in all; None: as long as any unit.
-            steady: Its plan need not depend on the values: the server makes it once. See `Links.take`.
+            generic_plan: One plan serves all values, so the server plans once. See `LoopConnections.acquire`.
             beats: It is a beat, which has a connection that no other work takes.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_plainly(work), repeatable, seconds, steady=steady, beats=beats)
+        return await self._in_time(
+            _without_transaction(work), repeatable, seconds, generic_plan=generic_plan, beats=beats
+        )
 
-    async def read(self, work: Work[T], *, steady: bool = False) -> T:
+    async def read(self, work: Work[T], *, generic_plan: bool = False) -> T:
         """Do work that is one statement and changes nothing.
 
         Where the caller is cancelled, the statement may go on for a second: its connection is kept.
 
         Args:
-            work: As for `once`.
-            steady: As for `once`.
+            work: As for `autocommit`.
+            generic_plan: As for `autocommit`.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
-        return await self._in_time(_plainly(work), True, steady=steady, reads=True)
+        return await self._in_time(_without_transaction(work), True, generic_plan=generic_plan, reads=True)
 
     async def transact(
         self,
@@ -103,37 +105,41 @@ class Database:
         repeatable: bool = True,
         snapshot: bool = False,
         seconds: float | None = None,
-        steady: bool = False,
+        generic_plan: bool = False,
     ) -> T:
         """Do work of several statements in one transaction.
 
         Args:
-            work: As for `once`.
-            repeatable: As for `once`.
+            work: As for `autocommit`.
+            repeatable: As for `autocommit`.
             snapshot: Read only, and every statement sees the same moment. A cancel is met as by `read`.
-            seconds: As for `once`.
-            steady: As for `once`.
+            seconds: As for `autocommit`.
+            generic_plan: As for `autocommit`.
 
         Raises:
             StoreUnavailableError, StoreBusyError: It could not be done.
         """
         return await self._in_time(
-            _in_transaction(work, snapshot=snapshot), repeatable, seconds, steady=steady, reads=snapshot
+            _in_transaction(work, snapshot=snapshot),
+            repeatable,
+            seconds,
+            generic_plan=generic_plan,
+            reads=snapshot,
         )
 
     @asynccontextmanager
-    async def settling(self) -> AsyncIterator[None]:
+    async def waiting_for_names(self) -> AsyncIterator[None]:
         """Wait for a turn to do what may wait for another's transaction: others need connections meanwhile.
 
         Raises:
             StoreUnavailableError: None came in time.
         """
-        turns = self._links.mine().settling
+        turns = self._connections.for_this_loop().waiting_for_names
         try:
             async with asyncio.timeout(self._busy_seconds):
                 await turns.acquire()
         except TimeoutError as error:
-            raise late(self.place, self._busy_seconds) from error
+            raise late(self.location, self._busy_seconds) from error
         try:
             yield
         finally:
@@ -145,20 +151,20 @@ class Database:
         Raises:
             StoreUnavailableError: There is no way to tell.
         """
-        await self.once(_nothing)
-        return bool(self._links.mine().is_pooled)
+        await self.autocommit(_no_op)
+        return bool(self._connections.for_this_loop().is_pooled)
 
     def narrow(self, most: int) -> None:
         """Use no more than so many connections in the running loop from now on."""
-        self._links.mine().narrow(most)
+        self._connections.for_this_loop().narrow(most)
 
     def before_loop_ends(self, act: Callable[[], Awaitable[None]]) -> None:
         """Do this when the running loop ends, while its connections can still be used."""
-        self._links.mine().before_end.append(act)
+        self._connections.for_this_loop().before_end.append(act)
 
     async def close(self) -> None:
         """Part with all connections."""
-        await self._links.close()
+        await self._connections.close()
 
     async def _in_time(
         self,
@@ -166,26 +172,28 @@ class Database:
         repeatable: bool,
         seconds: float | None = None,
         *,
-        steady: bool,
+        generic_plan: bool,
         reads: bool = False,
         beats: bool = False,
     ) -> T:
         most_seconds = seconds or self._busy_seconds
-        links = self._links.mine()
-        dropped_before = links.dropped
+        connections = self._connections.for_this_loop()
+        dropped_before = connections.dropped
         try:
             async with asyncio.timeout(most_seconds) as limit:
-                return await self._tried(links, unit, repeatable, _Terms(steady, reads, beats), limit)
+                return await self._with_retries(
+                    connections, unit, repeatable, _Terms(generic_plan, reads, beats), limit
+                )
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            if links.dropped != dropped_before:  # else it only waited for its turn
-                links.part_with_idle()
-            raise late(self.place, most_seconds) from error
+            if connections.dropped != dropped_before:  # else it only waited for its turn
+                connections.close_idle()
+            raise late(self.location, most_seconds) from error
 
-    async def _tried(
+    async def _with_retries(
         self,
-        links: Links,
+        connections: LoopConnections,
         unit: Unit[T],
         repeatable: bool,
         terms: _Terms,
@@ -193,51 +201,57 @@ class Database:
     ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
-                link = await links.take(limit, steady=terms.steady, beats=terms.beats)
-                doing = self._done(links, link, unit, keep=terms.beats)
-                return await (links.outlive(doing, limit) if terms.reads else doing)
+                connection = await connections.acquire(
+                    limit, generic_plan=terms.generic_plan, beats=terms.beats
+                )
+                doing = self._run_unit(connections, connection, unit, keep=terms.beats)
+                return await (connections.outlive(doing, limit) if terms.reads else doing)
             except Exception as error:
-                trouble = trouble_of(error)
-                again = trouble is Trouble.AGAIN or (trouble is Trouble.LOST and repeatable and tries == 1)
+                trouble = error_kind(error)
+                again = trouble is ErrorKind.AGAIN or (
+                    trouble is ErrorKind.LOST and repeatable and tries == 1
+                )
                 if not again or tries == _TRIES:
-                    wrapped = wrap(error, self.place)
+                    wrapped = wrap(error, self.location)
                     if wrapped is error:
                         raise
                     raise wrapped from error
             await asyncio.sleep(_pause(tries))
         raise AssertionError("the last try returns or raises")
 
-    async def _done(self, links: Links, link: Link, unit: Unit[T], *, keep: bool) -> T:
+    async def _run_unit(
+        self, connections: LoopConnections, connection: Connection, unit: Unit[T], *, keep: bool
+    ) -> T:
         """Do work on a taken connection, and give it back or drop it."""
         try:
             now = None if self._clock is None else self._clock()
-            answer = await unit(link, PostgresSession(link, self.address.schema, now))
+            answer = await unit(connection, PostgresSession(connection, self.address.schema, now))
         except BaseException as error:
-            is_sound = isinstance(error, Exception) and trouble_of(error) is not Trouble.LOST
-            if is_sound and not link.is_in_transaction():
-                links.give_back(link)
+            is_sound = isinstance(error, Exception) and error_kind(error) is not ErrorKind.LOST
+            if is_sound and not connection.is_in_transaction():
+                connections.release(connection)
             else:
-                links.drop(link)
+                connections.drop(connection)
             raise
-        links.give_back(link, keep=keep)
+        connections.release(connection, keep=keep)
         return answer
 
 
-async def _nothing(_: PostgresSession) -> None:
+async def _no_op(_: PostgresSession) -> None:
     """Be given a connection, and ask nothing of it."""
 
 
-def _plainly(work: Work[T]) -> Unit[T]:
-    def unit(_: Link, session: PostgresSession) -> Awaitable[T]:
+def _without_transaction(work: Work[T]) -> Unit[T]:
+    def unit(_: Connection, session: PostgresSession) -> Awaitable[T]:
         return work(session)
 
     return unit
 
 
 def _in_transaction(work: Work[T], *, snapshot: bool) -> Unit[T]:
-    async def unit(link: Link, session: PostgresSession) -> T:
+    async def unit(connection: Connection, session: PostgresSession) -> T:
         isolation = "repeatable_read" if snapshot else None
-        async with whole_or_undone(link.transaction(isolation=isolation, readonly=snapshot)):
+        async with commit_or_roll_back(connection.transaction(isolation=isolation, readonly=snapshot)):
             return await work(session)
 
     return unit

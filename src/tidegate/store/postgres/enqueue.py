@@ -10,16 +10,16 @@ from typing import Any
 import asyncpg
 
 from tidegate.errors import ArgumentsError
-from tidegate.store import ids
-from tidegate.store.incoming import demand_few, demand_text, due_at
-from tidegate.store.postgres.copying import enqueue_by_copy
+from tidegate.store.common import ids
+from tidegate.store.common.new_tasks import due_at, require_few, require_storable_texts
+from tidegate.store.common.refusals import key_conflict
+from tidegate.store.common.text import to_json
+from tidegate.store.postgres.copy_tasks import enqueue_by_copy
 from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.errors import UNSTORABLE
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import UNSTORABLE
-from tidegate.store.refusals import key_conflict
-from tidegate.store.rows import Enqueued, NewTask
-from tidegate.store.text import to_json
+from tidegate.store.rows import EnqueueResult, NewTask
 
 _SQL = load("enqueue")
 
@@ -27,7 +27,7 @@ COPY_TASKS = 50
 """From so many on, the extra round trips of COPY cost less than a function call for each task."""
 
 
-async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
     """Store these tasks, all or none, and answer in their order.
 
     Raises:
@@ -35,34 +35,34 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued
         ArgumentsError: A text cannot be stored.
         OptionError: An id, a moment or the number of tasks is out of range.
     """
-    demand(tasks)
-    with as_arguments():
+    require_storable(tasks)
+    with wrap_unstorable():
         if all(_wants_no_names(task) for task in tasks):
-            return await _unnamed(database, tasks)
-        async with database.settling():
-            return await _settled(database, tasks)
+            return await _store_unnamed(database, tasks)
+        async with database.waiting_for_names():
+            return await _store_named(database, tasks)
 
 
-async def _unnamed(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def _store_unnamed(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
     """Store tasks that want no names; where one is there already, as a resend, the slower way tells."""
     with suppress(asyncpg.UniqueViolationError):
         if len(tasks) == 1 and _is_plain(tasks[0]):
-            return [await database.once(lambda db: _plain(db, tasks[0]))]
+            return [await database.autocommit(lambda db: _enqueue_plain(db, tasks[0]))]
         if len(tasks) >= COPY_TASKS:
             await database.transact(lambda db: enqueue_by_copy(db, tasks))
-            return [Enqueued(task.id, created=True) for task in tasks]
-    return await _settled(database, tasks)
+            return [EnqueueResult(task.id, created=True) for task in tasks]
+    return await _store_named(database, tasks)
 
 
-async def _settled(database: Database, tasks: Sequence[NewTask]) -> list[Enqueued]:
+async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
     """Store tasks by the server's function, which settles their names."""
     if len(tasks) == 1:
-        return [await database.once(lambda db: _one(db, tasks[0]))]
-    return await database.transact(lambda db: _some(db, tasks))
+        return [await database.autocommit(lambda db: _enqueue_one(db, tasks[0]))]
+    return await database.transact(lambda db: _enqueue_many(db, tasks))
 
 
 @contextmanager
-def as_arguments() -> Iterator[None]:
+def wrap_unstorable() -> Iterator[None]:
     """Say of values that PostgreSQL cannot store that they are the caller's.
 
     Raises:
@@ -77,20 +77,20 @@ def as_arguments() -> Iterator[None]:
         ) from error
 
 
-def demand(tasks: Sequence[NewTask]) -> None:
+def require_storable(tasks: Sequence[NewTask]) -> None:
     """Return if these tasks can be stored.
 
     Raises:
         ArgumentsError, OptionError: As `enqueue`.
     """
-    demand_few(tasks)
+    require_few(tasks)
     for task in tasks:
-        demand_text(task)
+        require_storable_texts(task)
         ids.new_blob(task.id)
         due_at(time.time(), task)  # by this machine's clock: the server is asked later
 
 
-def values_of(task: NewTask) -> tuple[Any, ...]:
+def enqueue_values(task: NewTask) -> tuple[Any, ...]:
     """Return what `enqueue_1` takes of a task, after the identity and the moment."""
     return (
         task.id,
@@ -117,20 +117,20 @@ def values_of(task: NewTask) -> tuple[Any, ...]:
     )
 
 
-def in_order_of_names(tasks: Sequence[NewTask]) -> list[int]:
+def name_lock_order(tasks: Sequence[NewTask]) -> list[int]:
     """Return the places of tasks in the order in which to take their names: the same for everybody.
 
     So two batches that want the same names wait for one another, never in a circle. Of equal names the first
     stays first. Where a task wants two names, no order is everybody's and the caller's is kept: the server
     finds the circle, and one of its batches is tried again.
     """
-    places = range(len(tasks))
+    positions = range(len(tasks))
     if any(task.key is not None and task.unique is not None for task in tasks):
-        return list(places)
-    return sorted(places, key=lambda place: _name_of(tasks[place]))
+        return list(positions)
+    return sorted(positions, key=lambda position: _name_of(tasks[position]))
 
 
-def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
+def parse_enqueue_result(task: NewTask, holder: object, answer: str) -> EnqueueResult:
     """Return what the function's answer means.
 
     Raises:
@@ -139,8 +139,8 @@ def answer_of(task: NewTask, holder: object, answer: str) -> Enqueued:
     if answer == "conflict":
         raise key_conflict(task.key or "", str(holder))
     if answer == "stored":
-        return Enqueued(task.id, created=True)
-    return Enqueued(str(holder), created=str(holder) == ids.known(task.id))
+        return EnqueueResult(task.id, created=True)
+    return EnqueueResult(str(holder), created=str(holder) == ids.canonical_or_none(task.id))
 
 
 def _name_of(task: NewTask) -> tuple[bool, str, str]:
@@ -156,14 +156,14 @@ def _is_plain(task: NewTask) -> bool:
     return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0
 
 
-async def _plain(db: PostgresSession, task: NewTask) -> Enqueued:
+async def _enqueue_plain(db: PostgresSession, task: NewTask) -> EnqueueResult:
     """Store a plain task.
 
     Raises:
         asyncpg.UniqueViolationError: It is there already.
     """
     if not db.keeps_plans:  # planning the rows costs more than the function, whose plans the server keeps
-        return await _one(db, task)
+        return await _enqueue_one(db, task)
     await db.run(
         _SQL["plain"],
         db.at,
@@ -182,17 +182,17 @@ async def _plain(db: PostgresSession, task: NewTask) -> Enqueued:
         task.total_timeout_seconds,
         task.deadline_at,
     )
-    return Enqueued(task.id, created=True)
+    return EnqueueResult(task.id, created=True)
 
 
-async def _one(db: PostgresSession, task: NewTask) -> Enqueued:
-    holder, answer = await db.row(_SQL["one"], None, db.at, *values_of(task))
-    return answer_of(task, holder, answer)
+async def _enqueue_one(db: PostgresSession, task: NewTask) -> EnqueueResult:
+    holder, answer = await db.row(_SQL["one"], None, db.at, *enqueue_values(task))
+    return parse_enqueue_result(task, holder, answer)
 
 
-async def _some(db: PostgresSession, tasks: Sequence[NewTask]) -> list[Enqueued]:
-    places = in_order_of_names(tasks)
-    columns = zip(*(values_of(tasks[place]) for place in places), strict=True)
+async def _enqueue_many(db: PostgresSession, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+    positions = name_lock_order(tasks)
+    columns = zip(*(enqueue_values(tasks[position]) for position in positions), strict=True)
     rows = await db.rows(_SQL["some"], None, db.at, *map(list, columns))
-    answers = dict(zip(places, rows, strict=True))
-    return [answer_of(task, *answers[place]) for place, task in enumerate(tasks)]
+    answers = dict(zip(positions, rows, strict=True))
+    return [parse_enqueue_result(task, *answers[position]) for position, task in enumerate(tasks)]

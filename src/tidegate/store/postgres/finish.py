@@ -10,50 +10,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidegate.codec.tags import CODEC
-from tidegate.domain.calls import CallsMade
-from tidegate.domain.outcome import Answer, Outcome, Succeeded
-from tidegate.store import ids
-from tidegate.store.common import gates
-from tidegate.store.endings import is_told_again, with_placeholder
-from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
+from tidegate.domain.calls import CallSummary
+from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
+from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, goes_well, is_silent_probe
+from tidegate.store.common import gates, ids
+from tidegate.store.common.outcomes import is_resend, with_placeholder
+from tidegate.store.common.text import storable
 from tidegate.store.postgres.database import Database
-from tidegate.store.postgres.endings import end, record_usage
+from tidegate.store.postgres.errors import CONTENT_ERRORS, refused_content
+from tidegate.store.postgres.outcomes import end_runs, record_usage
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import CONTENT_ERRORS, refused_content
-from tidegate.store.text import storable
 
 _SQL = load("finish")
 
 _NULL = (b"null", CODEC)
 """A result kept by having no row."""
 
-MOST_BYTES = 8_388_608
+MAX_RESULT_BYTES = 8_388_608
 """Of results in one write, or a single larger one: what also a slow network carries in a call's time. A batch
 that it does not would be given up, and sent again, without end."""
 
 
-class _Good(NamedTuple):
+class _SuccessRow(NamedTuple):
     """A run that succeeded."""
 
     upstream: str
     seconds: float
     probe: bool
-    calls: CallsMade
+    calls: CallSummary
 
 
-Batch = Mapping[str, Outcome]
+OutcomesById = Mapping[str, Outcome]
 """Outcomes of different tasks, by task id, in the order of the ids."""
 
 
-async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[Answer]:
+async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
     """Write how these runs ended; answer per outcome, in order."""
-    answers: list[Answer] = [Answer.FENCED] * len(outcomes)
-    for places in _rounds(outcomes):
-        told = await _finish(database, {task_id: outcomes[place] for task_id, place in places.items()})
-        for task_id, place in places.items():
-            answers[place] = told[task_id]
-    return answers
+    statuses: list[FinishStatus] = [FinishStatus.FENCED] * len(outcomes)
+    for positions in _rounds(outcomes):
+        statuses_of_round = await _finish(
+            database, {task_id: outcomes[position] for task_id, position in positions.items()}
+        )
+        for task_id, position in positions.items():
+            statuses[position] = statuses_of_round[task_id]
+    return statuses
 
 
 def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
@@ -62,24 +63,24 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
     Of several words on one task the later must see what the earlier wrote. An id that no task can have is
     left out. What is too large for one round goes in several.
     """
-    places = {
-        place: task_id
-        for place, outcome in enumerate(outcomes)
-        if (task_id := ids.known(outcome.fence.task_id)) is not None
+    positions = {
+        position: task_id
+        for position, outcome in enumerate(outcomes)
+        if (task_id := ids.canonical_or_none(outcome.fence.task_id)) is not None
     }
-    while places:
+    while positions:
         firsts: dict[str, int] = {}
-        room = MOST_BYTES
-        for place, task_id in places.items():
+        room = MAX_RESULT_BYTES
+        for position, task_id in positions.items():
             if task_id in firsts:
                 continue
-            room -= _bytes_of(outcomes[place])
+            room -= _bytes_of(outcomes[position])
             if room < 0 and firsts:
                 break
-            firsts[task_id] = place
+            firsts[task_id] = position
         yield dict(sorted(firsts.items()))
-        for place in firsts.values():
-            del places[place]
+        for position in firsts.values():
+            del positions[position]
 
 
 def _bytes_of(outcome: Outcome) -> int:
@@ -87,7 +88,7 @@ def _bytes_of(outcome: Outcome) -> int:
     return len(result) if isinstance(result, bytes) else 0  # what is none is refused by the write
 
 
-async def _finish(database: Database, batch: Batch) -> dict[str, Answer]:
+async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
     """Write a batch, or its halves if its content is refused.
 
     Raises:
@@ -100,48 +101,52 @@ async def _finish(database: Database, batch: Batch) -> dict[str, Answer]:
             plain = {task_id: with_placeholder(outcome, error) for task_id, outcome in batch.items()}
             with refused_content():
                 return await _write(database, plain)
-    answers: dict[str, Answer] = {}
+    statuses: dict[str, FinishStatus] = {}
     entries, middle = list(batch.items()), len(batch) // 2
     for half in (entries[:middle], entries[middle:]):
-        answers |= await _finish(database, dict(half))
-    return answers
+        statuses |= await _finish(database, dict(half))
+    return statuses
 
 
-async def _write(database: Database, batch: Batch) -> dict[str, Answer]:
+async def _write(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
     """End the runs that are current; say of the others whether they were told before."""
     done = await _end_current(database, batch)
-    answers = dict.fromkeys(done, Answer.DONE)
+    statuses = dict.fromkeys(done, FinishStatus.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
-        answers |= await database.once(lambda db: _refused(db, rest))
+        statuses |= await database.autocommit(lambda db: _refused(db, rest))
         # Neither ended nor refused: its row was being changed, by a cancel say. Once more.
-        again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in answers}
-        answers |= await _write(database, again) if again else {}
-    return answers
+        again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in statuses}
+        statuses |= await _write(database, again) if again else {}
+    return statuses
 
 
-async def _end_current(database: Database, batch: Batch) -> set[str]:
-    successes = {task_id: word for task_id, word in batch.items() if isinstance(word, Succeeded)}
-    endings = {task_id: word for task_id, word in batch.items() if not isinstance(word, Succeeded)}
-    good: list[_Good] = []
-    states_usage = any(word.calls.used is not None for word in successes.values())
-    if not endings and not states_usage:
-        done = await database.once(lambda db: _succeed(db, successes, good), steady=True)
+async def _end_current(database: Database, batch: OutcomesById) -> set[str]:
+    successes = {task_id: outcome for task_id, outcome in batch.items() if isinstance(outcome, Succeeded)}
+    unsuccessful = {
+        task_id: outcome for task_id, outcome in batch.items() if not isinstance(outcome, Succeeded)
+    }
+    successful: list[_SuccessRow] = []
+    states_usage = any(outcome.calls.used is not None for outcome in successes.values())
+    if not unsuccessful and not states_usage:
+        done = await database.autocommit(lambda db: _succeed(db, successes, successful), generic_plan=True)
     else:
 
         async def both(db: PostgresSession) -> set[str]:
-            good.clear()
-            done = await _succeed(db, successes, good) if successes else set()
+            successful.clear()
+            done = await _succeed(db, successes, successful) if successes else set()
             await record_usage(db, {task_id: successes[task_id].calls for task_id in done})
-            return done | await end(db, endings) if endings else done
+            return done | await end_runs(db, unsuccessful) if unsuccessful else done
 
-        done = await database.transact(both, steady=True)
-    if good:  # after the commit, so that no end waits for a gate; a lost word costs one more probe
-        await database.transact(lambda db: _tell_upstreams(db, good), steady=True)
+        done = await database.transact(both, generic_plan=True)
+    if successful:  # after the commit, so that no end waits for a gate; a lost word costs one more probe
+        await database.transact(lambda db: _update_gates(db, successful), generic_plan=True)
     return done
 
 
-async def _succeed(db: PostgresSession, successes: Mapping[str, Succeeded], good: list[_Good]) -> set[str]:
+async def _succeed(
+    db: PostgresSession, successes: Mapping[str, Succeeded], successful: list[_SuccessRow]
+) -> set[str]:
     """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
@@ -151,37 +156,41 @@ async def _succeed(db: PostgresSession, successes: Mapping[str, Succeeded], good
     ]
     columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
     ended = await db.rows(_SQL["succeed"], db.at, list(successes), runs, *columns)
-    good += [
-        _Good(upstream, seconds, probe, successes[str(task_id)].calls)
+    successful += [
+        _SuccessRow(upstream, seconds, probe, successes[str(task_id)].calls)
         for task_id, upstream, seconds, probe in ended
         if upstream
     ]
     return {str(task_id) for task_id, *_ in ended}
 
 
-async def _tell_upstreams(db: PostgresSession, runs: Sequence[_Good]) -> None:
+async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> None:
     """Let what went well open gates and end slow starts."""
-    good = [Good(run.upstream, run.seconds, run.probe) for run in runs if goes_well(run, run.calls)]
-    for upstream, told in by_upstream(good):
-        await gates.went_well(db, upstream, told)
+    successful = [
+        SuccessfulRun(run.upstream, run.seconds, run.probe) for run in runs if goes_well(run, run.calls)
+    ]
+    for upstream, runs_of_upstream in by_upstream(successful):
+        await gates.apply_successes(db, upstream, runs_of_upstream)
     silent = [run for run in runs if is_silent_probe(run, run.calls) and not goes_well(run, run.calls)]
     for run in sorted(silent, key=lambda run: run.upstream):
-        await gates.tried(db, run.upstream, run.seconds, is_good=False)
+        await gates.apply_probe(db, run.upstream, run.seconds, is_good=False)
 
 
-async def _refused(db: PostgresSession, batch: Batch) -> dict[str, Answer]:
+async def _refused(db: PostgresSession, batch: OutcomesById) -> dict[str, FinishStatus]:
     """Answer for those of these runs that are over, each by how it was recorded."""
     runs = [outcome.fence.run for outcome in batch.values()]
-    answers: dict[str, Answer] = {}
+    statuses: dict[str, FinishStatus] = {}
     for row in await db.rows(_SQL["recorded"], list(batch), runs):
         found, _, is_current, was_success, *kept = row
         task_id = str(found)
         outcome = batch[task_id]
         if not is_current:
-            answers[task_id] = Answer.ALREADY if _is_resent(outcome, was_success, kept) else Answer.FENCED
-    return answers
+            statuses[task_id] = (
+                FinishStatus.ALREADY if _is_resent(outcome, was_success, kept) else FinishStatus.FENCED
+            )
+    return statuses
 
 
 def _is_resent(outcome: Outcome, was_success: bool, kept: Sequence[Any]) -> bool:
     """Whether this run's end was recorded in these very words."""
-    return was_success if isinstance(outcome, Succeeded) else is_told_again(outcome, tuple(kept))
+    return was_success if isinstance(outcome, Succeeded) else is_resend(outcome, tuple(kept))

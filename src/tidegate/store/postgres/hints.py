@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from tidegate.errors import StoreError
 from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.errors import CONTENT_ERRORS
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.unhurried import Ended, Unhurried
-from tidegate.store.postgres.wrap import CONTENT_ERRORS
+from tidegate.store.postgres.uncancelled import OutcomeCounts, UncancelledTask
 
-_HINT = load("changed")["hint"]
+_HINT = load("wait_for_change")["hint"]
 
 GAP_SECONDS = 0.02
 """Between two hints of a loop: the first goes out at once, those that follow are one."""
@@ -27,7 +27,7 @@ class Hints:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._sending: Unhurried[None] | None = None
+        self._sending: UncancelledTask[None] | None = None
         self._gap: asyncio.TimerHandle | None = None
         self._is_due = False
         database.before_loop_ends(self.flush)
@@ -60,15 +60,15 @@ class Hints:
 
     def _send(self) -> None:
         self._gap, self._is_due = None, False
-        self._sending = Unhurried(self._hint(), name="tidegate-postgres-hint")
+        self._sending = UncancelledTask(self._hint(), name="tidegate-postgres-hint")
         self._sending.add_done_callback(self._sent)
 
     async def _hint(self) -> None:
         # Those who wait look by themselves after their poll interval. A full queue of hints is a limit, too.
         with suppress(StoreError, *CONTENT_ERRORS):
-            await self._database.once(lambda db: db.row(_HINT, self._database.address.schema))
+            await self._database.autocommit(lambda db: db.row(_HINT, self._database.address.schema))
 
-    def _sent(self, sending: asyncio.Task[Ended[None]]) -> None:
+    def _sent(self, sending: asyncio.Task[OutcomeCounts[None]]) -> None:
         self._sending = None
         if not sending.cancelled():
             self._gap = asyncio.get_running_loop().call_later(GAP_SECONDS, self._gap_is_over)

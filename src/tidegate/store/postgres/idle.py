@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from tidegate.store.postgres.connecting import Link
+from tidegate.store.postgres.connecting import Connection
 
 MOST_IDLE_SECONDS = 30.0
 """Then a connection is closed: the server's connections are shared with other processes."""
@@ -22,25 +22,25 @@ class Idle:
         part_with: Is given each connection that was idle for too long.
     """
 
-    def __init__(self, part_with: Callable[[Link], None]) -> None:
+    def __init__(self, part_with: Callable[[Connection], None]) -> None:
         self._part_with = part_with
-        self._since: dict[Link, float] = {}
+        self._since: dict[Connection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def links(self) -> list[Link]:
+    def connections(self) -> list[Connection]:
         """Return them, the last used one last."""
         return list(self._since)
 
-    def add(self, link: Link) -> None:
+    def add(self, connection: Connection) -> None:
         """Keep a connection from now on."""
         loop = asyncio.get_running_loop()
-        self._since[link] = loop.time()
+        self._since[connection] = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(MOST_IDLE_SECONDS, self._look)
 
-    def remove(self, link: Link) -> bool:
+    def remove(self, connection: Connection) -> bool:
         """Take a connection out; return whether it must be asked before it is used."""
-        return asyncio.get_running_loop().time() - self._since.pop(link) > QUIET_SECONDS
+        return asyncio.get_running_loop().time() - self._since.pop(connection) > QUIET_SECONDS
 
     def clear(self) -> None:
         """Forget them all."""
@@ -51,17 +51,19 @@ class Idle:
 
     def _look(self) -> None:
         now, self._timer = asyncio.get_running_loop().time(), None
-        for link in [link for link, since in self._since.items() if now - since >= MOST_IDLE_SECONDS]:
-            del self._since[link]
-            self._part_with(link)
+        for connection in [
+            connection for connection, since in self._since.items() if now - since >= MOST_IDLE_SECONDS
+        ]:
+            del self._since[connection]
+            self._part_with(connection)
         if self._since:
             next_at = min(self._since.values()) + MOST_IDLE_SECONDS
             self._timer = asyncio.get_running_loop().call_at(next_at, self._look)
 
 
-async def answers(link: Link) -> bool:
+async def answers(connection: Connection) -> bool:
     """Return whether the server still answers on a connection."""
     with suppress(Exception):  # it does not, whatever the error
-        await link.execute("SELECT 1", timeout=CHECK_SECONDS)
+        await connection.execute("SELECT 1", timeout=CHECK_SECONDS)
         return True
     return False

@@ -18,9 +18,9 @@ _OPTIONS = (
 some after one. Source of the options: tcp(7); libpq has them as `keepalives_idle` and the like."""
 
 
-def keep_alive(link: Any) -> None:
+def keep_alive(connection: Any) -> None:
     """Let the kernel keep an asyncpg connection over TCP alive; options it does not know are left out."""
-    transport = getattr(link, "_transport", None)
+    transport = getattr(connection, "_transport", None)
     found = transport.get_extra_info("socket") if transport is not None else None
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
         return

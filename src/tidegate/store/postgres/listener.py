@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tidegate.store.postgres.connecting import Link, connect, is_pooled, sever
+from tidegate.store.postgres.connecting import Connection, connect, disconnect, is_pooled
 from tidegate.store.postgres.statements import load
 
-_IS_LISTENING = load("changed")["is_listening"]
+_IS_LISTENING = load("wait_for_change")["is_listening"]
 
 PROBE_SECONDS = 10.0
 """Between two looks whether the server still knows of us: a connection can be dead for hours unseen."""
@@ -25,26 +25,26 @@ class Listener:
     Args:
         dsn: A direct way to the server.
         channel: To listen on.
-        heard: Called for each hint, and when listening begins again: something may have been missed.
+        on_hint: Called for each hint, and when listening begins again: something may have been missed.
         probe_seconds: Between two looks at the connection.
     """
 
     def __init__(
-        self, dsn: str, channel: str, heard: Callable[[], None], *, probe_seconds: float = PROBE_SECONDS
+        self, dsn: str, channel: str, on_hint: Callable[[], None], *, probe_seconds: float = PROBE_SECONDS
     ) -> None:
         self._dsn = dsn
         self._channel = channel
-        self._heard = heard
+        self._on_hint = on_hint
         self._probe_seconds = probe_seconds
         self._task: asyncio.Task[None] | None = None
-        self._link: Link | None = None
+        self._connection: Connection | None = None
 
     def start(self) -> None:
         """Begin to listen in the running loop."""
         self._task = asyncio.create_task(self._listen_for_ever(), name="tidegate-postgres-listener")
 
     @property
-    def is_at_work(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it listens, tries to, or has found that it cannot; not once it or its loop was stopped."""
         return self._task is not None and not self._task.cancelled() and not self._task.get_loop().is_closed()
 
@@ -52,8 +52,8 @@ class Listener:
         """End the connection of a loop that was closed too soon; return whether it was."""
         if self._task is None or not self._task.get_loop().is_closed():
             return False
-        if self._link is not None:
-            sever(self._link)
+        if self._connection is not None:
+            disconnect(self._connection)
         return True
 
     async def stop(self) -> None:
@@ -68,31 +68,31 @@ class Listener:
         failures = 0
         while True:
             with suppress(Exception):  # the network, the server: whatever it is, there is polling
-                link = self._link = await connect(self._dsn, pooler=True)
+                connection = self._connection = await connect(self._dsn, pooler=True)
                 try:
-                    if await is_pooled(link):
+                    if await is_pooled(connection):
                         return  # whoever is given the server connection next would get our hints
                     failures = 0
-                    await self._listen(link)
+                    await self._listen(connection)
                 finally:
-                    sever(link)
+                    disconnect(connection)
             failures += 1
             await asyncio.sleep(random.uniform(0.0, min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**failures)))
 
-    async def _listen(self, link: Link) -> None:
+    async def _listen(self, connection: Connection) -> None:
         """Listen until the connection is lost."""
         lost = asyncio.Event()
-        link.add_termination_listener(lambda _: lost.set())
+        connection.add_termination_listener(lambda _: lost.set())
 
-        def hear(*_: Any) -> None:
-            self._heard()
+        def on_notification(*_: Any) -> None:
+            self._on_hint()
 
-        await link.add_listener(self._channel, hear)
-        self._heard()
-        while await self._is_sound(link):
+        await connection.add_listener(self._channel, on_notification)
+        self._on_hint()
+        while await self._is_healthy(connection):
             with suppress(TimeoutError):
                 await asyncio.wait_for(lost.wait(), self._probe_seconds)
                 return
 
-    async def _is_sound(self, link: Link) -> bool:
-        return await link.fetchval(_IS_LISTENING, self._channel, timeout=_ANSWER_SECONDS) is not None
+    async def _is_healthy(self, connection: Connection) -> bool:
+        return await connection.fetchval(_IS_LISTENING, self._channel, timeout=_ANSWER_SECONDS) is not None

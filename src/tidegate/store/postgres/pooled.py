@@ -34,8 +34,8 @@ class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
         """Return the status of a statement; several statements without values go as they are."""
         if not args:
-            said: str = await super().execute(query, **options)
-            return said
+            status_text: str = await super().execute(query, **options)
+            return status_text
         statement = await self._statement(query)
         await statement.fetch(*args, **options)
         status: str = statement.get_statusmsg()

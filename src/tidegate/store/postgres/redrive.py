@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tidegate.store import ids
+from tidegate.store.common import ids
 from tidegate.store.postgres.deletion import delete_tasks
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.rows import ActAnswer
+from tidegate.store.rows import ActionStatus
 
 _REDRIVE = load("redrive")
 _FREE_KEYS = load("purge")["free_keys"]
@@ -16,27 +16,27 @@ _FREE_KEYS = load("purge")["free_keys"]
 
 async def redrive(
     db: PostgresSession, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
-) -> dict[str, ActAnswer]:
+) -> dict[str, ActionStatus]:
     """Send dead letters back to the main queue; answer per id.
 
     Refused where the task is not dead, or another live task holds its unique name.
     """
     letters = await _lock(db, task_ids)
     back = [task_id for task_id, name in letters.items() if await _takes_again(db, task_id, name)]
-    payloads = {ids.known(task_id): payload for task_id, payload in args.items()}
+    payloads = {ids.canonical_or_none(task_id): payload for task_id, payload in args.items()}
     changed = [(task_id, *payloads[task_id]) for task_id in back if task_id in payloads]
     await db.run_many(_REDRIVE["payload"], changed)
     await db.run(_REDRIVE["redrive"], db.at, back, [task_id for task_id, *_ in changed])
     return await _answers(db, task_ids, back)
 
 
-async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
     """Delete dead letters for good, with payload and history."""
     letters = list(await _lock(db, task_ids))
-    answers = await _answers(db, task_ids, letters)
+    statuses = await _answers(db, task_ids, letters)
     await db.run(_FREE_KEYS, letters)  # a person wants it gone for good, unlike the retention
     await delete_tasks(db, letters)
-    return answers
+    return statuses
 
 
 Name = tuple[str, str] | None
@@ -45,7 +45,7 @@ Name = tuple[str, str] | None
 
 async def _lock(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Name]:
     """Keep these letters from moving until the transaction ends; return what is needed to send each back."""
-    known = sorted({found for task_id in task_ids if (found := ids.known(task_id)) is not None})
+    known = sorted({found for task_id in task_ids if (found := ids.canonical_or_none(task_id)) is not None})
     rows = await db.rows(_REDRIVE["letters"], known)
     return {
         str(task_id): None if unique_name is None else (tenant, unique_name)
@@ -59,15 +59,15 @@ async def _takes_again(db: PostgresSession, task_id: str, name: Name) -> bool:
 
 async def _answers(
     db: PostgresSession, task_ids: Sequence[str], done: Collection[str]
-) -> dict[str, ActAnswer]:
+) -> dict[str, ActionStatus]:
     """Answer per id as it was given: done, refused, or unknown if there is no such task."""
-    given = {task_id: ids.known(task_id) for task_id in task_ids}
+    given = {task_id: ids.canonical_or_none(task_id) for task_id in task_ids}
     wanted = [task_id for task_id in given.values() if task_id is not None]
     known = set(map(str, await db.column(_REDRIVE["known"], wanted)))
 
-    def answer(task_id: str | None) -> ActAnswer:
+    def answer(task_id: str | None) -> ActionStatus:
         if task_id in done:
-            return ActAnswer.DONE
-        return ActAnswer.REFUSED if task_id in known else ActAnswer.UNKNOWN
+            return ActionStatus.DONE
+        return ActionStatus.REFUSED if task_id in known else ActionStatus.UNKNOWN
 
     return {task_id: answer(found) for task_id, found in given.items()}

@@ -11,15 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from tidegate.errors import ConfigError, SchemaError, StoreBusyError
-from tidegate.store.migrate import (
+from tidegate.store.common.migrate import (
     Applied,
     Migration,
-    demand_fit,
     demand_generation,
-    demand_same,
-    missing,
-    newer,
+    missing_migrations,
+    newer_migrations,
     read_migrations,
+    require_compatible_schema,
+    require_same_schema,
 )
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import PostgresSession
@@ -33,21 +33,21 @@ _MIGRATION_SECONDS = 3_600.0
 
 
 @cache
-def known() -> tuple[Migration, ...]:
+def known_migrations() -> tuple[Migration, ...]:
     """Return this version's migrations."""
     return read_migrations(FOLDER)
 
 
-async def check(db: PostgresSession) -> int:
+async def count_newer_migrations(db: PostgresSession) -> int:
     """Return how many migrations newer the database's schema is than this version, which can work with it.
 
     Raises:
         SchemaError: It is older, too new, of another generation, or not there.
         ConfigError: The database cannot hold every text.
     """
-    applied = await _demand_there(db)
-    ahead = len(newer(known(), applied))
-    demand_fit(known(), applied, await db.value(_SQL["since"]) if ahead else 0)
+    applied = await _require_schema(db)
+    ahead = len(newer_migrations(known_migrations(), applied))
+    require_compatible_schema(known_migrations(), applied, await db.value(_SQL["since"]) if ahead else 0)
     return ahead
 
 
@@ -58,12 +58,12 @@ async def check_same(db: PostgresSession) -> None:
         SchemaError: It is older, newer, of another generation, or not there.
         ConfigError: The database cannot hold every text.
     """
-    demand_same(known(), await _demand_there(db))
+    require_same_schema(known_migrations(), await _require_schema(db))
 
 
-async def _demand_there(db: PostgresSession) -> Applied:
+async def _require_schema(db: PostgresSession) -> Applied:
     """Return the migrations of a schema that must be there."""
-    await _demand_utf8(db)
+    await _require_utf8(db)
     applied = await _applied(db)
     if not applied:
         raise SchemaError(
@@ -82,13 +82,13 @@ async def upgrade(database: Database) -> list[str]:
         ConfigError: The database cannot hold every text.
         StoreBusyError: Others are at work on a table for too long; those migrations are missing still.
     """
-    await database.once(_demand_utf8)
+    await database.autocommit(_require_utf8)
     names: list[str] = []
     try:
         while (name := await database.transact(_apply_next, seconds=_MIGRATION_SECONDS)) is not None:
             names.append(name)
     except StoreBusyError as error:
-        raise await _held_up(database, error) from error
+        raise await _blocked_error(database, error) from error
     return names
 
 
@@ -99,25 +99,25 @@ async def script(db: PostgresSession) -> str:
         SchemaError: The schema is newer, or of another generation.
         ConfigError: The database cannot hold every text.
     """
-    await _demand_utf8(db)
-    todo = missing(known(), await _applied(db))
+    await _require_utf8(db)
+    todo = missing_migrations(known_migrations(), await _applied(db))
     make = await _make_schema(db)
     return "\n".join([*make, *(_transaction(migration, db.schema) for migration in todo)])
 
 
-async def _held_up(database: Database, error: StoreBusyError) -> StoreBusyError:
+async def _blocked_error(database: Database, error: StoreBusyError) -> StoreBusyError:
     """Return the error of a migration that had no turn at a table, with those who had it."""
-    holders = await database.once(lambda db: db.value(_SQL["holders"], database.address.schema))
+    holders = await database.autocommit(lambda db: db.value(_SQL["holders"], database.address.schema))
     if holders is None:
         return error
     return StoreBusyError(
-        f"a table at {database.place} is in use by transactions that do not end: {holders};"
+        f"a table at {database.location} is in use by transactions that do not end: {holders};"
         " of this migration nothing was written",
         fix="end them, with pg_terminate_backend if need be, and run `tidegate db upgrade` again",
     )
 
 
-async def _demand_utf8(db: PostgresSession) -> None:
+async def _require_utf8(db: PostgresSession) -> None:
     encoding = await db.value(_SQL["encoding"])
     if encoding != "UTF8":
         raise ConfigError(
@@ -128,7 +128,7 @@ async def _demand_utf8(db: PostgresSession) -> None:
 
 async def _apply_next(db: PostgresSession) -> str | None:
     await db.value(_SQL["lock"], db.schema)
-    todo = missing(known(), await _applied(db))
+    todo = missing_migrations(known_migrations(), await _applied(db))
     if not todo:
         return None
     make = await _make_schema(db)
@@ -150,7 +150,7 @@ async def _applied(db: PostgresSession) -> Applied:
     if await db.value(_SQL["is_there"], db.schema) is None:
         return {}
     applied = dict(await db.rows(_SQL["applied"]))
-    demand_generation(known(), applied, f'the schema "{db.schema}"')
+    demand_generation(known_migrations(), applied, f'the schema "{db.schema}"')
     return applied
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from tidegate.store import ids
+from tidegate.store.common import ids
 from tidegate.store.postgres.pooled import PooledConnection
 from tidegate.store.postgres.statements import in_schema, load
 
@@ -16,7 +16,7 @@ _NOW = load("now")["now"]
 
 
 @asynccontextmanager
-async def whole_or_undone(transaction: Any) -> AsyncIterator[None]:
+async def commit_or_roll_back(transaction: Any) -> AsyncIterator[None]:
     """Commit what the block does, or undo it if it raises an error.
 
     One that is cancelled is left as it is, for its connection is parted with. A ROLLBACK on a connection that
@@ -41,10 +41,10 @@ class PostgresSession:
         at: The moment a test has set; None: the server's clock. For the parameter `at` of statements.
     """
 
-    __slots__ = ("_link", "at", "schema")
+    __slots__ = ("_connection", "at", "schema")
 
-    def __init__(self, link: asyncpg.Connection, schema: str, at: float | None) -> None:
-        self._link = link
+    def __init__(self, connection: asyncpg.Connection, schema: str, at: float | None) -> None:
+        self._connection = connection
         self.schema = schema
         self.at = at
 
@@ -52,7 +52,7 @@ class PostgresSession:
     def keeps_plans(self) -> bool:
         """Whether the server plans a statement once for many runs; not through a pooler."""
         # Not isinstance: asyncpg answers it with yes for whatever connections.
-        return type(self._link) is not PooledConnection
+        return type(self._connection) is not PooledConnection
 
     async def now(self) -> float:
         """Return the present moment by the server's clock, in seconds since the epoch."""
@@ -65,7 +65,7 @@ class PostgresSession:
 
     def id(self, task_id: str) -> str | None:
         """Return a task id in its usual form; None if no task can have it."""
-        return ids.known(task_id)
+        return ids.canonical_or_none(task_id)
 
     def text(self, stored_id: Any) -> str:
         """Return a stored id as text."""
@@ -77,16 +77,16 @@ class PostgresSession:
 
     async def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows."""
-        found: list[Any] = await self._link.fetch(in_schema(statement, self.schema), *values)
+        found: list[Any] = await self._connection.fetch(in_schema(statement, self.schema), *values)
         return found
 
     async def row(self, statement: str, *values: Any) -> Any:
         """Return the first row; None if there is none."""
-        return await self._link.fetchrow(in_schema(statement, self.schema), *values)
+        return await self._connection.fetchrow(in_schema(statement, self.schema), *values)
 
     async def value(self, statement: str, *values: Any) -> Any:
         """Return the first column of the first row; None if there is none."""
-        return await self._link.fetchval(in_schema(statement, self.schema), *values)
+        return await self._connection.fetchval(in_schema(statement, self.schema), *values)
 
     async def column(self, statement: str, *values: Any) -> list[Any]:
         """Return the first column of all rows."""
@@ -94,8 +94,8 @@ class PostgresSession:
 
     async def run(self, statement: str, *values: Any) -> int:
         """Run a statement; return how many rows it wrote."""
-        said: str = await self._link.execute(in_schema(statement, self.schema), *values)
-        number = said.rpartition(" ")[2]
+        status_text: str = await self._connection.execute(in_schema(statement, self.schema), *values)
+        number = status_text.rpartition(" ")[2]
         return int(number) if number.isdigit() else 0
 
     async def run_each(self, statement: str, rows: Iterable[Sequence[Any]], *values: Any) -> list[Any]:
@@ -105,16 +105,18 @@ class PostgresSession:
 
     async def run_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """Run a statement once for each set of values, in few round trips."""
-        await self._link.executemany(in_schema(statement, self.schema), values)
+        await self._connection.executemany(in_schema(statement, self.schema), values)
 
     async def copy(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Append rows to a table by COPY."""
-        await self._link.copy_records_to_table(table, schema_name=self.schema, columns=columns, records=rows)
+        await self._connection.copy_records_to_table(
+            table, schema_name=self.schema, columns=columns, records=rows
+        )
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
         """Return a block inside the transaction under way, undone alone if it raises an error."""
-        return whole_or_undone(self._link.transaction())
+        return commit_or_roll_back(self._connection.transaction())
 
     async def script(self, text: str) -> None:
         """Run statements without values, as one message."""
-        await self._link.execute(text)
+        await self._connection.execute(text)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from tidegate.store.statements import read_statements
+from tidegate.store.common.statements import read_statements
 
 FOLDER = Path(__file__).parent / "sql"
 _MARK = "/*schema*/"

@@ -7,27 +7,30 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tidegate._bridge import begin
-from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate._bridge import start_in_background
+from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.store.common import promote, runs, workers
+from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore, Work
-from tidegate.store.migrate import tell_ahead
 from tidegate.store.postgres import (
-    acts,
+    actions,
+    batches,
     claim,
     enqueue,
     finish,
+    maintenance,
     redrive,
     schema,
-    stages,
-    steward,
     streams,
     upkeep,
 )
 from tidegate.store.postgres.address import parse_address
+from tidegate.store.postgres.channels import KnownChannels
 from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.postgres.enqueue_within import TransactionEnqueuer, identity
+from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.facts import (
     SUPERVISOR_CONNECTIONS,
     ServerFacts,
@@ -35,11 +38,16 @@ from tidegate.store.postgres.facts import (
     connections_told,
     server_facts,
 )
-from tidegate.store.postgres.joined import Joined, identity
-from tidegate.store.postgres.lanes import KnownLanes
-from tidegate.store.postgres.watch import Watch
-from tidegate.store.postgres.wrap import refused_content
-from tidegate.store.rows import ActAnswer, CancelAnswer, Claim, ClaimAsk, Enqueued, NewTask, ProgressNote
+from tidegate.store.postgres.watch import PostgresWatcher
+from tidegate.store.rows import (
+    ActionStatus,
+    CancelStatus,
+    ClaimRequest,
+    ClaimResult,
+    EnqueueResult,
+    NewTask,
+    ProgressUpdate,
+)
 from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 
 T = TypeVar("T")
@@ -73,52 +81,54 @@ class PostgresStore(CommonStore):
             address = replace(address, connections=min(address.connections, SUPERVISOR_CONNECTIONS))
         self._database = Database(address, clock=clock, busy_seconds=busy_seconds)
         self._latest = 0.0
-        self._lanes = KnownLanes()
-        self._watch = Watch(self._database)
-        self._joined = Joined(self.address.schema, self._checked_identity, self._tell_from_anywhere)
+        self._channels = KnownChannels()
+        self._watch = PostgresWatcher(self._database)
+        self._transaction_enqueuer = TransactionEnqueuer(
+            self.address.schema, self._checked_identity, self._notify_from_anywhere
+        )
 
-    async def _read(self, work: Work[T], *, snapshot: bool = False, steady: bool = False) -> T:
+    async def _read(self, work: Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
         """Do work that only reads; a single statement is its own snapshot."""
         if snapshot:
             return await self._database.transact(work, snapshot=True)
-        return await self._database.read(work, steady=steady)
+        return await self._database.read(work, generic_plan=generic_plan)
 
     async def _write(
         self,
         work: Work[T],
         *,
         alone: bool = False,
-        steady: bool = False,
+        generic_plan: bool = False,
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
         """Do work in one transaction, which a single statement is by itself."""
-        do = self._database.once if alone else self._database.transact
-        answer = await do(work, repeatable=repeatable, steady=steady)
+        do = self._database.autocommit if alone else self._database.transact
+        answer = await do(work, repeatable=repeatable, generic_plan=generic_plan)
         if notify:
             self._watch.committed()
         return answer
 
-    async def _told(self, work: Awaitable[T]) -> T:
+    async def _and_notify(self, work: Awaitable[T]) -> T:
         """Do work that others may wait for, and tell them."""
         answer = await work
         self._watch.committed()
         return answer
 
-    def _tell_from_anywhere(self) -> None:
+    def _notify_from_anywhere(self) -> None:
         """Tell of a commit of a caller's own, which may have been made outside any event loop."""
 
-        async def tell() -> None:
+        async def notify() -> None:
             self._watch.committed()
 
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            begin(tell())
+            start_in_background(notify())
         else:
             self._watch.committed()
 
-    async def _told_if_any(self, work: Awaitable[int]) -> int:
+    async def _and_notify_if_any(self, work: Awaitable[int]) -> int:
         """Do work that others may wait for, and tell them if it did anything."""
         rows = await work
         if rows:
@@ -129,10 +139,10 @@ class PostgresStore(CommonStore):
 
     async def open(self) -> None:
         """Connect and check the schema; it is never made here."""
-        tell_ahead(await self.ahead(), self._database.place)
+        log_newer_schema(await self.count_newer_migrations(), self._database.location)
 
-    async def ahead(self) -> int:
-        return await self._database.transact(schema.check, snapshot=True)
+    async def count_newer_migrations(self) -> int:
+        return await self._database.transact(schema.count_newer_migrations, snapshot=True)
 
     async def close(self) -> None:
         """Close all connections; a later call makes new ones."""
@@ -141,8 +151,8 @@ class PostgresStore(CommonStore):
 
     async def _checked_identity(self) -> str:
         """Return which database this is, once its schema fits; a caller's connection comes without `open`."""
-        await self.ahead()
-        return await self._database.once(identity)
+        await self.count_newer_migrations()
+        return await self._database.autocommit(identity)
 
     async def migrate(self) -> list[str]:
         return await schema.upgrade(self._database)
@@ -161,12 +171,12 @@ class PostgresStore(CommonStore):
         If so, a store that supervises uses one connection from then on: the workers need the others.
         """
         facts = await self.server_facts()
-        told = connections_told(self.address, facts, processes=processes, supervisors=supervisors)
+        effect = connections_told(self.address, facts, processes=processes, supervisors=supervisors)
         needed = connections_needed(self.address, processes=processes, supervisors=supervisors)
         is_too_much = needed > facts.connections_for_all
         if is_too_much and self._supervises:
             self._database.narrow(1)
-        return told, is_too_much
+        return effect, is_too_much
 
     async def is_pooled(self) -> bool:
         """Whether a pooler in transaction mode is in between."""
@@ -176,81 +186,85 @@ class PostgresStore(CommonStore):
         self._latest = max(self._latest, await self._database.read(_now))
         return self._latest
 
-    async def changed(self, timeout_seconds: float) -> None:
-        await self._watch.changed(timeout_seconds)
+    async def wait_for_change(self, timeout_seconds: float) -> None:
+        await self._watch.wait_for_change(timeout_seconds)
 
-    async def check(self) -> list[str]:
-        return await self._database.transact(upkeep.check, snapshot=True)
+    async def check_integrity(self) -> list[str]:
+        return await self._database.transact(upkeep.check_integrity, snapshot=True)
 
     # --- tasks ---
 
-    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        return await self._told(enqueue.enqueue(self._database, tasks)) if tasks else []
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        return await self._and_notify(enqueue.enqueue(self._database, tasks)) if tasks else []
 
-    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        return await self._joined.enqueue(conn, tasks) if tasks else []
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        return await self._transaction_enqueuer.enqueue(conn, tasks) if tasks else []
 
-    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        return self._joined.enqueue_sync(conn, tasks) if tasks else []
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        return self._transaction_enqueuer.enqueue_sync(conn, tasks) if tasks else []
 
-    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
-        await stages.stage(self._database, stage_id, tasks)
+    async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
+        await batches.enqueue_part(self._database, batch_id, tasks)
 
-    async def commit_stage(self, stage_id: str) -> dict[str, str]:
-        return await self._told(stages.commit_stage(self._database, stage_id))
+    async def commit_batch(self, batch_id: str) -> dict[str, str]:
+        return await self._and_notify(batches.commit_batch(self._database, batch_id))
 
-    async def drop_stage(self, stage_id: str) -> None:
-        await stages.drop_stage(self._database, stage_id)
+    async def drop_batch(self, batch_id: str) -> None:
+        await batches.drop_batch(self._database, batch_id)
 
     async def cancel(
         self, task_ids: Sequence[str], *, why: str = "", force: bool = False
-    ) -> dict[str, CancelAnswer]:
-        return await self._told(
-            self._database.transact(lambda db: acts.cancel(db, task_ids, why, force=force))
+    ) -> dict[str, CancelStatus]:
+        return await self._and_notify(
+            self._database.transact(lambda db: actions.cancel(db, task_ids, why, force=force))
         )
 
-    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
-        return await self._told(self._database.transact(lambda db: acts.reprioritise(db, task_ids, priority)))
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
+        return await self._and_notify(
+            self._database.transact(lambda db: actions.reprioritise(db, task_ids, priority))
+        )
 
-    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
-        return await self._told(self._database.transact(lambda db: acts.hurry(db, task_ids)))
+    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return await self._and_notify(self._database.transact(lambda db: actions.run_now(db, task_ids)))
 
     # --- work ---
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Nothing is locked while there is no task to take."""
-        return await claim.claim(self._database, self._lanes, ask)
+        return await claim.claim(self._database, self._channels, request)
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         """A batch that is refused for its content is written in parts, each a transaction of its own."""
-        return await self._told(finish.finish(self._database, outcomes)) if outcomes else []
+        return await self._and_notify(finish.finish(self._database, outcomes)) if outcomes else []
 
-    async def progress(self, notes: Sequence[ProgressNote]) -> list[Fence]:
+    async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         async def keep(db: Session) -> list[Fence]:
             with refused_content():
-                return await runs.progress(db, notes)
+                return await runs.save_progress(db, notes)
 
-        return await self._write(keep, alone=True, steady=True, notify=True) if notes else []
+        return await self._write(keep, alone=True, generic_plan=True, notify=True) if notes else []
 
     async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
         if not new:
             return []
-        return await self._told(self._database.once(lambda db: streams.append_chunks(db, new)))
+        return await self._and_notify(self._database.autocommit(lambda db: streams.append_chunks(db, new)))
 
-    async def chunks(
-        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    async def read_chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
-        return await self._database.read(lambda db: streams.chunks(db, after, limit, most_bytes), steady=True)
+        return await self._database.read(
+            lambda db: streams.read_chunks(db, after, limit, max_bytes), generic_plan=True
+        )
 
-    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         """A silent connection is given up after a third of the lease, so that another beat comes in time."""
         if not worker_ids:
             return set()
         seconds = max(_LEAST_BEAT_SECONDS, lease_seconds / 3) if lease_seconds else None
-        return await self._database.once(
-            lambda db: workers.beat(db, worker_ids, lease_seconds),
+        return await self._database.autocommit(
+            lambda db: workers.extend_leases(db, worker_ids, lease_seconds),
             seconds=seconds,
-            steady=True,
+            generic_plan=True,
             beats=True,
         )
 
@@ -258,31 +272,37 @@ class PostgresStore(CommonStore):
 
     async def promote(self, limit: int = 500) -> int:
         """Nothing is locked while no task is due."""
-        if not await self._database.once(promote.has_work):
+        if not await self._database.autocommit(promote.has_work):
             return 0
-        return await self._told_if_any(self._database.transact(lambda db: promote.promote(db, limit)))
+        return await self._and_notify_if_any(self._database.transact(lambda db: promote.promote(db, limit)))
 
-    async def unstage(self, limit: int = 5_000) -> int:
-        return await self._told_if_any(self._database.once(lambda db: steward.unstage(db, limit)))
+    async def release_batches(self, limit: int = 5_000) -> int:
+        return await self._and_notify_if_any(
+            self._database.autocommit(lambda db: maintenance.release_batches(db, limit))
+        )
 
-    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+    async def delete_expired(
+        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
+    ) -> int:
         """Each kind is a transaction of its own."""
-        return await steward.sweep(
+        return await maintenance.delete_expired(
             self._database, finished_seconds=finished_seconds, dead_seconds=dead_seconds, limit=limit
         )
 
     async def checkpoint(self) -> None:
         """Fold what was counted since the last time into the roll-up."""
-        await steward.fold(self._database)
+        await maintenance.fold(self._database)
 
     # --- dead letters ---
 
     async def redrive(
         self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
-    ) -> dict[str, ActAnswer]:
-        return await self._told(self._database.transact(lambda db: redrive.redrive(db, task_ids, args or {})))
+    ) -> dict[str, ActionStatus]:
+        return await self._and_notify(
+            self._database.transact(lambda db: redrive.redrive(db, task_ids, args or {}))
+        )
 
-    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
         return await self._database.transact(lambda db: redrive.purge(db, task_ids))
 
 

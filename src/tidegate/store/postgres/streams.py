@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
-from tidegate.store import ids
+from tidegate.store.common import ids
+from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.wrap import refused_content
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
 _APPEND = load("append_chunks")["append"]
-_AFTER = load("chunks")["after"]
-_HEADS = load("stream_heads")["heads"]
+_AFTER = load("read_chunks")["after"]
+_HEADS = load("read_stream_heads")["heads"]
 
 
 async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fence]:
     """Keep what these runs emitted; return the fences that are no longer current."""
-    known = [chunk for chunk in new if ids.known(chunk.fence.task_id) is not None]
+    known = [chunk for chunk in new if ids.canonical_or_none(chunk.fence.task_id) is not None]
     with refused_content():
         rows = await db.rows(
             _APPEND,
             [chunk.fence.task_id for chunk in known],
             [chunk.fence.run for chunk in known],
-            [chunk.place for chunk in known],
+            [chunk.position for chunk in known],
             [chunk.data for chunk in known],
             db.at,
         )
@@ -33,22 +33,22 @@ async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fe
     return sorted({chunk.fence for chunk in new} - current)
 
 
-async def stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+async def read_stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, StreamHead]:
     """Return the heads of those tasks that exist, from one snapshot."""
-    known = list(filter(None, map(ids.known, dict.fromkeys(task_ids))))
+    known = list(filter(None, map(ids.canonical_or_none, dict.fromkeys(task_ids))))
     return {
         str(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
         for task, state, run, tenant, last, done, total, note in await db.rows(_HEADS, known)
     }
 
 
-async def chunks(
-    db: PostgresSession, after: Mapping[str, int], limit: int, most_bytes: int
+async def read_chunks(
+    db: PostgresSession, after: Mapping[str, int], limit: int, max_bytes: int
 ) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers, in order."""
-    given = {known: task_id for task_id in after if (known := ids.known(task_id)) is not None}
+    """Return up to `limit` chunks a task and `max_bytes` in all that follow the given numbers, in order."""
+    given = {known: task_id for task_id in after if (known := ids.canonical_or_none(task_id)) is not None}
     starts = [after[task_id] for task_id in given.values()]
     found: dict[str, list[StoredChunk]] = {}
-    for task, *chunk in await db.rows(_AFTER, list(given), starts, limit, most_bytes):
+    for task, *chunk in await db.rows(_AFTER, list(given), starts, limit, max_bytes):
         found.setdefault(given[str(task)], []).append(StoredChunk(*chunk))
     return found

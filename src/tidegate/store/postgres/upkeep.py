@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidegate.store.faults import FAULTS
+from tidegate.store.common.integrity import INCONSISTENCIES
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
-_CHECK = load("check")
+_CHECK = load("check_integrity")
 
 
-async def check(db: PostgresSession) -> list[str]:
+async def check_integrity(db: PostgresSession) -> list[str]:
     """Return what is wrong between the tables, in words; nothing if it is sound."""
-    offenders = {name: await db.value(_CHECK[name]) for name in FAULTS}
-    return [f"{offenders[name]} {what}" for name, what in FAULTS.items() if offenders[name]]
+    offenders = {name: await db.value(_CHECK[name]) for name in INCONSISTENCIES}
+    return [f"{offenders[name]} {what}" for name, what in INCONSISTENCIES.items() if offenders[name]]

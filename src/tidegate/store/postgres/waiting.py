@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from tidegate.store.postgres.connecting import Link
+from tidegate.store.postgres.connecting import Connection
 
 
 class Waiting:
     """A queue, in one event loop."""
 
     def __init__(self) -> None:
-        self._waiters: deque[asyncio.Future[Link | None]] = deque()
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiters)
 
-    async def given(self) -> Link | None:
+    async def given(self) -> Connection | None:
         """Wait for a connection; None: look again whether one can be made."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -27,11 +27,11 @@ class Waiting:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    def give(self, link: Link | None) -> bool:
+    def give(self, connection: Connection | None) -> bool:
         """Give a connection to the first in the queue, or wake that one; return whether there was any."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_result(link)
+                waiter.set_result(connection)
                 return True
         return False

@@ -6,13 +6,13 @@ import asyncio
 import os
 from weakref import WeakKeyDictionary
 
+from tidegate.store.common.waiters import Waiters
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.hints import Hints
 from tidegate.store.postgres.listener import Listener
-from tidegate.store.waiters import Waiters
 
 
-class Watch:
+class PostgresWatcher:
     """Tells those who wait in this process of commits, and other processes of this one's.
 
     Args:
@@ -21,12 +21,12 @@ class Watch:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._begin_anew()
+        self._reset()
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since this task's last return, or in time."""
         self._notice_fork()
-        await self._waiters.changed(timeout_seconds, self._listen)
+        await self._waiters.wait_for_change(timeout_seconds, self._listen)
 
     def committed(self) -> None:
         """Tell of a commit of this process, made in the running loop."""
@@ -53,9 +53,9 @@ class Watch:
     def _notice_fork(self) -> None:
         """Begin anew in a forked child: who waited, and listened, did so in the parent."""
         if self._pid != os.getpid():
-            self._begin_anew()
+            self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._waiters = Waiters()
         self._hints: WeakKeyDictionary[asyncio.AbstractEventLoop, Hints] = WeakKeyDictionary()
@@ -64,7 +64,7 @@ class Watch:
     def _listen(self) -> None:
         """See to it that one loop of this process listens."""
         address = self._database.address
-        if not address.hints or any(listener.is_at_work for listener in self._listeners.values()):
+        if not address.hints or any(listener.is_active for listener in self._listeners.values()):
             return
         for loop, listener in list(self._listeners.items()):
             if listener.abandon_if_loop_is_closed():

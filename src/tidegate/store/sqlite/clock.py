@@ -30,9 +30,9 @@ class HighWaterClock:
     def __call__(self) -> float:
         """Return the present moment."""
         with self._lock:
-            told = self._anchor + self._steady()
+            time_now = self._anchor + self._steady()
             wall = self._wall()
-            if wall > told:
-                self._anchor += wall - told
-                told = wall
-            return told
+            if wall > time_now:
+                self._anchor += wall - time_now
+                time_now = wall
+            return time_now

@@ -12,15 +12,15 @@ import apsw
 
 from tidegate.errors import StoreUnavailableError
 from tidegate.store.sqlite import connection, schema
-from tidegate.store.sqlite.identity import Identity
+from tidegate.store.sqlite.errors import half_restored, left_behind, replaced, vanished
+from tidegate.store.sqlite.file_identity import Identity
+from tidegate.store.sqlite.file_record import is_half_restored, stat_of
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.record import is_half_restored, stat_of
-from tidegate.store.sqlite.wrap import half_restored, left_behind, replaced, vanished
 
 log = logging.getLogger("tidegate.store")
 
 
-class Place:
+class FileLocation:
     """Where the store's file lies, and whether it was seen there; shared by all connections of a process.
 
     Once seen, a file that has vanished is not made again: a new one would hide that tasks were lost.
@@ -41,13 +41,13 @@ class DatabaseFile:
     """One connection to the store's file, for one thread at a time.
 
     Args:
-        place: Where the file is. It is made, with its directory, when it was never there.
+        location: Where the file is. It is made, with its directory, when it was never there.
         busy_seconds: How long SQLite waits for a writer that does not take our lock file.
     """
 
-    def __init__(self, place: Place, *, busy_seconds: float) -> None:
-        self.path = path = place.path
-        self._place = place
+    def __init__(self, location: FileLocation, *, busy_seconds: float) -> None:
+        self.path = path = location.path
+        self._location = location
         self._busy_seconds = busy_seconds
         self.lock = FileLock(path.with_name(path.name + ".lock"))
         self.opened = 0
@@ -84,7 +84,7 @@ class DatabaseFile:
         """Return the connection as it is, if it is open; what the caller does next must check it."""
         return self._db
 
-    def demand_locked(self) -> None:
+    def require_same_file_locked(self) -> None:
         """Check the open connection once the write lock is held.
 
         Raises:
@@ -100,7 +100,7 @@ class DatabaseFile:
             with suppress(apsw.Error, OSError):
                 self.identity.close(self._db)
         self._db = None
-        self._place.opened_by.discard(self)
+        self._location.opened_by.discard(self)
         self._is_checked = False
 
     def close(self) -> None:
@@ -117,20 +117,20 @@ class DatabaseFile:
         inherited, self._db = self._db, None
         self.identity.forget()
         self._is_checked = False
-        self._place.opened_by.discard(self)
+        self._location.opened_by.discard(self)
         with suppress(OSError):
             self.lock.forget()
         return inherited
 
     def _open(self) -> apsw.Connection:
-        if not self._place.was_seen:
+        if not self._location.was_seen:
             connection.check_build()
             connection.check_place(self.path)
         was_here = self.lock.path.exists()  # asked first: who makes the file makes this one after it
         if was_here and is_half_restored(self.lock.read(), stat_of(str(self.path))):
             raise half_restored(str(self.path))
         if not self.path.exists():
-            if self._place.was_seen:
+            if self._location.was_seen:
                 raise vanished(str(self.path))
             self._make_file(was_here)
         self.identity = Identity(self.path, self.lock)
@@ -141,21 +141,21 @@ class DatabaseFile:
 
     def _connect(self) -> apsw.Connection:
         identity = self.identity
-        inode = identity.demand_openable()
-        if self._place.opened_by and inode != self._place.inode:
+        inode = identity.require_openable()
+        if self._location.opened_by and inode != self._location.inode:
             raise replaced(str(self.path), "this process has the file before it open")
 
         def check(fresh: apsw.Connection) -> None:
-            identity.demand_content(fresh, inode)
+            identity.require_content(fresh, inode)
             schema.demand_ours(fresh)  # the file of another generation or program is left as it is
 
         db = connection.connect(self.path, busy_seconds=self._busy_seconds, check=check)
-        self._place.inode = inode
-        self._place.opened_by.add(self)
+        self._location.inode = inode
+        self._location.opened_by.add(self)
         try:
             identity.opened(db, inode)
         except BaseException:
-            self._place.opened_by.discard(self)
+            self._location.opened_by.discard(self)
             db.close(True)
             raise
         return db
@@ -166,11 +166,11 @@ class DatabaseFile:
         try:
             yield
         except StoreUnavailableError as error:
-            if error.facts.get("is_replaced") and not self._place.was_refused:
-                self._place.was_refused = True
+            if error.facts.get("is_replaced") and not self._location.was_refused:
+                self._location.was_refused = True
                 log.error("%s", error)
             raise
-        self._place.was_refused = False
+        self._location.was_refused = False
 
     def _make_file(self, was_here: bool) -> None:
         """Make an empty file, and tell: where there was one before, its tasks are missed sooner or later.
@@ -197,9 +197,9 @@ class DatabaseFile:
     def _check_schema(self, db: apsw.Connection) -> None:
         if schema.is_empty(db):
             self._make_schema(db)
-        schema.check(db)
+        schema.count_newer_migrations(db)
         self._is_checked = True
-        self._place.was_seen = True
+        self._location.was_seen = True
 
     def _make_schema(self, db: apsw.Connection) -> None:
         with self.lock.held():

@@ -13,18 +13,17 @@ from typing import NamedTuple
 import apsw
 
 from tidegate.codec.tags import CODEC
-from tidegate.domain.calls import CallsMade
-from tidegate.domain.outcome import Answer, Outcome, Succeeded
-from tidegate.store import ids
-from tidegate.store.common import gates
-from tidegate.store.endings import with_placeholder
-from tidegate.store.gating import Good, by_upstream, goes_well, is_silent_probe
+from tidegate.domain.calls import CallSummary
+from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
+from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, goes_well, is_silent_probe
+from tidegate.store.common import gates, ids
+from tidegate.store.common.outcomes import with_placeholder
+from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.common.text import storable
 from tidegate.store.sqlite import keys, query
-from tidegate.store.sqlite.endings import end, is_resent
+from tidegate.store.sqlite.outcomes import end_run, is_resent
 from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
-from tidegate.store.text import storable
-from tidegate.store.totals import Totals
 
 _SQL = load("finish")
 
@@ -45,52 +44,55 @@ _NULL = (b"null", CODEC)
 """A result kept by having no row."""
 
 
-def finish(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[Answer]:
+def finish(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
     """Write how these runs ended; answer per outcome, in order."""
     db.execute("SAVEPOINT finish")
     try:
-        answers = _write(db, now, outcomes)
+        statuses = _write(db, now, outcomes)
     except CONTENT_ERRORS as error:
         db.execute("ROLLBACK TO finish")
-        answers = _in_halves(db, now, outcomes, error)
+        statuses = _in_halves(db, now, outcomes, error)
     db.execute("RELEASE finish")
-    return answers
+    return statuses
 
 
 def _in_halves(
     db: apsw.Connection, now: float, outcomes: Sequence[Outcome], error: Exception
-) -> list[Answer]:
+) -> list[FinishStatus]:
     if len(outcomes) == 1:
         return _write(db, now, [with_placeholder(outcomes[0], error)])
     middle = len(outcomes) // 2
     return finish(db, now, outcomes[:middle]) + finish(db, now, outcomes[middle:])
 
 
-def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[Answer]:
-    tasks = [ids.known_blob(outcome.fence.task_id) or b"" for outcome in outcomes]
+def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
+    tasks = [ids.blob_or_none(outcome.fence.task_id) or b"" for outcome in outcomes]
     if len(set(tasks)) < len(tasks):
         # The same run twice in one batch: the second must see what the first wrote.
-        return [answer for outcome in outcomes for answer in _write(db, now, [outcome])]
-    totals = Totals()
-    answers: list[Answer | None] = [None] * len(outcomes)
-    successes = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Succeeded)]
-    _succeed(db, now, outcomes, tasks, successes, answers)
-    for place, outcome in enumerate(outcomes):
-        if answers[place] is None and not isinstance(outcome, Succeeded):
-            done = end(db, now, tasks[place], outcome, totals)
-            answers[place] = Answer.DONE if done else None
+        return [status for outcome in outcomes for status in _write(db, now, [outcome])]
+    totals = RollupTotals()
+    statuses: list[FinishStatus | None] = [None] * len(outcomes)
+    successes = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, Succeeded)]
+    _succeed(db, now, outcomes, tasks, successes, statuses)
+    for position, outcome in enumerate(outcomes):
+        if statuses[position] is None and not isinstance(outcome, Succeeded):
+            done = end_run(db, now, tasks[position], outcome, totals)
+            statuses[position] = FinishStatus.DONE if done else None
     count(db, now, totals)
-    return [answer or _refusal(db, tasks[place], outcomes[place]) for place, answer in enumerate(answers)]
+    return [
+        status or _refusal(db, tasks[position], outcomes[position])
+        for position, status in enumerate(statuses)
+    ]
 
 
-def count(db: apsw.Connection, now: float, totals: Totals) -> None:
+def count(db: apsw.Connection, now: float, totals: RollupTotals) -> None:
     """Add what has ended to the minute's roll-up."""
     for row in totals.rows(now):
         db.execute(_SQL["count"], row)
 
 
-def _refusal(db: apsw.Connection, task: bytes, outcome: Outcome) -> Answer:
-    return Answer.ALREADY if is_resent(db, task, outcome) else Answer.FENCED
+def _refusal(db: apsw.Connection, task: bytes, outcome: Outcome) -> FinishStatus:
+    return FinishStatus.ALREADY if is_resent(db, task, outcome) else FinishStatus.FENCED
 
 
 def _succeed(
@@ -98,20 +100,20 @@ def _succeed(
     now: float,
     outcomes: Sequence[Outcome],
     tasks: Sequence[bytes],
-    places: Sequence[int],
-    answers: list[Answer | None],
+    positions: Sequence[int],
+    statuses: list[FinishStatus | None],
 ) -> None:
     """Write all successes whose run is the current one, and answer them."""
-    if not places:
+    if not positions:
         return
-    current = _current(db, tuple([tasks[place] for place in places]))
+    current = _current(db, tuple([tasks[position] for position in positions]))
     ended: list[bytes] = []
     results: list[tuple[bytes, str, bytes]] = []
-    for place in places:
-        task, outcome = tasks[place], outcomes[place]
+    for position in positions:
+        task, outcome = tasks[position], outcomes[position]
         assert isinstance(outcome, Succeeded)
         if task in current and current[task].run == outcome.fence.run:
-            answers[place] = Answer.DONE
+            statuses[position] = FinishStatus.DONE
             ended.append(task)
             if (outcome.result, outcome.codec_tag) != _NULL:
                 results.append((task, storable(outcome.codec_tag), outcome.result))
@@ -123,11 +125,11 @@ def _succeed(
     _free_names(db, array)
     db.execute(_SQL["end_all"], (array,))
     db.executemany(_SQL["result"], results)
-    calls = {tasks[place]: outcomes[place].calls for place in places}
+    calls = {tasks[position]: outcomes[position].calls for position in positions}
     used = [(task, *totals.columns()) for task in ended if (totals := calls[task].used) is not None]
     if used:
         db.executemany(_SQL["use"], used)
-    _tell_upstreams(db, now, [(current[task], calls[task]) for task in ended])
+    _update_gates(db, now, [(current[task], calls[task]) for task in ended])
 
 
 class _Current(NamedTuple):
@@ -141,19 +143,19 @@ def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Curr
     return {task: _Current(*rest) for task, *rest in db.execute(_SQL["current"], (query.array(tasks),))}
 
 
-def _tell_upstreams(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current, CallsMade]]) -> None:
+def _update_gates(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current, CallSummary]]) -> None:
     """Let what went well open gates and end slow starts."""
     session = SqliteSession(db, now)
-    good = [
-        Good(run.upstream, now - run.started_at, bool(run.probe))
+    successful = [
+        SuccessfulRun(run.upstream, now - run.started_at, bool(run.probe))
         for run, calls in runs
         if goes_well(run, calls)
     ]
-    for upstream, told in by_upstream(good):
-        complete(gates.went_well(session, upstream, told))
+    for upstream, runs_of_upstream in by_upstream(successful):
+        complete(gates.apply_successes(session, upstream, runs_of_upstream))
     for run, calls in runs:
         if is_silent_probe(run, calls) and not goes_well(run, calls):
-            complete(gates.told_nothing(session, run.upstream, run.started_at))
+            complete(gates.apply_unused_probe(session, run.upstream, run.started_at))
 
 
 def _free_names(db: apsw.Connection, array: apsw.CArrayBinding) -> None:

@@ -19,7 +19,7 @@ _QUIET_SECONDS = 5.0
 """How long a fork waits for work under way."""
 
 
-class Forgetful(Protocol):
+class ForkAware(Protocol):
     """Something with threads and connections."""
 
     def quiet_locks(self) -> list[threading.Lock]:
@@ -29,16 +29,16 @@ class Forgetful(Protocol):
         """Begin anew in the child."""
 
 
-_known: weakref.WeakSet[Forgetful] = weakref.WeakSet()
+_known: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _held: list[threading.Lock] = []
 
 
-def enter(runner: Forgetful) -> None:
+def enter(runner: ForkAware) -> None:
     """Take care of this runner at every fork for as long as it lives."""
     _known.add(runner)
 
 
-def never_close(inherited: apsw.Connection | None) -> None:
+def leak_connection(inherited: apsw.Connection | None) -> None:
     """Keep a connection that belongs to the parent from ever being closed here, even at exit."""
     if inherited is not None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from tidegate.store.common.waiters import RECENT_CHANGE_SECONDS
 from tidegate.store.sqlite import forks
-from tidegate.store.sqlite.file import Place
-from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
-from tidegate.store.sqlite.session import Session
+from tidegate.store.sqlite.file import FileLocation
+from tidegate.store.sqlite.job import Job, Mode, Precheck, T, Work
+from tidegate.store.sqlite.session import JobSession
 from tidegate.store.sqlite.writer import BUSY_SECONDS
-from tidegate.store.waiters import NEWS_SECONDS
 
 _Listeners = WeakValueDictionary[int, "InlineRunner"]
 
@@ -40,22 +40,22 @@ class InlineRunner:
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._busy_seconds = busy_seconds
-        self._session = Session(Place(path), busy_seconds=busy_seconds)
+        self._session = JobSession(FileLocation(path), busy_seconds=busy_seconds)
         self._pid = os.getpid()
         self._changes = 0
         self._changed_at = -math.inf
-        self._told: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._seen_changes: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._waiters: dict[asyncio.Future[None], None] = {}
         """In the order they came: a set would wake them in another order each run."""
         self._listeners = _by_path.setdefault(path.absolute(), WeakValueDictionary())
         self._listeners[next(_numbers)] = self
 
-    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
         """Do `work` now; other coroutines get their turn before it returns."""
         if os.getpid() != self._pid:
-            forks.never_close(self._session.forget())
+            forks.leak_connection(self._session.forget())
             self._pid = os.getpid()
-        job = Job(work, mode, look=look, expires_at=time.monotonic() + self._busy_seconds)
+        job = Job(work, mode, precheck=precheck, expires_at=time.monotonic() + self._busy_seconds)
         before = self._session.commits
         if mode is Mode.READ:
             self._session.read([job])
@@ -71,17 +71,17 @@ class InlineRunner:
             raise job.error
         return job.value  # type: ignore[return-value]
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when another commit may have been made since the calling asyncio task's last return."""
         caller = asyncio.current_task()
         assert caller is not None
         loop = asyncio.get_running_loop()
-        is_news = loop.time() - self._changed_at < NEWS_SECONDS
-        if self._told.get(caller, -1 if is_news else self._changes) == self._changes:
+        is_recent = loop.time() - self._changed_at < RECENT_CHANGE_SECONDS
+        if self._seen_changes.get(caller, -1 if is_recent else self._changes) == self._changes:
             await self._next_commit(timeout_seconds)
         else:
             await asyncio.sleep(0)
-        self._told[caller] = self._changes
+        self._seen_changes[caller] = self._changes
 
     async def _next_commit(self, timeout_seconds: float) -> None:
         waiter = asyncio.get_running_loop().create_future()

@@ -12,7 +12,7 @@ import apsw
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
-Look = Callable[[apsw.Connection], T | None]
+Precheck = Callable[[apsw.Connection], T | None]
 
 
 class Mode(Enum):
@@ -32,17 +32,17 @@ class Job(Generic[T]):
     Args:
         work: What to do.
         mode: What it needs around it.
-        look: Asked first, in a snapshot without the write lock; an answer other than None is the job's,
+        precheck: Asked first, in a snapshot without the write lock; an answer other than None is the job's,
             and the work is not done. For work that mostly finds nothing to do.
         expires_at: By the monotonic clock; a job not begun by then is abandoned.
     """
 
-    __slots__ = ("_taken", "error", "expires_at", "look", "mode", "value", "work")
+    __slots__ = ("_taken", "error", "expires_at", "mode", "precheck", "value", "work")
 
-    def __init__(self, work: Work[T], mode: Mode, *, look: Look[T] | None, expires_at: float) -> None:
+    def __init__(self, work: Work[T], mode: Mode, *, precheck: Precheck[T] | None, expires_at: float) -> None:
         self.work = work
         self.mode = mode
-        self.look = look
+        self.precheck = precheck
         self.expires_at = expires_at
         self.value: T | None = None
         self.error: BaseException | None = None

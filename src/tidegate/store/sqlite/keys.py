@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import apsw
 
-from tidegate.store import ids
-from tidegate.store.refusals import key_conflict
+from tidegate.store.common import ids
+from tidegate.store.common.refusals import key_conflict
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
@@ -15,7 +15,7 @@ _SQL = load("keys")
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class WantedNames:
     """The names one task wants to hold."""
 
     task: bytes
@@ -28,7 +28,7 @@ class Claims:
     """None: until the final state."""
 
 
-def settle(db: apsw.Connection, now: float, wanted: Claims) -> bytes | None:
+def take_names(db: apsw.Connection, now: float, wanted: WantedNames) -> bytes | None:
     """Take the names for a task; return None, or the task that holds one of them already.
 
     The task's own row must be stored before the next one is settled, or its names count as free.
@@ -44,13 +44,13 @@ def settle(db: apsw.Connection, now: float, wanted: Claims) -> bytes | None:
         expires_at = None if wanted.unique_seconds is None else now + wanted.unique_seconds
         holder = take_unique(db, now, wanted, wanted.unique, expires_at)
         if holder is not None and wanted.key is not None:
-            db.execute(_SQL["give_back"], ("key", wanted.tenant, wanted.key, wanted.task))
+            db.execute(_SQL["release"], ("key", wanted.tenant, wanted.key, wanted.task))
         return holder
     return None
 
 
 def take_unique(
-    db: apsw.Connection, now: float, wanted: Claims, name: str, expires_at: float | None
+    db: apsw.Connection, now: float, wanted: WantedNames, name: str, expires_at: float | None
 ) -> bytes | None:
     """Take a unique name; return None, or the task that holds it."""
     row = ("unique", wanted.tenant, name, wanted.task, wanted.fingerprint, expires_at, now)
@@ -62,20 +62,20 @@ def take_unique(
 
 def free_unique(db: apsw.Connection, tenant: str, name: str, task: bytes) -> None:
     """Free a unique name if this task holds it."""
-    db.execute(_SQL["give_back"], ("unique", tenant, name, task))
+    db.execute(_SQL["release"], ("unique", tenant, name, task))
 
 
 def free_key(db: apsw.Connection, task: bytes) -> None:
     """Free the idempotency key that a task holds, if it has one."""
-    db.execute(_SQL["give_back_key"], (task,))
+    db.execute(_SQL["release_key"], (task,))
 
 
-def _take_key(db: apsw.Connection, now: float, wanted: Claims, key: str) -> bytes | None:
+def _take_key(db: apsw.Connection, now: float, wanted: WantedNames, key: str) -> bytes | None:
     row = ("key", wanted.tenant, key, wanted.task, wanted.fingerprint, now + wanted.key_seconds, now)
     if query.value(db, _SQL["take"], row) is not None:
         return None
     holder, fingerprint = query.one(db, _SQL["holder"], ("key", wanted.tenant, key))
     if fingerprint != wanted.fingerprint:
-        raise key_conflict(key, ids.text(holder))
+        raise key_conflict(key, ids.to_text(holder))
     found: bytes = holder
     return found

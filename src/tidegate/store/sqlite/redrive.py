@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import apsw
 
-from tidegate.store import ids
-from tidegate.store.rows import ActAnswer
+from tidegate.store.common import ids
+from tidegate.store.rows import ActionStatus
 from tidegate.store.sqlite import keys, query
-from tidegate.store.sqlite.acts import answer_each, keep_act
+from tidegate.store.sqlite.actions import apply_each, record_action
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.statements import load
 
@@ -18,42 +18,42 @@ _REDRIVE = load("redrive")
 
 def redrive(
     db: apsw.Connection, now: float, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
-) -> dict[str, ActAnswer]:
+) -> dict[str, ActionStatus]:
     """Send dead letters back to the main queue; answer per id.
 
     Refused where the task is not dead, or another live task holds its unique name.
     """
-    payloads = {ids.known_blob(task_id): payload for task_id, payload in args.items()}
+    payloads = {ids.blob_or_none(task_id): payload for task_id, payload in args.items()}
 
-    def act(task: bytes, where: str) -> bool:
-        return where == "dead" and _redrive_one(db, now, task, payloads.get(task))
+    def apply(task: bytes, table: str) -> bool:
+        return table == "dead" and _redrive_one(db, now, task, payloads.get(task))
 
-    return answer_each(db, task_ids, act)
+    return apply_each(db, task_ids, apply)
 
 
-def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
     """Delete dead letters for good, with payload and history."""
 
-    def act(task: bytes, where: str) -> bool:
-        if where != "dead":
+    def apply(task: bytes, table: str) -> bool:
+        if table != "dead":
             return False
         keys.free_key(db, task)  # a person wants it gone for good, unlike the retention
         delete_tasks(db, (task,))
         return True
 
-    return answer_each(db, task_ids, act)
+    return apply_each(db, task_ids, apply)
 
 
 def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[bytes, str] | None) -> bool:
     run, *channel, unique_name = query.one(db, _REDRIVE["letter"], (task,))
     if unique_name is not None:
-        wanted = keys.Claims(task, channel[-1], b"", None, 0.0, unique_name, None)
-        if keys.settle(db, now, wanted) is not None:
+        wanted = keys.WantedNames(task, channel[-1], b"", None, 0.0, unique_name, None)
+        if keys.take_names(db, now, wanted) is not None:
             return False
     if payload is not None:
         db.execute(_REDRIVE["payload"], (task, *payload))
     db.execute(_REDRIVE["leave"], (task,))
     db.execute(_REDRIVE["ready"], (task, *channel, now, now, run))
     db.execute(_REDRIVE["anew"], (task, now))
-    keep_act(db, now, task, "redriven", "" if payload is None else "with new arguments")
+    record_action(db, now, task, "redriven", "" if payload is None else "with new arguments")
     return True

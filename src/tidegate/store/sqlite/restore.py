@@ -15,9 +15,9 @@ import apsw
 
 from tidegate.errors import ConfigError, StoreBusyError
 from tidegate.store.sqlite import connection, query, schema
-from tidegate.store.sqlite.identity import INDEX_LOCKS
+from tidegate.store.sqlite.file_identity import INDEX_LOCKS
+from tidegate.store.sqlite.file_record import restoring, stat_of
 from tidegate.store.sqlite.lock import FileLock
-from tidegate.store.sqlite.record import restoring, stat_of
 
 _FILE_LOCKS = (512, 0x40000000)
 """How many bytes of a database file SQLite locks, and from where. https://sqlite.org/fileformat.html, 1.2"""
@@ -25,7 +25,7 @@ _PAGES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreReport:
     """What a restore has done, or would do."""
 
     path: Path
@@ -38,7 +38,7 @@ class Restored:
     """Where the files that were there before are now."""
 
 
-def restore(backup: Path, path: Path, *, dry_run: bool = False) -> Restored:
+def restore(backup: Path, path: Path, *, dry_run: bool = False) -> RestoreReport:
     """Put a copy of `backup` at `path`; keep the files that were there under other names.
 
     The copy is complete, checked and on the disk before the old file is touched. The old log is moved away
@@ -74,7 +74,7 @@ def restore(backup: Path, path: Path, *, dry_run: bool = False) -> Restored:
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
             fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
-    return Restored(path, backup, tasks, is_old, kept)
+    return RestoreReport(path, backup, tasks, is_old, kept)
 
 
 def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
@@ -93,9 +93,11 @@ def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
                     copying.step(_PAGES_AT_ONCE)
         finally:
             source.close()
-        said = [line for (line,) in query.rows(target, "PRAGMA integrity_check(3)")]
-        if said != ["ok"]:
-            raise ConfigError(f"the backup {backup} is damaged: {'; '.join(said)}", fix="use another backup")
+        findings = [line for (line,) in query.rows(target, "PRAGMA integrity_check(3)")]
+        if findings != ["ok"]:
+            raise ConfigError(
+                f"the backup {backup} is damaged: {'; '.join(findings)}", fix="use another backup"
+            )
         if schema.is_empty(target):
             raise ConfigError(f"the backup {backup} is empty", fix="use another backup")
         is_old = schema.check_usable(target, str(backup))

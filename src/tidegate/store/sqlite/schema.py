@@ -9,15 +9,15 @@ from pathlib import Path
 import apsw
 
 from tidegate.errors import SchemaError
-from tidegate.store.migrate import (
+from tidegate.store.common.migrate import (
     Applied,
     Migration,
-    demand_fit,
     demand_generation,
-    demand_same,
-    missing,
-    newer,
+    missing_migrations,
+    newer_migrations,
     read_migrations,
+    require_compatible_schema,
+    require_same_schema,
 )
 from tidegate.store.sqlite import query
 
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS migration (
 
 
 @cache
-def known() -> tuple[Migration, ...]:
+def known_migrations() -> tuple[Migration, ...]:
     """Return this version's migrations."""
     return read_migrations(FOLDER)
 
@@ -55,15 +55,17 @@ def demand_ours(db: apsw.Connection) -> None:
         _applied(db)
 
 
-def check(db: apsw.Connection) -> int:
+def count_newer_migrations(db: apsw.Connection) -> int:
     """Return how many migrations newer the file's schema is than this version, which can work with it.
 
     Raises:
         SchemaError: It is older, too new, of another generation, or another program's.
     """
     applied = _applied(db)
-    ahead = len(newer(known(), applied))
-    demand_fit(known(), applied, query.value(db, "SELECT since FROM compatible") if ahead else 0)
+    ahead = len(newer_migrations(known_migrations(), applied))
+    require_compatible_schema(
+        known_migrations(), applied, query.value(db, "SELECT since FROM compatible") if ahead else 0
+    )
     return ahead
 
 
@@ -78,10 +80,12 @@ def check_usable(db: apsw.Connection, place: str) -> bool:
         SchemaError: It is too new, of another generation, or another program's.
     """
     applied = _applied(db, place)
-    if newer(known(), applied):
-        demand_fit(known(), applied, query.value(db, "SELECT since FROM compatible"))
+    if newer_migrations(known_migrations(), applied):
+        require_compatible_schema(
+            known_migrations(), applied, query.value(db, "SELECT since FROM compatible")
+        )
         return False
-    return bool(missing(known(), applied))
+    return bool(missing_migrations(known_migrations(), applied))
 
 
 def check_same(db: apsw.Connection) -> None:
@@ -90,7 +94,7 @@ def check_same(db: apsw.Connection) -> None:
     Raises:
         SchemaError: It is older, newer, or another program's.
     """
-    demand_same(known(), _applied(db))
+    require_same_schema(known_migrations(), _applied(db))
 
 
 def upgrade(db: apsw.Connection) -> list[str]:
@@ -102,7 +106,7 @@ def upgrade(db: apsw.Connection) -> list[str]:
         SchemaError: The schema is newer, or another program's.
     """
     applied = {} if is_empty(db) else _applied(db)
-    todo = missing(known(), applied)
+    todo = missing_migrations(known_migrations(), applied)
     if not applied:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(_VERSIONS)
@@ -125,5 +129,5 @@ def _applied(db: apsw.Connection, place: str = "") -> Applied:
             path=place,
         )
     applied = dict(query.rows(db, "SELECT number, name FROM migration"))
-    demand_generation(known(), applied, place)
+    demand_generation(known_migrations(), applied, place)
     return applied

@@ -16,9 +16,9 @@ from typing import Any
 import apsw
 
 from tidegate.errors import TidegateError
-from tidegate.store.sqlite.file import DatabaseFile, Place
+from tidegate.store.sqlite.errors import BROKEN, busy, wrap
+from tidegate.store.sqlite.file import DatabaseFile, FileLocation
 from tidegate.store.sqlite.job import Job
-from tidegate.store.sqlite.wrap import BROKEN, busy, wrap
 
 AnyJob = Job[Any]
 
@@ -30,21 +30,21 @@ def _none() -> Iterable[AnyJob]:
     return ()
 
 
-class Session:
+class JobSession:
     """Does jobs on the store's file.
 
     Args:
-        place: Where the database file is.
+        location: Where the database file is.
         busy_seconds: How long a job may wait to begin.
     """
 
-    def __init__(self, place: Place, *, busy_seconds: float) -> None:
+    def __init__(self, location: FileLocation, *, busy_seconds: float) -> None:
         self.quiet = threading.Lock()
         """Held while SQLite is at work. A fork waits for it: no SQLite mutex is copied in a locked state."""
         self.commits = 0
         """Transactions that changed something."""
         self._busy_seconds = busy_seconds
-        self._file = DatabaseFile(place, busy_seconds=busy_seconds)
+        self._file = DatabaseFile(location, busy_seconds=busy_seconds)
         self._is_doubtful = False
 
     def read(self, jobs: Sequence[AnyJob]) -> None:
@@ -70,7 +70,7 @@ class Session:
         """
         group = undone = list(jobs)
         try:
-            undone = self._after_looks(group)
+            undone = self._after_prechecks(group)
             if undone:
                 with self._file.lock.held():
                     joined = list(late())
@@ -105,27 +105,27 @@ class Session:
 
     # --- writing ---
 
-    def _after_looks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
+    def _after_prechecks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
         """Return the jobs that need the write lock; those whose look has the answer do not.
 
         Asked only if every job can look: a group that needs the lock anyway just does its work.
         """
         with self.quiet:
             db = self._connection()
-            if any(job.look is None for job in group):
+            if any(job.precheck is None for job in group):
                 return list(group)
             db.execute("BEGIN")
             try:
-                return [job for job in group if not self._look(db, job)]
+                return [job for job in group if not self._run_precheck(db, job)]
             finally:
                 _roll_back(db)
 
     @staticmethod
-    def _look(db: apsw.Connection, job: AnyJob) -> bool:
+    def _run_precheck(db: apsw.Connection, job: AnyJob) -> bool:
         """Whether the look has answered the job; what it trips over, the work will report."""
-        assert job.look is not None
+        assert job.precheck is not None
         try:
-            answer = job.look(db)
+            answer = job.precheck(db)
         except Exception:
             return False
         if answer is not None and job.take():
@@ -151,7 +151,7 @@ class Session:
     def _begin(self, db: apsw.Connection, group: Sequence[AnyJob]) -> bool:
         """Start the transaction; False once every job's time has passed."""
         while True:
-            self._file.demand_locked()
+            self._file.require_same_file_locked()
             began_at = time.monotonic()
             try:
                 db.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.store.statements import read_statements
+from tidegate.store.common.statements import read_statements
 
 FOLDER = Path(__file__).parent / "sql"
 

@@ -6,31 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate.domain.outcome import Answer, Fence, Outcome
+from tidegate.domain.outcome import Fence, FinishStatus, Outcome
 from tidegate.domain.spec import Priority
 from tidegate.store.common import promote, workers
 from tidegate.store.common import store as common
+from tidegate.store.common.migrate import log_newer_schema
+from tidegate.store.common.refusals import cannot_join
 from tidegate.store.common.session import Session
 from tidegate.store.common.store import CommonStore
-from tidegate.store.migrate import tell_ahead
-from tidegate.store.refusals import no_joining
-from tidegate.store.rows import ActAnswer, CancelAnswer, Claim, ClaimAsk, Enqueued, NewTask
+from tidegate.store.rows import ActionStatus, CancelStatus, ClaimRequest, ClaimResult, EnqueueResult, NewTask
 from tidegate.store.sqlite import (
-    acts,
+    actions,
+    batches,
     claim,
     enqueue,
     finish,
+    maintenance,
     redrive,
     schema,
-    stages,
-    steward,
     streams,
     upkeep,
 )
 from tidegate.store.sqlite.clock import HighWaterClock
-from tidegate.store.sqlite.job import Look, Mode, T, Work
+from tidegate.store.sqlite.job import Mode, Precheck, T, Work
 from tidegate.store.sqlite.work import SqliteSession, complete
-from tidegate.store.sqlite.writer import BUSY_SECONDS, Runner, WriterThread
+from tidegate.store.sqlite.writer import BUSY_SECONDS, JobRunner, WriterThread
 from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 
 
@@ -48,7 +48,7 @@ class SqliteStore(CommonStore):
         self,
         path: str | Path,
         *,
-        runner: Runner | None = None,
+        runner: JobRunner | None = None,
         clock: Callable[[], float] | None = None,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
@@ -57,7 +57,7 @@ class SqliteStore(CommonStore):
         self._runner = runner or WriterThread(self.path, busy_seconds=busy_seconds)
         self._now = clock or HighWaterClock()
 
-    async def _read(self, work: common.Work[T], *, snapshot: bool = False, steady: bool = False) -> T:
+    async def _read(self, work: common.Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
         """Do work in one snapshot, as every read here is."""
         return await self._runner.run(self._on_session(work), Mode.READ)
 
@@ -66,7 +66,7 @@ class SqliteStore(CommonStore):
         work: common.Work[T],
         *,
         alone: bool = False,
-        steady: bool = False,
+        generic_plan: bool = False,
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
@@ -76,17 +76,17 @@ class SqliteStore(CommonStore):
     def _on_session(self, work: common.Work[T]) -> Work[T]:
         return lambda link: complete(work(SqliteSession(link, self._now())))
 
-    async def _write_on_connection(self, work: Work[T], *, look: Look[T] | None = None) -> T:
-        return await self._runner.run(work, Mode.WRITE, look=look)
+    async def _write_on_connection(self, work: Work[T], *, precheck: Precheck[T] | None = None) -> T:
+        return await self._runner.run(work, Mode.WRITE, precheck=precheck)
 
     # --- lifecycle ---
 
     async def open(self) -> None:
         """Make the schema of a new file, or check that of an old one."""
-        tell_ahead(await self.ahead(), str(self.path))
+        log_newer_schema(await self.count_newer_migrations(), str(self.path))
 
-    async def ahead(self) -> int:
-        return await self._runner.run(schema.check, Mode.READ)
+    async def count_newer_migrations(self) -> int:
+        return await self._runner.run(schema.count_newer_migrations, Mode.READ)
 
     async def close(self) -> None:
         """Finish what is under way and close the file; a later call opens it again."""
@@ -98,63 +98,64 @@ class SqliteStore(CommonStore):
     async def now(self) -> float:
         return self._now()
 
-    async def changed(self, timeout_seconds: float) -> None:
-        await self._runner.changed(timeout_seconds)
+    async def wait_for_change(self, timeout_seconds: float) -> None:
+        await self._runner.wait_for_change(timeout_seconds)
 
-    async def check(self) -> list[str]:
-        return await self._runner.run(upkeep.check, Mode.READ)
+    async def check_integrity(self) -> list[str]:
+        return await self._runner.run(upkeep.check_integrity, Mode.READ)
 
     # --- tasks ---
 
-    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         if not tasks:
             return []
         return await self._write_on_connection(lambda db: enqueue.enqueue(db, self._now(), tasks))
 
-    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Refuse: the file is this store's own, and no other connection can write in its transactions."""
-        raise no_joining()
+        raise cannot_join()
 
-    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Refuse, as `enqueue_within`."""
-        raise no_joining()
+        raise cannot_join()
 
-    async def stage(self, stage_id: str, tasks: Sequence[NewTask]) -> None:
-        await self._write_on_connection(lambda db: stages.stage(db, self._now(), stage_id, tasks))
+    async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
+        await self._write_on_connection(lambda db: batches.enqueue_part(db, self._now(), batch_id, tasks))
 
-    async def commit_stage(self, stage_id: str) -> dict[str, str]:
-        done = await self._write_on_connection(lambda db: stages.commit_stage(db, self._now(), stage_id))
-        if isinstance(done, stages.Refused):
+    async def commit_batch(self, batch_id: str) -> dict[str, str]:
+        done = await self._write_on_connection(lambda db: batches.commit_batch(db, self._now(), batch_id))
+        if isinstance(done, batches.RefusedBatch):
             raise done.error()
         return done
 
-    async def drop_stage(self, stage_id: str) -> None:
-        await self._write_on_connection(lambda db: stages.drop_stage(db, stage_id))
+    async def drop_batch(self, batch_id: str) -> None:
+        await self._write_on_connection(lambda db: batches.drop_batch(db, batch_id))
 
     async def cancel(
         self, task_ids: Sequence[str], *, why: str = "", force: bool = False
-    ) -> dict[str, CancelAnswer]:
+    ) -> dict[str, CancelStatus]:
         return await self._write_on_connection(
-            lambda db: acts.cancel(db, self._now(), task_ids, why, force=force)
+            lambda db: actions.cancel(db, self._now(), task_ids, why, force=force)
         )
 
-    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActAnswer]:
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
         return await self._write_on_connection(
-            lambda db: acts.reprioritise(db, self._now(), task_ids, priority)
+            lambda db: actions.reprioritise(db, self._now(), task_ids, priority)
         )
 
-    async def hurry(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
-        return await self._write_on_connection(lambda db: acts.hurry(db, self._now(), task_ids))
+    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        return await self._write_on_connection(lambda db: actions.run_now(db, self._now(), task_ids))
 
     # --- work ---
 
-    async def claim(self, ask: ClaimAsk) -> Claim:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         """Nothing is locked while there is no task to take."""
         return await self._write_on_connection(
-            lambda db: claim.claim(db, self._now(), ask), look=lambda db: claim.look(db, self._now(), ask)
+            lambda db: claim.claim(db, self._now(), request),
+            precheck=lambda db: claim.precheck(db, self._now(), request),
         )
 
-    async def finish(self, outcomes: Sequence[Outcome]) -> list[Answer]:
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         if not outcomes:
             return []
         return await self._write_on_connection(lambda db: finish.finish(db, self._now(), outcomes))
@@ -164,34 +165,37 @@ class SqliteStore(CommonStore):
             return []
         return await self._write_on_connection(lambda db: streams.append_chunks(db, self._now(), new))
 
-    async def chunks(
-        self, after: Mapping[str, int], *, limit: int = 100, most_bytes: int = CHUNKS_BYTES
+    async def read_chunks(
+        self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
-        return await self._runner.run(lambda db: streams.chunks(db, after, limit, most_bytes), Mode.READ)
+        return await self._runner.run(lambda db: streams.read_chunks(db, after, limit, max_bytes), Mode.READ)
 
-    async def beat(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
+    async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
         if not worker_ids:
             return set()
-        return await self._write(lambda db: workers.beat(db, worker_ids, lease_seconds))
+        return await self._write(lambda db: workers.extend_leases(db, worker_ids, lease_seconds))
 
     # --- maintenance ---
 
     async def promote(self, limit: int = 500) -> int:
         """Nothing is locked while no task is due."""
         return await self._write_on_connection(
-            self._on_session(lambda db: promote.promote(db, limit)), look=self._on_session(_has_nothing_due)
+            self._on_session(lambda db: promote.promote(db, limit)),
+            precheck=self._on_session(_has_nothing_due),
         )
 
-    async def unstage(self, limit: int = 5_000) -> int:
+    async def release_batches(self, limit: int = 5_000) -> int:
         return await self._write_on_connection(
-            lambda db: stages.unstage(db, self._now(), limit), look=stages.look_unstage
+            lambda db: batches.release_batches(db, self._now(), limit), precheck=batches.precheck_release
         )
 
-    async def sweep(self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000) -> int:
+    async def delete_expired(
+        self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
+    ) -> int:
         ages = {"finished_seconds": finished_seconds, "dead_seconds": dead_seconds}
         return await self._write_on_connection(
-            lambda db: steward.sweep(db, self._now(), **ages, limit=limit),
-            look=lambda db: steward.look_sweep(db, self._now(), **ages),
+            lambda db: maintenance.delete_expired(db, self._now(), **ages, limit=limit),
+            precheck=lambda db: maintenance.precheck_delete_expired(db, self._now(), **ages),
         )
 
     async def checkpoint(self) -> None:
@@ -202,12 +206,12 @@ class SqliteStore(CommonStore):
 
     async def redrive(
         self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
-    ) -> dict[str, ActAnswer]:
+    ) -> dict[str, ActionStatus]:
         return await self._write_on_connection(
             lambda db: redrive.redrive(db, self._now(), task_ids, args or {})
         )
 
-    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActAnswer]:
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
         return await self._write_on_connection(lambda db: redrive.purge(db, task_ids))
 
 

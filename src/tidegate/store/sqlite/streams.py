@@ -9,59 +9,59 @@ import apsw
 
 from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
-from tidegate.store import ids
+from tidegate.store.common import ids
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 from tidegate.store.streams import NewChunk, StoredChunk, StreamHead
 
 _APPEND = load("append_chunks")
-_AFTER = load("chunks")["after"]
-_HEADS = load("stream_heads")["heads"]
+_AFTER = load("read_chunks")["after"]
+_HEADS = load("read_stream_heads")["heads"]
 
 
 def append_chunks(db: apsw.Connection, now: float, new: Sequence[NewChunk]) -> list[Fence]:
     """Keep what these runs emitted; return the fences that are no longer current."""
-    in_order = sorted(new, key=lambda chunk: (chunk.fence, chunk.place))
+    in_order = sorted(new, key=lambda chunk: (chunk.fence, chunk.position))
     by_run = groupby(in_order, key=lambda chunk: chunk.fence)
     return [fence for fence, chunks in by_run if not _append(db, now, fence, list(chunks))]
 
 
-def stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, StreamHead]:
+def read_stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, StreamHead]:
     """Return the heads of those tasks that exist, from one snapshot."""
-    known = tuple(blob for blob in map(ids.known_blob, dict.fromkeys(task_ids)) if blob is not None)
+    known = tuple(blob for blob in map(ids.blob_or_none, dict.fromkeys(task_ids)) if blob is not None)
     if not known:
         return {}
     return {
-        ids.text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
+        ids.to_text(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
         for task, state, run, tenant, last, done, total, note in query.rows(db, _HEADS, (query.array(known),))
     }
 
 
-def chunks(
-    db: apsw.Connection, after: Mapping[str, int], limit: int, most_bytes: int
+def read_chunks(
+    db: apsw.Connection, after: Mapping[str, int], limit: int, max_bytes: int
 ) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task and `most_bytes` in all that follow the given numbers, in order."""
+    """Return up to `limit` chunks a task and `max_bytes` in all that follow the given numbers, in order."""
     found: dict[str, list[StoredChunk]] = {}
     size = 0
     for task_id, sequence in after.items():
-        task = ids.known_blob(task_id)
+        task = ids.blob_or_none(task_id)
         if task is None:
             continue
         for row in db.execute(_AFTER, (task, sequence, limit)):
             chunk = StoredChunk(*row)
             found.setdefault(task_id, []).append(chunk)
             size += len(chunk.data)
-            if size >= most_bytes:
+            if size >= max_bytes:
                 return found
     return found
 
 
 def _append(db: apsw.Connection, now: float, fence: Fence, new: Sequence[NewChunk]) -> bool:
-    task = ids.known_blob(fence.task_id)
+    task = ids.blob_or_none(fence.task_id)
     base = query.value(db, _APPEND["begin"], (task, fence.run))
     if base is None:
         return False
-    rows = [(task, base + chunk.place, fence.run, now, chunk.data) for chunk in new]
+    rows = [(task, base + chunk.position, fence.run, now, chunk.data) for chunk in new]
     db.executemany(_APPEND["keep"], rows)
-    db.execute(_APPEND["extend"], (task, base + new[-1].place))
+    db.execute(_APPEND["extend"], (task, base + new[-1].position))
     return True

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import apsw
 
-from tidegate.store.faults import FAULTS
+from tidegate.store.common.integrity import INCONSISTENCIES
 from tidegate.store.sqlite import query, schema
-from tidegate.store.sqlite.identity import Identity
+from tidegate.store.sqlite.file_identity import Identity
 from tidegate.store.sqlite.lock import FileLock
 from tidegate.store.sqlite.statements import load
 
-_CHECK = load("check")
+_CHECK = load("check_integrity")
 
 WAL_TRUNCATE_BYTES = 16 * 2**20
 """A write-ahead log larger than this is emptied when nobody writes."""
@@ -55,11 +55,11 @@ def upgrade(db: apsw.Connection, path: Path) -> list[str]:
     return applied
 
 
-def check(db: apsw.Connection) -> list[str]:
+def check_integrity(db: apsw.Connection) -> list[str]:
     """Return what is wrong with the file or between its tables, in words; nothing if it is sound."""
-    said = [line for (line,) in query.rows(db, "PRAGMA integrity_check(100)")]
-    faults = [] if said == ["ok"] else [f"SQLite: {line}" for line in said]
-    for name, what in FAULTS.items():
+    findings = [line for (line,) in query.rows(db, "PRAGMA integrity_check(100)")]
+    faults = [] if findings == ["ok"] else [f"SQLite: {line}" for line in findings]
+    for name, what in INCONSISTENCIES.items():
         offenders = query.value(db, _CHECK[name])
         if offenders:
             faults.append(f"{offenders} {what}")

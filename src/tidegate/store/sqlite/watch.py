@@ -14,12 +14,12 @@ from contextlib import suppress
 import apsw
 
 from tidegate.errors import TidegateError
+from tidegate.store.common.waiters import Waiters
 from tidegate.store.sqlite import forks, query
-from tidegate.store.sqlite.file import DatabaseFile, Place
-from tidegate.store.waiters import Waiters
+from tidegate.store.sqlite.file import DatabaseFile, FileLocation
 
-LOOK_SECONDS = 0.010
-DROWSY_LOOK_SECONDS = 0.025
+POLL_SECONDS = 0.010
+IDLE_POLL_SECONDS = 0.025
 """While nothing happens: each look wakes the processor, and an idle worker should cost next to nothing."""
 _LOOKS_AWAKE = 200
 _AWAY_SECONDS = 0.1
@@ -29,15 +29,15 @@ _LOOKS_A_QUESTION = 10
 _FOR_EVER = -1.0
 
 
-class Watch:
+class SqliteWatcher:
     """Wakes whoever waits for a change.
 
     Args:
-        place: Where the database file is.
+        location: Where the database file is.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._look = _Look(place)
+    def __init__(self, location: FileLocation) -> None:
+        self._look = _ChangeDetector(location)
         self._thread: threading.Thread | None = None
         self._begin_anew()
 
@@ -46,21 +46,21 @@ class Watch:
         """The lock held while SQLite is at work."""
         return self._look.quiet
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when something may have been committed since this task's last return, or in time."""
-        await self._waiters.changed(timeout_seconds, self._begin)
+        await self._waiters.wait_for_change(timeout_seconds, self._begin)
 
     def committed(self) -> None:
         """Look at once: this process has committed something."""
         if self._waiters:
-            self._ring()
+            self._wake_thread()
 
     def stop(self) -> threading.Thread | None:
         """End the thread and wake whoever waits; return the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
-            self._ring()
+            self._wake_thread()
         return thread
 
     def forget(self) -> None:
@@ -80,9 +80,9 @@ class Watch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tidegate-sqlite-watch", daemon=True)
                 self._thread.start()
-        self._ring()
+        self._wake_thread()
 
-    def _ring(self) -> None:
+    def _wake_thread(self) -> None:
         # A lock used as a bell: an Event would build a lock for each wait, a hundred times a second.
         with suppress(RuntimeError):
             self._bell.release()
@@ -96,7 +96,7 @@ class Watch:
             if self._waiters:
                 has_changed = self._look.has_changed(surely=rung)
                 calm_looks = 0 if has_changed else calm_looks + 1
-                pause = LOOK_SECONDS if calm_looks < _LOOKS_AWAKE else DROWSY_LOOK_SECONDS
+                pause = POLL_SECONDS if calm_looks < _LOOKS_AWAKE else IDLE_POLL_SECONDS
                 if has_changed is None:
                     pause = _AWAY_SECONDS
                 elif has_changed:
@@ -106,7 +106,7 @@ class Watch:
         self._waiters.wake()
 
 
-class _Look:
+class _ChangeDetector:
     """Tells whether the file has changed since the last time, cheaply.
 
     Asking SQLite takes several system calls, looking at the stamp of the write-ahead log one. A new
@@ -115,11 +115,11 @@ class _Look:
     else at every tenth in case the stamp tells nothing.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, location: FileLocation) -> None:
         self.quiet = threading.Lock()
-        self._place = place
-        self._file = DatabaseFile(place, busy_seconds=1.0)
-        self._log = f"{os.path.realpath(place.path)}-wal"
+        self._location = location
+        self._file = DatabaseFile(location, busy_seconds=1.0)
+        self._log = f"{os.path.realpath(location.path)}-wal"
         self._stamp: tuple[int, ...] = ()
         self._version: tuple[int, int] | None = None
         self._looks = 0
@@ -132,7 +132,7 @@ class _Look:
             surely: Whether to ask SQLite in any case.
         """
         self._looks += 1
-        if not self._place.was_seen:
+        if not self._location.was_seen:
             return None  # nothing to watch yet, and making the file is not this one's to do
         if not (surely or self._is_stirring() or self._looks % _LOOKS_A_QUESTION == 0):
             return False
@@ -153,7 +153,7 @@ class _Look:
     def forget(self) -> None:
         """Let go in a forked child."""
         self.quiet = threading.Lock()
-        forks.never_close(self._file.forget())
+        forks.leak_connection(self._file.forget())
 
     def _is_stirring(self) -> bool:
         try:

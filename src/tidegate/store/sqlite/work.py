@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from tidegate.store import ids
+from tidegate.store.common import ids
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
@@ -38,11 +38,11 @@ class SqliteSession:
 
     def id(self, task_id: str) -> bytes | None:
         """Return the 16 bytes of a task id; None if no task can have it."""
-        return ids.known_blob(task_id)
+        return ids.blob_or_none(task_id)
 
     def text(self, stored_id: bytes) -> str:
         """Return a stored id as text."""
-        return ids.text(stored_id)
+        return ids.to_text(stored_id)
 
     def array(self, values: Iterable[bytes]) -> apsw.CArrayBinding:
         """Return stored ids as one parameter that a statement reads as the table `carray(?)`."""

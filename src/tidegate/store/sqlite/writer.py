@@ -12,23 +12,23 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from tidegate.store.sqlite import forks
-from tidegate.store.sqlite.file import Place
-from tidegate.store.sqlite.job import Job, Look, Mode, T, Work
-from tidegate.store.sqlite.session import Session
-from tidegate.store.sqlite.watch import Watch
-from tidegate.store.sqlite.wrap import busy
+from tidegate.store.sqlite.errors import busy
+from tidegate.store.sqlite.file import FileLocation
+from tidegate.store.sqlite.job import Job, Mode, Precheck, T, Work
+from tidegate.store.sqlite.session import JobSession
+from tidegate.store.sqlite.watch import SqliteWatcher
 
 BUSY_SECONDS = 30.0
 """How long a call waits to begin before it gives up, by default."""
 
 
-class Runner(Protocol):
+class JobRunner(Protocol):
     """The seam between the store's methods and the thread they work on."""
 
-    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
         """Do `work` on a connection and return what it returns, once it is committed.
 
-        `look`, if given, is asked first in a snapshot without the write lock; an answer other than None
+        `precheck`, if given, is asked first in a snapshot without the write lock; an answer other than None
         is returned and the work not done.
 
         Raises:
@@ -36,7 +36,7 @@ class Runner(Protocol):
             StoreUnavailableError: The file cannot be used.
         """
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when another commit may have been made since the calling asyncio task's last return."""
 
     async def close(self) -> None:
@@ -57,18 +57,24 @@ class WriterThread:
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._busy_seconds = busy_seconds
-        place = Place(path)
-        self._watch = Watch(place)
-        self._writer = _Lane("tidegate-sqlite-writer", Session(place, busy_seconds=busy_seconds), self._watch)
-        self._reader = _Lane("tidegate-sqlite-reader", Session(place, busy_seconds=busy_seconds), self._watch)
+        location = FileLocation(path)
+        self._watch = SqliteWatcher(location)
+        self._writer = _JobThread(
+            "tidegate-sqlite-writer", JobSession(location, busy_seconds=busy_seconds), self._watch
+        )
+        self._reader = _JobThread(
+            "tidegate-sqlite-reader", JobSession(location, busy_seconds=busy_seconds), self._watch
+        )
         self._pid = os.getpid()
         forks.enter(self)
 
-    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, look: Look[T] | None = None) -> T:
+    async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
         """Do `work` on a connection and return what it returns, once it is committed."""
         self._notice_fork()
         loop = asyncio.get_running_loop()
-        job = _Call(work, mode, look=look, expires_at=time.monotonic() + self._busy_seconds, loop=loop)
+        job = _AwaitedJob(
+            work, mode, precheck=precheck, expires_at=time.monotonic() + self._busy_seconds, loop=loop
+        )
         (self._reader if mode is Mode.READ else self._writer).put(job)
         timer = loop.call_later(self._busy_seconds, job.abandon, self._busy_seconds)
         try:
@@ -79,10 +85,10 @@ class WriterThread:
         finally:
             timer.cancel()
 
-    async def changed(self, timeout_seconds: float) -> None:
+    async def wait_for_change(self, timeout_seconds: float) -> None:
         """Return when another commit may have been made since the calling asyncio task's last return."""
         self._notice_fork()
-        await self._watch.changed(timeout_seconds)
+        await self._watch.wait_for_change(timeout_seconds)
 
     async def close(self) -> None:
         """Finish what is queued and let go of everything. Safe to repeat; a later `run` begins anew."""
@@ -108,7 +114,7 @@ class WriterThread:
             self.forget()
 
 
-class _Call(Job[T]):
+class _AwaitedJob(Job[T]):
     """A job somebody awaits."""
 
     __slots__ = ("future", "loop")
@@ -118,11 +124,11 @@ class _Call(Job[T]):
         work: Work[T],
         mode: Mode,
         *,
-        look: Look[T] | None,
+        precheck: Precheck[T] | None,
         expires_at: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        super().__init__(work, mode, look=look, expires_at=expires_at)
+        super().__init__(work, mode, precheck=precheck, expires_at=expires_at)
         self.loop = loop
         self.future: asyncio.Future[T] = loop.create_future()
 
@@ -141,19 +147,19 @@ class _Call(Job[T]):
             self.future.set_result(self.value)  # type: ignore[arg-type]
 
 
-class _Lane:
+class _JobThread:
     """A queue of calls and the thread that works through it."""
 
-    def __init__(self, name: str, session: Session, watch: Watch) -> None:
+    def __init__(self, name: str, session: JobSession, watch: SqliteWatcher) -> None:
         self.session = session
         self._name = name
         self._watch = watch
         self._thread: threading.Thread | None = None
         self._last: threading.Thread | None = None
-        self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_AwaitedJob[Any] | None] = SimpleQueue()
         self._starting = threading.Lock()
 
-    def put(self, call: _Call[Any]) -> None:
+    def put(self, call: _AwaitedJob[Any]) -> None:
         """Queue a call; start the thread at the first."""
         with self._starting:
             self._queue.put(call)
@@ -175,15 +181,15 @@ class _Lane:
 
     def forget(self) -> None:
         """Begin anew in a forked child: the thread did not come along, the queued calls are the parent's."""
-        forks.never_close(self.session.forget())
+        forks.leak_connection(self.session.forget())
         self._thread = self._last = None
         self._queue = SimpleQueue()
         self._starting = threading.Lock()
 
-    def _work(self, queue: SimpleQueue[_Call[Any] | None], last: threading.Thread | None) -> None:
+    def _work(self, queue: SimpleQueue[_AwaitedJob[Any] | None], last: threading.Thread | None) -> None:
         if last is not None:
             last.join()  # the session is one thread's at a time
-        left: list[_Call[Any]] = []
+        left: list[_AwaitedJob[Any]] = []
         going = True
         while left or going:
             # In a method of its own, so that nothing of a call lives on while the thread waits for the next.
@@ -191,10 +197,10 @@ class _Lane:
         self.session.close()
 
     def _round(
-        self, queue: SimpleQueue[_Call[Any] | None], left: list[_Call[Any]], going: bool
-    ) -> tuple[list[_Call[Any]], bool]:
+        self, queue: SimpleQueue[_AwaitedJob[Any] | None], left: list[_AwaitedJob[Any]], going: bool
+    ) -> tuple[list[_AwaitedJob[Any]], bool]:
         """Do everything that is queued; return what is left of it, and whether to go on."""
-        found: list[_Call[Any] | None] = [*left] if left else [queue.get()]
+        found: list[_AwaitedJob[Any] | None] = [*left] if left else [queue.get()]
         found += _drained(queue)
         calls = [call for call in found if call is not None]
         left = []
@@ -207,9 +213,9 @@ class _Lane:
 
     def _do(
         self,
-        calls: Sequence[_Call[Any]],
-        queue: SimpleQueue[_Call[Any] | None],
-        left: list[_Call[Any]],
+        calls: Sequence[_AwaitedJob[Any]],
+        queue: SimpleQueue[_AwaitedJob[Any] | None],
+        left: list[_AwaitedJob[Any]],
     ) -> None:
         """Do these calls; what comes in meanwhile joins the write group, or is `left` for the next round."""
         reads = [call for call in calls if call.mode is Mode.READ]
@@ -229,9 +235,11 @@ class _Lane:
                 _deliver([call])
 
 
-def _writes_of(queue: SimpleQueue[_Call[Any] | None], left: list[_Call[Any]]) -> list[_Call[Any]]:
+def _writes_of(
+    queue: SimpleQueue[_AwaitedJob[Any] | None], left: list[_AwaitedJob[Any]]
+) -> list[_AwaitedJob[Any]]:
     """Take the writes out of the queue, and other calls aside; the wish to stop goes back in."""
-    found: list[_Call[Any]] = []
+    found: list[_AwaitedJob[Any]] = []
     for call in _drained(queue):
         if call is None:
             queue.put(None)
@@ -242,14 +250,14 @@ def _writes_of(queue: SimpleQueue[_Call[Any] | None], left: list[_Call[Any]]) ->
     return found
 
 
-def _failed(calls: Sequence[_Call[Any]], error: Exception) -> Sequence[_Call[Any]]:
+def _failed(calls: Sequence[_AwaitedJob[Any]], error: Exception) -> Sequence[_AwaitedJob[Any]]:
     for call in calls:
         call.error = call.error or error
     return calls
 
 
-def _drained(queue: SimpleQueue[_Call[Any] | None]) -> list[_Call[Any] | None]:
-    found: list[_Call[Any] | None] = []
+def _drained(queue: SimpleQueue[_AwaitedJob[Any] | None]) -> list[_AwaitedJob[Any] | None]:
+    found: list[_AwaitedJob[Any] | None] = []
     try:
         while True:
             found.append(queue.get_nowait())
@@ -259,7 +267,7 @@ def _drained(queue: SimpleQueue[_Call[Any] | None]) -> list[_Call[Any] | None]:
 
 def _deliver(calls: Iterable[Any]) -> None:
     """Wake each loop once for all its calls; a loop that was closed meanwhile misses nothing."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[_AwaitedJob[Any]]] = {}
     for call in calls:
         by_loop.setdefault(call.loop, []).append(call)
     for loop, mine in by_loop.items():
@@ -269,6 +277,6 @@ def _deliver(calls: Iterable[Any]) -> None:
             continue
 
 
-def _hand_out(calls: Sequence[_Call[Any]]) -> None:
+def _hand_out(calls: Sequence[_AwaitedJob[Any]]) -> None:
     for call in calls:
         call.deliver()

@@ -41,6 +41,6 @@ def run_demo(
             f"the demo needs {' and '.join(missing)}, not installed here", fix='pip install "tidegate[demo]"'
         )
     from tidegate.testing.demo.command import run_and_report
-    from tidegate.testing.demo.plan import Plan
+    from tidegate.testing.demo.plan import DemoPlan
 
-    return run_and_report(Plan.make(tasks, seconds), json=json, directory=directory)
+    return run_and_report(DemoPlan.make(tasks, seconds), json=json, directory=directory)

@@ -16,59 +16,59 @@ from typing import TextIO
 import click
 
 from tidegate.errors import OptionError
-from tidegate.testing.demo.plan import Plan
-from tidegate.testing.demo.report import Report, judge, table_rows
-from tidegate.testing.demo.story import Outcome, Story
+from tidegate.testing.demo.demo_run import DemoOutcome, DemoRun
+from tidegate.testing.demo.plan import DemoPlan
+from tidegate.testing.demo.report import DemoReport, make_report, table_rows
 from tidegate.testing.demo.view import make_view
 
 _FAULTS_SHOWN = 10
 _INTERRUPTED, _TERMINATED = 130, 143
 
 
-def run_and_report(plan: Plan, *, json: bool, directory: Path | None) -> int:
+def run_and_report(plan: DemoPlan, *, json: bool, directory: Path | None) -> int:
     """Run the demo, print how it ended and return the exit code; see `run_demo`."""
     kept = directory is not None
-    place = (directory or Path(tempfile.mkdtemp(prefix="tidegate-demo-"))).resolve()
-    place.mkdir(parents=True, exist_ok=True)
-    if (place / "queue.db").exists():
-        raise OptionError(f"{place} holds the queue of another demo", fix="name an empty directory")
-    talk = sys.stderr if json else sys.stdout
+    directory = (directory or Path(tempfile.mkdtemp(prefix="tidegate-demo-"))).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    if (directory / "queue.db").exists():
+        raise OptionError(f"{directory} holds the queue of another demo", fix="name an empty directory")
+    stream = sys.stderr if json else sys.stdout
     code = 1
     try:
-        outcome = asyncio.run(_run(plan, place, talk))
+        outcome = asyncio.run(_run(plan, directory, stream))
         if outcome is None:
             code = _TERMINATED
             return code
-        report = judge(outcome)
+        report = make_report(outcome)
         code = 1 if report.faults else 0
-        _print(report, talk, json=json)
+        _print(report, stream, json=json)
     except KeyboardInterrupt:
         code = _INTERRUPTED
-        click.echo("interrupted", file=talk)
+        click.echo("interrupted", file=stream)
     finally:
         if not kept and code in (0, _INTERRUPTED, _TERMINATED):
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
         elif code == 1:
-            click.echo(f"queue, ledgers and logs are kept in {place}", file=talk)
+            click.echo(f"queue, ledgers and logs are kept in {directory}", file=stream)
     return code
 
 
-async def _run(plan: Plan, place: Path, talk: TextIO) -> Outcome | None:
+async def _run(plan: DemoPlan, directory: Path, stream: TextIO) -> DemoOutcome | None:
     """Return how it went; None if SIGTERM ended it."""
-    view = make_view(talk)
+    view = make_view(stream)
     try:
-        story = asyncio.create_task(Story(plan, place, view).run(), name="demo")
+        demo_run = asyncio.create_task(DemoRun(plan, directory, view).run(), name="demo")
         terminated = False
 
         def terminate() -> None:
             nonlocal terminated
             terminated = True
-            story.cancel()
+            demo_run.cancel()
 
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # only in a main thread
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
         try:
-            return await story
+            return await demo_run
         except asyncio.CancelledError:
             if terminated:
                 return None
@@ -77,22 +77,22 @@ async def _run(plan: Plan, place: Path, talk: TextIO) -> Outcome | None:
         view.close()
 
 
-def _print(report: Report, talk: TextIO, *, json: bool) -> None:
+def _print(report: DemoReport, stream: TextIO, *, json: bool) -> None:
     if json:
         click.echo(json_format.dumps(report.to_plain()))
     else:
-        _print_table(report, talk)
+        _print_table(report, stream)
         if not report.faults:
-            click.echo("Nothing was lost, and nothing ran twice without a recorded reason.", file=talk)
+            click.echo("Nothing was lost, and nothing ran twice without a recorded reason.", file=stream)
     for fault in report.faults[:_FAULTS_SHOWN]:
-        click.echo(f"FAULT  {fault}", file=talk)
+        click.echo(f"FAULT  {fault}", file=stream)
     if len(report.faults) > _FAULTS_SHOWN:
-        click.echo(f"FAULT  and {len(report.faults) - _FAULTS_SHOWN} more", file=talk)
+        click.echo(f"FAULT  and {len(report.faults) - _FAULTS_SHOWN} more", file=stream)
 
 
-def _print_table(report: Report, talk: TextIO) -> None:
+def _print_table(report: DemoReport, stream: TextIO) -> None:
     rows = table_rows(report)
-    if talk.isatty() and find_spec("rich") is not None:
+    if stream.isatty() and find_spec("rich") is not None:
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -102,9 +102,9 @@ def _print_table(report: Report, talk: TextIO) -> None:
         table.add_column()
         for name, value in rows:
             table.add_row(name, value)
-        Console(file=talk, highlight=False).print(table)
+        Console(file=stream, highlight=False).print(table)
         return
     width = max(len(name) for name, _ in rows)
-    click.echo("", file=talk)
+    click.echo("", file=stream)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}", file=talk)
+        click.echo(f"{name:<{width}}  {value}", file=stream)

@@ -31,12 +31,12 @@ _FEWEST_WORDS, _MORE_WORDS = 30, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SummaryJob:
     """One text to summarise; no two jobs ask the provider for the same thing."""
 
     path: str
     audience: str
-    words: int
+    parts: int
     refused: bool
     """Whether the provider's content policy forbids the text."""
 
@@ -70,19 +70,19 @@ def load_example() -> ModuleType:
     return module
 
 
-def make_jobs(count: int) -> list[Job]:
+def make_jobs(count: int) -> list[SummaryJob]:
     """Return that many different jobs over all texts, in an order that mixes them, the same every time."""
     jobs = [job for job, _ in zip(_all_jobs(), range(count), strict=False)]
     random.Random(count).shuffle(jobs)
     return jobs
 
 
-def _all_jobs() -> Iterator[Job]:
+def _all_jobs() -> Iterator[SummaryJob]:
     paths = sorted((example_directory() / "texts").glob("*.txt"))
     refused = {path: POLICY_MARKER in path.read_text("utf-8") for path in paths}
-    words = _FEWEST_WORDS
+    parts = _FEWEST_WORDS
     while True:
         for audience in _AUDIENCES:
             for path in paths:
-                yield Job(str(path), audience, words, refused[path])
-        words += _MORE_WORDS
+                yield SummaryJob(str(path), audience, parts, refused[path])
+        parts += _MORE_WORDS

@@ -13,7 +13,7 @@ _WORK_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """The demo's timetable. Moments count from when the first task is taken up; all in seconds."""
 
     tasks: int
@@ -37,7 +37,7 @@ class Plan:
     """If it is not over by then, something is wrong."""
 
     @classmethod
-    def make(cls, tasks: int, seconds: float) -> Plan:
+    def make(cls, tasks: int, seconds: float) -> DemoPlan:
         """Return the plan for so many tasks in about so many seconds.
 
         Raises:

@@ -20,8 +20,8 @@ from tidegate.errors import TidegateError
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 8.0
-_HURRY_SECONDS = 0.5
-_LOOK_SECONDS = 0.05
+_FIRST_SIGTERM_SECONDS = 0.5
+_POLL_SECONDS = 0.05
 
 
 class DemoProcess:
@@ -85,7 +85,7 @@ class DemoProcess:
             raise TidegateError(f"the {self.name} did not start", fix=f"see {self.log_path}")
         return line.decode()
 
-    async def said(self, pattern: str) -> re.Match[str]:
+    async def wait_for_log(self, pattern: str) -> re.Match[str]:
         """Return the first match of a pattern in its log, once it is there.
 
         Raises:
@@ -95,7 +95,7 @@ class DemoProcess:
         while not (found := re.search(pattern, self.log_path.read_text(errors="replace"))):
             if self.has_ended or time.monotonic() > ends_at:
                 raise TidegateError(f"the {self.name} did not start", fix=f"see {self.log_path}")
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return found
 
     def kill(self, others: Iterable[int] = ()) -> None:
@@ -117,8 +117,8 @@ class DemoProcess:
         """Ask it to end, soon more firmly, at last kill it. Safe to repeat, and without a start."""
         if self._process is None:
             return
-        for number, patience in (
-            (signal.SIGTERM, _HURRY_SECONDS),
+        for number, timeout in (
+            (signal.SIGTERM, _FIRST_SIGTERM_SECONDS),
             (signal.SIGTERM, _STOP_SECONDS),
             (signal.SIGKILL, _STOP_SECONDS),
         ):
@@ -127,11 +127,11 @@ class DemoProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     await self._process.wait()
 
 
-class Provider:
+class ProviderProcess:
     """The simulated provider in its process, and the way to tell it how to behave."""
 
     def __init__(self, directory: Path, *, latency: float, ledger_path: Path) -> None:
@@ -158,7 +158,7 @@ class Provider:
         burst = None if calls_per_second is None else max(1, round(calls_per_second))
         await self._post("settings", {"requests_per_minute": limit, "requests_burst": burst})
 
-    async def go_away(self, seconds: float) -> None:
+    async def refuse_connections(self, seconds: float) -> None:
         """Refuse connections for a while, from now on."""
         await self._post("outage", {"kind": "refuse", "seconds": seconds})
 

@@ -13,7 +13,7 @@ from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
 from tidegate.store.rows import TaskRow
 from tidegate.testing.checker import INVARIANTS, Violation, check
-from tidegate.testing.demo.story import Outcome
+from tidegate.testing.demo.demo_run import DemoOutcome
 from tidegate.testing.provider.ledger import THROTTLED
 
 _NEVER_ANSWERED = (Charge.CRASH.value, Charge.LOSS.value)
@@ -21,7 +21,7 @@ _IN_DOUBT = (Reason.NETWORK.value, Reason.TIMEOUT.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """What the table shows. Counts are of tasks unless they say otherwise."""
 
     tasks: int
@@ -92,19 +92,21 @@ class Report:
         }
 
 
-def judge(outcome: Outcome) -> Report:
+def make_report(outcome: DemoOutcome) -> DemoReport:
     """Check every history and return how the demo ended."""
-    rows = outcome.record.rows
-    paid, by_kill, unexplained = _payments(outcome)
+    rows = outcome.snapshot.rows
+    paid, by_kill, unexplained = _count_repeated_payments(outcome)
     present = [rows[task_id] for task_id in outcome.jobs if task_id in rows]
     final = [row for row in present if row.state in FINAL]
-    entries = [entry for row in present for entry in outcome.record.histories[row.id] if entry.kind == "run"]
+    entries = [
+        entry for row in present for entry in outcome.snapshot.histories[row.id] if entry.kind == "run"
+    ]
     charges = Counter(entry.charge for entry in entries)
     throttled = set(THROTTLED.values())
-    return Report(
+    return DemoReport(
         tasks=len(outcome.jobs),
         succeeded=sum(row.state is State.SUCCEEDED for row in present),
-        dead_by_reason=_counted(row.reason for row in present if row.state is State.DEAD),
+        dead_by_reason=_format_counts(row.reason for row in present if row.state is State.DEAD),
         lost=len(outcome.jobs) - len(final),
         attempts=dict(sorted(Counter(_attempts(row) for row in final).items())),
         waits={
@@ -122,8 +124,8 @@ def judge(outcome: Outcome) -> Report:
         was_killed=outcome.was_killed,
         duration_seconds=outcome.duration_seconds,
         histories=len(present),
-        violations=tuple(check(outcome.told, outcome.notes, outcome.record, limits=outcome.limits)),
-        surprises=tuple(_surprises(outcome)),
+        violations=tuple(check(outcome.observations, outcome.notes, outcome.snapshot, limits=outcome.limits)),
+        surprises=tuple(_unexpected_outcomes(outcome)),
     )
 
 
@@ -131,11 +133,11 @@ def _attempts(row: TaskRow) -> int:
     return row.counters.attempts + (1 if row.state is State.SUCCEEDED else 0)
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(words).most_common())
+def _format_counts(parts: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(parts).most_common())
 
 
-def _payments(outcome: Outcome) -> tuple[int, int, int]:
+def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
     """Return the payments beyond the first for a task: all, those by the kill, those unexplained.
 
     Each call names its task in its `Idempotency-Key`.
@@ -147,7 +149,7 @@ def _payments(outcome: Outcome) -> tuple[int, int, int]:
     doubts = {
         task_id: sum(
             entry.charge in _NEVER_ANSWERED or entry.reason in _IN_DOUBT
-            for entry in outcome.record.histories.get(task_id, ())
+            for entry in outcome.snapshot.histories.get(task_id, ())
         )
         for task_id in again
     }
@@ -156,10 +158,10 @@ def _payments(outcome: Outcome) -> tuple[int, int, int]:
     return sum(again.values()), by_kill, unexplained
 
 
-def _surprises(outcome: Outcome) -> Iterable[str]:
+def _unexpected_outcomes(outcome: DemoOutcome) -> Iterable[str]:
     """Yield each final task that did not end as its text deserved."""
     for task_id, job in outcome.jobs.items():
-        row = outcome.record.rows.get(task_id)
+        row = outcome.snapshot.rows.get(task_id)
         if row is None or row.state not in FINAL:
             continue
         ended = f"{row.state} ({row.reason})" if row.reason else str(row.state)
@@ -169,7 +171,7 @@ def _surprises(outcome: Outcome) -> Iterable[str]:
             yield f"{task_id} should have succeeded and ended {ended}: {row.message}"
 
 
-def table_rows(report: Report) -> list[tuple[str, str]]:
+def table_rows(report: DemoReport) -> list[tuple[str, str]]:
     """Return the final table: what, and how much in words."""
     dead = ", ".join(f"{count} by {reason}" for reason, count in report.dead_by_reason.items())
     attempts = ", ".join(
@@ -200,7 +202,7 @@ _WAITS = {
 }
 
 
-def _paid_twice(report: Report) -> str:
+def _paid_twice(report: DemoReport) -> str:
     if report.paid_twice == 0:
         return "0"
     return (
@@ -209,6 +211,6 @@ def _paid_twice(report: Report) -> str:
     )
 
 
-def _invariants(report: Report) -> str:
+def _invariants(report: DemoReport) -> str:
     broken = len({violation.invariant for violation in report.violations})
     return f"{len(INVARIANTS)} checked over {report.histories} histories, {broken or 'none'} broken"

@@ -7,29 +7,29 @@ from typing import Any, Protocol, TextIO
 
 import click
 
-from tidegate.testing.demo.figures import Figures
+from tidegate.testing.demo.counts import DemoCounts
 
 _LINE_SECONDS = 3.0
 _EVENTS_SHOWN = 14
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """Where the demo tells what happens."""
 
-    def tell(self, at_seconds: float, text: str) -> None:
+    def show_event(self, at_seconds: float, text: str) -> None:
         """Show one event."""
 
-    def announce(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show what stays to be read, and copied, line by line."""
 
-    def show(self, figures: Figures) -> None:
+    def show(self, counts: DemoCounts) -> None:
         """Show the present figures."""
 
     def close(self) -> None:
         """Leave the terminal as it was. Safe to repeat."""
 
 
-def make_view(stream: TextIO) -> View:
+def make_view(stream: TextIO) -> DemoView:
     """Return the view that suits a stream."""
     if stream.isatty() and find_spec("rich") is not None:
         return LiveView(stream)
@@ -43,23 +43,23 @@ class LineView:
         self._stream = stream
         self._shown_at = float("-inf")
 
-    def tell(self, at_seconds: float, text: str) -> None:
+    def show_event(self, at_seconds: float, text: str) -> None:
         """Print one event."""
         click.echo(f"{at_seconds:5.1f} s  {text}", file=self._stream)
 
-    def announce(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Print it."""
         click.echo(text, file=self._stream)
 
-    def show(self, figures: Figures) -> None:
+    def show(self, counts: DemoCounts) -> None:
         """Print the figures if it is time."""
-        if figures.elapsed_seconds - self._shown_at < _LINE_SECONDS:
+        if counts.elapsed_seconds - self._shown_at < _LINE_SECONDS:
             return
-        self._shown_at = figures.elapsed_seconds
+        self._shown_at = counts.elapsed_seconds
         click.echo(
-            f"{figures.elapsed_seconds:5.1f} s  {figures.succeeded} succeeded, {figures.dead} dead, "
-            f"{figures.running} running, {figures.waiting} retrying, {figures.ready} ready; "
-            f"{figures.calls} calls, {figures.throttled} throttled",
+            f"{counts.elapsed_seconds:5.1f} s  {counts.succeeded} succeeded, {counts.dead} dead, "
+            f"{counts.running} running, {counts.waiting} retrying, {counts.ready} ready; "
+            f"{counts.calls} calls, {counts.throttled} throttled",
             file=self._stream,
         )
 
@@ -76,36 +76,36 @@ class LiveView:
 
         self._console = Console(file=stream, highlight=False)
         self._events: list[tuple[float, str]] = []
-        self._figures = Figures(0.0, 0)
-        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._picture)
+        self._counts = DemoCounts(0.0, 0)
+        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._render)
         self._live.start()
 
-    def tell(self, at_seconds: float, text: str) -> None:
+    def show_event(self, at_seconds: float, text: str) -> None:
         """Add one event."""
         self._events = [*self._events, (at_seconds, text)][-_EVENTS_SHOWN:]
 
-    def announce(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Print it above the picture, unbroken."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def show(self, figures: Figures) -> None:
+    def show(self, counts: DemoCounts) -> None:
         """Draw these figures from now on."""
-        self._figures = figures
+        self._counts = counts
 
     def close(self) -> None:
         """Draw the last picture and stop."""
         self._live.stop()
 
-    def _picture(self) -> Any:
+    def _render(self) -> Any:
         from rich.console import Group
         from rich.text import Text
 
-        return Group(*self._head(), Text(), *(_event(at, text) for at, text in self._events))
+        return Group(*self._top_lines(), Text(), *(_format_event(at, text) for at, text in self._events))
 
-    def _head(self) -> list[Any]:
+    def _top_lines(self) -> list[Any]:
         from rich.text import Text
 
-        now = self._figures
+        now = self._counts
         parts = [
             ("succeeded", now.succeeded, "green"),
             ("dead", now.dead, "red"),
@@ -116,7 +116,7 @@ class LiveView:
         width = max(20, min(self._console.width - 12, 80))
         bar, legend = Text(" "), Text(" ")
         for (name, count, colour), cells in zip(
-            parts, shares([count for _, count, _ in parts], width), strict=True
+            parts, split_width([count for _, count, _ in parts], width), strict=True
         ):
             bar.append("█" * cells, colour)
             legend.append("■ ", colour).append(f"{name} {count}   ")
@@ -130,16 +130,16 @@ class LiveView:
         ]
 
 
-def _event(at_seconds: float, text: str) -> Any:
+def _format_event(at_seconds: float, text: str) -> Any:
     from rich.text import Text
 
     return Text(f" {at_seconds:5.1f} s  ", "dim", no_wrap=True, overflow="ellipsis").append(text, "not dim")
 
 
-def shares(counts: list[int], width: int) -> list[int]:
+def split_width(counts: list[int], width: int) -> list[int]:
     """Divide a width among counts in proportion; the cells add up to the width unless all counts are 0."""
     total = sum(counts)
     if total <= 0:
         return [0] * len(counts)
-    edges = [round(width * sum(counts[: place + 1]) / total) for place in range(len(counts))]
+    edges = [round(width * sum(counts[: directory + 1]) / total) for directory in range(len(counts))]
     return [edge - before for before, edge in zip([0, *edges], edges, strict=False)]

@@ -7,18 +7,18 @@ a process of its own with `python -m tidegate.testing.provider`.
 
 from __future__ import annotations
 
-from tidegate.testing.provider.ledger import Call, Ledger, Summary
+from tidegate.testing.provider.ledger import Ledger, LedgerSummary, ProviderCall
 from tidegate.testing.provider.outages import Outage, OutageKind
 from tidegate.testing.provider.server import SimulatedProvider
 from tidegate.testing.provider.settings import POLICY_MARKER, ProviderSettings
 
 __all__ = [
     "POLICY_MARKER",
-    "Call",
     "Ledger",
+    "LedgerSummary",
     "Outage",
     "OutageKind",
+    "ProviderCall",
     "ProviderSettings",
     "SimulatedProvider",
-    "Summary",
 ]

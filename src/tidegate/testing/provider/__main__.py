@@ -15,7 +15,7 @@ from tidegate.testing.provider import Outage, ProviderSettings, SimulatedProvide
 from tidegate.testing.provider.outages import OUTAGE_KINDS
 
 
-def _planned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[Outage, ...]:
+def _all_outages(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[Outage, ...]:
     """Read outages written as `start:end` or `start:end:kind`."""
     return tuple(_outage(text) for text in texts)
 
@@ -49,7 +49,7 @@ def _outage(text: str) -> Outage:
     "--outage",
     "outages",
     multiple=True,
-    callback=_planned,
+    callback=_all_outages,
     metavar="START:END[:KIND]",
     help=f"Seconds from the start, and one of {', '.join(OUTAGE_KINDS)}.",
 )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from tidegate.testing.provider.buckets import Monotonic, RateLimits, TokenBucket
+from tidegate.testing.provider.buckets import AccountLimits, Monotonic, RefillingBucket
 from tidegate.testing.provider.messages import Request
 from tidegate.testing.provider.prompts import Prompt
 from tidegate.testing.provider.refusals import (
     Refusal,
-    against_policy,
-    out_of_budget,
-    over_limit,
-    too_long,
+    budget_exceeded,
+    limit_exceeded,
+    policy_violation,
+    prompt_too_long,
     unknown_model,
     wrong_key,
 )
 from tidegate.testing.provider.settings import ProviderSettings
 
 
-class Admission:
+class CallAdmission:
     """Holds what an account has left, and says why a call may not pass.
 
     Args:
@@ -31,7 +31,7 @@ class Admission:
         """Calls billed, or to be billed when they are answered."""
         self._settings = settings
         self._monotonic = monotonic
-        self.limits = self._limits(settings, RateLimits(requests=None, tokens=None))
+        self.limits = self._limits(settings, AccountLimits(requests=None, tokens=None))
 
     def change(self, settings: ProviderSettings) -> None:
         """Go on with these rules. Buckets keep what is in them, as far as it fits."""
@@ -51,7 +51,7 @@ class Admission:
         known = self._settings.models
         return unknown_model(prompt.model) if known and prompt.model not in known else None
 
-    def objection(self, prompt: Prompt) -> Refusal | None:
+    def refusal_of(self, prompt: Prompt) -> Refusal | None:
         """Return why the prompt may not pass, or take its share of the limits.
 
         A prompt refused for its size or content has used its share, as it was counted at the door.
@@ -65,28 +65,30 @@ class Admission:
 
     def _out_of_budget(self) -> Refusal | None:
         budget = self._settings.budget_calls
-        return out_of_budget() if budget is not None and self.spent_calls >= budget else None
+        return budget_exceeded() if budget is not None and self.spent_calls >= budget else None
 
     def _too_fast(self, prompt: Prompt) -> Refusal | None:
         answer = 0 if prompt.param == "input" else prompt.max_tokens or self._settings.answer_max_tokens
-        shortage = self.limits.admit(prompt.tokens + answer)
-        return over_limit(shortage, prompt.model) if shortage else None
+        exceeded = self.limits.admit(prompt.tokens + answer)
+        return limit_exceeded(exceeded, prompt.model) if exceeded else None
 
     def _too_long(self, prompt: Prompt) -> Refusal | None:
         window = self._settings.context_window
-        return too_long(prompt.longest, window, prompt.param) if prompt.longest > window else None
+        return prompt_too_long(prompt.longest, window, prompt.param) if prompt.longest > window else None
 
     def _against_policy(self, prompt: Prompt) -> Refusal | None:
         texts = [text.casefold() for text in prompt.texts]
         phrases = [phrase.casefold() for phrase in self._settings.blocked_phrases]
         blocked = any(phrase in text for phrase in phrases for text in texts)
-        return against_policy(prompt.param) if blocked else None
+        return policy_violation(prompt.param) if blocked else None
 
-    def _limits(self, settings: ProviderSettings, old: RateLimits) -> RateLimits:
-        def bucket(limit: int | None, burst: int | None, before: TokenBucket | None) -> TokenBucket | None:
+    def _limits(self, settings: ProviderSettings, old: AccountLimits) -> AccountLimits:
+        def bucket(
+            limit: int | None, burst: int | None, before: RefillingBucket | None
+        ) -> RefillingBucket | None:
             if limit is None:
                 return None
-            return TokenBucket(
+            return RefillingBucket(
                 limit=limit,
                 window_seconds=settings.window_seconds,
                 burst=burst,
@@ -94,7 +96,7 @@ class Admission:
                 monotonic=self._monotonic,
             )
 
-        return RateLimits(
+        return AccountLimits(
             requests=bucket(settings.requests_per_minute, settings.requests_burst, old.requests),
             tokens=bucket(settings.tokens_per_minute, settings.tokens_burst, old.tokens),
         )

@@ -17,7 +17,7 @@ Dimension = Literal["requests", "tokens"]
 _ROUNDING = 1e-6
 
 
-class TokenBucket:
+class RefillingBucket:
     """A bucket that holds `capacity` units and gains `limit` units per `window_seconds`, without steps.
 
     Args:
@@ -57,8 +57,8 @@ class TokenBucket:
         """Return the time until `amount` units are there; infinite if the bucket can never hold them."""
         if amount > self.capacity:
             return math.inf
-        missing = amount - self.level
-        return 0.0 if missing <= _ROUNDING else missing / self._per_second
+        lacking = amount - self.level
+        return 0.0 if lacking <= _ROUNDING else lacking / self._per_second
 
     def take(self, amount: float) -> None:
         """Take `amount` units, which `wait_seconds` said are there."""
@@ -70,7 +70,7 @@ class TokenBucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class LimitExceeded:
     """Why a call was not let through."""
 
     dimension: Dimension
@@ -83,35 +83,35 @@ class Shortage:
     """Until the same call would pass, if nobody else calls; infinite: never."""
 
 
-class RateLimits:
+class AccountLimits:
     """Both limits of one account. A dimension without a limit is None and lets everything through."""
 
-    def __init__(self, *, requests: TokenBucket | None, tokens: TokenBucket | None) -> None:
+    def __init__(self, *, requests: RefillingBucket | None, tokens: RefillingBucket | None) -> None:
         self.requests = requests
         self.tokens = tokens
 
-    def admit(self, tokens: int) -> Shortage | None:
+    def admit(self, tokens: int) -> LimitExceeded | None:
         """Take one request and `tokens` tokens, or take nothing and say what is short.
 
         Of two shortages the one with the longer wait is named, so waiting for it is enough.
         """
         wanted = [("requests", self.requests, 1), ("tokens", self.tokens, tokens)]
-        shortages = [
-            _shortage(name, bucket, amount)
+        exceeded_limits = [
+            _limit_exceeded(name, bucket, amount)
             for name, bucket, amount in wanted
             if bucket is not None and bucket.wait_seconds(amount) > 0
         ]
-        if shortages:
-            return max(shortages, key=lambda shortage: shortage.wait_seconds)
+        if exceeded_limits:
+            return max(exceeded_limits, key=lambda exceeded: exceeded.wait_seconds)
         for _, bucket, amount in wanted:
             if bucket is not None:
                 bucket.take(amount)
         return None
 
 
-def _shortage(name: str, bucket: TokenBucket, amount: int) -> Shortage:
+def _limit_exceeded(name: str, bucket: RefillingBucket, amount: int) -> LimitExceeded:
     wait = bucket.wait_seconds(amount)
-    return Shortage(
+    return LimitExceeded(
         dimension="requests" if name == "requests" else "tokens",
         limit=math.floor(bucket.capacity if math.isinf(wait) else bucket.limit),
         used=max(0, math.ceil(bucket.limit - bucket.level - _ROUNDING)),

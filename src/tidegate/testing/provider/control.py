@@ -30,11 +30,11 @@ class _OutageOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 async def answer(provider: SimulatedProvider, request: Request) -> Reply:
     """Do what a control request asks; 400 if it cannot be read or done, 404 if there is no such route."""
-    act = _ROUTES.get((request.method, request.path))
-    if act is None:
+    handler = _ROUTES.get((request.method, request.path))
+    if handler is None:
         return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).reply()
     try:
-        return json_reply(200, await act(provider, request.body))
+        return json_reply(200, await handler(provider, request.body))
     except (OptionError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         return invalid_request(str(error)).reply()
 

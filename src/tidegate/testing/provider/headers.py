@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tidegate.testing.provider.buckets import Dimension, RateLimits, TokenBucket
+from tidegate.testing.provider.buckets import AccountLimits, Dimension, RefillingBucket
 
 
 def go_duration(seconds: float) -> str:
@@ -28,12 +28,12 @@ def retry_headers(wait_seconds: float) -> dict[str, str]:
     }
 
 
-def limit_headers(limits: RateLimits) -> dict[str, str]:
+def limit_headers(limits: AccountLimits) -> dict[str, str]:
     """Return limit, remaining and reset of each limited dimension; the reset is the time to a full bucket."""
     return {**_of("requests", limits.requests), **_of("tokens", limits.tokens)}
 
 
-def _of(dimension: Dimension, bucket: TokenBucket | None) -> dict[str, str]:
+def _of(dimension: Dimension, bucket: RefillingBucket | None) -> dict[str, str]:
     if bucket is None:
         return {}
     return {

@@ -61,7 +61,7 @@ FROM (SELECT sum(billed) AS times FROM call WHERE content_hash <> '' GROUP BY co
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProviderCall:
     """One model call, as the provider saw it."""
 
     id: str
@@ -86,7 +86,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class LedgerSummary:
     """The whole ledger in a few numbers."""
 
     calls: int
@@ -121,14 +121,14 @@ class Ledger:
         except apsw.Error as error:
             raise OptionError(f"the ledger {os.fspath(path)!r} cannot be opened: {error}") from error
 
-    def record(self, call: Call) -> None:
+    def record(self, call: ProviderCall) -> None:
         """Add one call."""
         self._connection.execute(_INSERT, astuple(call))
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ProviderCall]:
         """Return every call, oldest record first."""
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM call ORDER BY rowid")  # noqa: S608
-        return [replace(call, billed=bool(call.billed)) for call in (Call(*row) for row in rows)]
+        return [replace(call, billed=bool(call.billed)) for call in (ProviderCall(*row) for row in rows)]
 
     def count(
         self, *, status: int | None = None, billed: bool | None = None, outcome: str | None = None
@@ -143,12 +143,12 @@ class Ledger:
         """Return each content that was billed more than once, with how often, the most often first."""
         return [(str(content), int(times)) for content, times in self._connection.execute(_PAID_TWICE)]
 
-    def summary(self) -> Summary:
+    def summary(self) -> LedgerSummary:
         """Return the totals."""
         ((contents, paid_again),) = self._connection.execute(_CONTENTS)
         statuses = self._connection.execute("SELECT status, count(*) FROM call GROUP BY status")
         by_status = {str(status): int(calls) for status, calls in statuses}
-        return Summary(
+        return LedgerSummary(
             calls=sum(by_status.values()),
             billed=self.count(billed=True),
             throttled=sum(self.count(outcome=outcome) for outcome in THROTTLED.values()),

@@ -41,7 +41,7 @@ class Reply:
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def adding(self, headers: Mapping[str, str]) -> Reply:
+    def with_headers(self, headers: Mapping[str, str]) -> Reply:
         """Return the reply with more headers; its own win."""
         return replace(self, headers={**headers, **self.headers})
 

@@ -9,24 +9,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tidegate.testing.provider import anthropic_form
-from tidegate.testing.provider.admission import Admission
-from tidegate.testing.provider.answers import Answer, generate, render
+from tidegate.testing.provider import anthropic_format
+from tidegate.testing.provider.admission import CallAdmission
 from tidegate.testing.provider.buckets import Monotonic
-from tidegate.testing.provider.dice import Dice
+from tidegate.testing.provider.completions import Completion, generate, render
 from tidegate.testing.provider.headers import limit_headers
-from tidegate.testing.provider.ledger import Call, Ledger
+from tidegate.testing.provider.idempotency import IdempotencyCache
+from tidegate.testing.provider.ledger import Ledger, ProviderCall
 from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
-from tidegate.testing.provider.outages import OutageKind, Timetable
+from tidegate.testing.provider.outages import OutageKind, OutageSchedule
 from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings, read_messages
-from tidegate.testing.provider.refusals import Refusal, away, overloaded
-from tidegate.testing.provider.replays import Replays
+from tidegate.testing.provider.refusals import Refusal, overloaded, unavailable
+from tidegate.testing.provider.seeded_random import SeededRandom
 from tidegate.testing.provider.settings import ProviderSettings
 
 READERS: dict[str, Callable[[bytes], Prompt | Refusal]] = {
     "/v1/chat/completions": read_chat,
     "/v1/embeddings": read_embeddings,
-    anthropic_form.PATH: read_messages,
+    anthropic_format.PATH: read_messages,
 }
 """The paths at which model calls are made."""
 
@@ -49,7 +49,7 @@ class SimulatedModel:
     Args:
         settings: How to behave; replaced by `change` while running.
         ledger: Where every call is written once, when its fate is known.
-        timetable: The outages.
+        schedule: The outages.
         monotonic: Seconds on any clock that never goes back; the limits refill by it.
         clock: Seconds since the epoch, UTC; the ledger's moments.
     """
@@ -59,7 +59,7 @@ class SimulatedModel:
         settings: ProviderSettings,
         *,
         ledger: Ledger,
-        timetable: Timetable,
+        schedule: OutageSchedule,
         monotonic: Monotonic = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -67,26 +67,26 @@ class SimulatedModel:
         self.in_flight = 0
         """Calls being answered now, those left hanging not among them."""
         self._ledger = ledger
-        self._timetable = timetable
+        self._schedule = schedule
         self._monotonic = monotonic
         self._clock = clock
-        self._replays = Replays()
+        self._idempotency_cache = IdempotencyCache()
         self.reset(settings)
 
     def reset(self, settings: ProviderSettings) -> None:
         """Start over with these settings: full buckets, first dice, no kept answers."""
         self.settings = settings
-        self._admission = Admission(
+        self._admission = CallAdmission(
             settings, spent_calls=self._ledger.count(billed=True), monotonic=self._monotonic
         )
-        self._dice = Dice(settings.seed)
-        self._replays.clear()
+        self._random = SeededRandom(settings.seed)
+        self._idempotency_cache.clear()
 
     def change(self, settings: ProviderSettings) -> None:
         """Go on with these settings. Buckets keep what is in them, as far as it fits."""
         self._admission.change(settings)
         if settings.seed != self.settings.seed:
-            self._dice = Dice(settings.seed)
+            self._random = SeededRandom(settings.seed)
         self.settings = settings
 
     async def call(self, request: Request) -> Reply | NoReply:
@@ -104,58 +104,62 @@ class SimulatedModel:
             raise
         finally:
             self.in_flight -= 1
-        return self._signed(reply, receipt.id)
+        return self._with_request_id(reply, receipt.id)
 
     def models(self, request: Request) -> Reply | NoReply:
         """List the models, under the same outages and keys as calls."""
-        kind = self._timetable.current
+        kind = self._schedule.current
         if kind and kind != "503":
             return _unanswered(kind)
-        refusal = away() if kind else self._admission.wrong_key(request)
+        refusal = unavailable() if kind else self._admission.wrong_key(request)
         names = self.settings.models or (_DEFAULT_MODEL,)
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "tidegate"} for name in names]
         reply = refusal.reply() if refusal else json_reply(200, {"object": "list", "data": data})
-        return self._signed(reply, f"req_{uuid.uuid4().hex}")
+        return self._with_request_id(reply, f"req_{uuid.uuid4().hex}")
 
     async def _answer(self, receipt: _Receipt) -> Reply | NoReply:
-        if kind := self._timetable.current:
+        if kind := self._schedule.current:
             return self._during_outage(receipt, kind)
         prompt = receipt.prompt
         if isinstance(prompt, Refusal):
             return self._refuse(receipt, prompt)
         if refusal := self._admission.wrong_key(receipt.request) or self._admission.unknown_model(prompt):
             return self._refuse(receipt, refusal)
-        outcome, replayed = await self._outcome(prompt, receipt.request)
+        outcome, replayed = await self._outcome_of(prompt, receipt.request)
         if isinstance(outcome, Refusal):
             return self._refuse(receipt, outcome)
         self._record(receipt, 200, "replayed" if replayed else "answered", outcome)
-        pace = self.settings.tokens_per_second
+        tokens_per_second = self.settings.tokens_per_second
         call_id = receipt.id.removeprefix("req_")
-        written = anthropic_form.render_message if _is_anthropic(receipt.request) else render
-        return written(outcome, prompt, call_id=call_id, pause_seconds=1 / pace if pace else 0)
+        written = anthropic_format.render_message if _is_anthropic(receipt.request) else render
+        return written(
+            outcome, prompt, call_id=call_id, pause_seconds=1 / tokens_per_second if tokens_per_second else 0
+        )
 
-    async def _outcome(self, prompt: Prompt, request: Request) -> tuple[Answer | Refusal, bool]:
+    async def _outcome_of(self, prompt: Prompt, request: Request) -> tuple[Completion | Refusal, bool]:
         key = request.headers.get("idempotency-key", "")
         if key and self.settings.honour_idempotency:
-            return await self._replays.once(key, prompt.content_hash, lambda: self._work(prompt))
-        return await self._work(prompt), False
+            return await self._idempotency_cache.get_or_generate(
+                key, prompt.content_hash, lambda: self._admit_and_generate(prompt)
+            )
+        return await self._admit_and_generate(prompt), False
 
-    async def _work(self, prompt: Prompt) -> Answer | Refusal:
+    async def _admit_and_generate(self, prompt: Prompt) -> Completion | Refusal:
         """Admit the prompt and generate its answer, or say why not. Nothing waits before it is admitted."""
         admission = self._admission
-        if refusal := admission.objection(prompt):
+        if refusal := admission.refusal_of(prompt):
             return refusal
-        chance = self._dice.deal(prompt.content_hash)
-        if chance.random() < self.settings.overload_probability:
-            return overloaded(chance.choice(self.settings.overload_statuses))
+        random = self._random.random_for(prompt.content_hash)
+        if random.random() < self.settings.overload_probability:
+            return overloaded(random.choice(self.settings.overload_statuses))
         admission.spent_calls += 1
         try:
-            return await self._generated(prompt, chance.uniform(-1, 1))
+            return await self._generate(prompt, random.uniform(-1, 1))
         except asyncio.CancelledError:
             admission.spent_calls -= 1
             raise
 
-    async def _generated(self, prompt: Prompt, deviation: float) -> Answer:
+    async def _generate(self, prompt: Prompt, deviation: float) -> Completion:
         settings = self.settings
         await asyncio.sleep(settings.latency_seconds * (1 + settings.latency_jitter * deviation))
         return await generate(
@@ -167,18 +171,18 @@ class SimulatedModel:
 
     def _during_outage(self, receipt: _Receipt, kind: OutageKind) -> Reply | NoReply:
         if kind == "503":
-            return self._refuse(receipt, away())
+            return self._refuse(receipt, unavailable())
         self._record(receipt, 0, f"outage {kind}")
         return _unanswered(kind)
 
     def _refuse(self, receipt: _Receipt, refusal: Refusal) -> Reply:
-        self._record(receipt, refusal.status, refusal.noted)
-        return anthropic_form.error_reply(refusal) if _is_anthropic(receipt.request) else refusal.reply()
+        self._record(receipt, refusal.status, refusal.ledger_outcome)
+        return anthropic_format.error_reply(refusal) if _is_anthropic(receipt.request) else refusal.reply()
 
-    def _record(self, receipt: _Receipt, status: int, outcome: str, answer: Answer | None = None) -> None:
+    def _record(self, receipt: _Receipt, status: int, outcome: str, answer: Completion | None = None) -> None:
         prompt = receipt.prompt if isinstance(receipt.prompt, Prompt) else None
         self._ledger.record(
-            Call(
+            ProviderCall(
                 id=receipt.id,
                 received_at=receipt.received_at,
                 method=receipt.request.method,
@@ -194,14 +198,14 @@ class SimulatedModel:
             )
         )
 
-    def _signed(self, reply: Reply | NoReply, call_id: str) -> Reply | NoReply:
+    def _with_request_id(self, reply: Reply | NoReply, call_id: str) -> Reply | NoReply:
         if isinstance(reply, NoReply):
             return reply
-        return reply.adding({"x-request-id": call_id, **limit_headers(self._admission.limits)})
+        return reply.with_headers({"x-request-id": call_id, **limit_headers(self._admission.limits)})
 
 
 def _is_anthropic(request: Request) -> bool:
-    return request.path == anthropic_form.PATH
+    return request.path == anthropic_format.PATH
 
 
 def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoReply:

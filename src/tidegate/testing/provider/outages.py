@@ -34,7 +34,7 @@ class Outage:
             raise OptionError(f"an outage from {self.start_seconds} s to {self.end_seconds} s is empty")
 
 
-class Timetable:
+class OutageSchedule:
     """Which outage is on. One begun by hand goes before the planned ones.
 
     Args:
@@ -46,13 +46,13 @@ class Timetable:
         self._outages = tuple(outages)
         self._monotonic = monotonic
         self._started_at = monotonic()
-        self._by_hand: Outage | None = None
+        self._manual: Outage | None = None
 
     @property
     def current(self) -> OutageKind | None:
         """The kind of outage that is on now, or None."""
         now = self._elapsed_seconds()
-        for outage in self._planned():
+        for outage in self._all_outages():
             if outage.start_seconds <= now < outage.end_seconds:
                 return outage.kind
         return None
@@ -60,30 +60,32 @@ class Timetable:
     def begin(self, kind: OutageKind, seconds: float | None = None) -> None:
         """Begin an outage now, in place of any other begun by hand; `seconds=None`: until `end`."""
         now = self._elapsed_seconds()
-        self._by_hand = Outage(now, math.inf if seconds is None else now + seconds, kind)
+        self._manual = Outage(now, math.inf if seconds is None else now + seconds, kind)
 
     def end(self) -> None:
         """End the outage begun by hand, if any. Planned ones keep to their times."""
-        self._by_hand = None
+        self._manual = None
 
-    def replan(self, outages: Sequence[Outage]) -> None:
+    def set_planned(self, outages: Sequence[Outage]) -> None:
         """Set the planned outages anew; times still count from the start."""
         self._outages = tuple(outages)
 
     def restart(self) -> None:
         """Start over: no outage by hand, planned times count from now."""
-        self._by_hand = None
+        self._manual = None
         self._started_at = self._monotonic()
 
     def next_change_seconds(self) -> float | None:
         """Return the time until an outage begins or ends; None if nothing more is planned."""
         now = self._elapsed_seconds()
-        edges = (edge for outage in self._planned() for edge in (outage.start_seconds, outage.end_seconds))
+        edges = (
+            edge for outage in self._all_outages() for edge in (outage.start_seconds, outage.end_seconds)
+        )
         ahead = [edge - now for edge in edges if now < edge < math.inf]
         return min(ahead, default=None)
 
-    def _planned(self) -> tuple[Outage, ...]:
-        return self._outages if self._by_hand is None else (self._by_hand, *self._outages)
+    def _all_outages(self) -> tuple[Outage, ...]:
+        return self._outages if self._manual is None else (self._manual, *self._outages)
 
     def _elapsed_seconds(self) -> float:
         return self._monotonic() - self._started_at

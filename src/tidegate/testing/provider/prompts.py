@@ -13,7 +13,7 @@ from tidegate.testing.provider.refusals import Refusal, invalid_request
 CHARACTERS_PER_TOKEN = 4
 
 
-_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+_BodyShape = TypeVar("_BodyShape", bound=msgspec.Struct)
 
 
 def estimate_tokens(text: str) -> int:
@@ -42,14 +42,14 @@ class Prompt:
     base64: bool = False
 
 
-class _Part(msgspec.Struct):
+class _ContentPart(msgspec.Struct):
     type: str = ""
     text: str = ""
 
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Part] | None = None
+    content: str | list[_ContentPart] | None = None
 
 
 class _StreamOptions(msgspec.Struct):
@@ -59,7 +59,7 @@ class _StreamOptions(msgspec.Struct):
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class _Chat(msgspec.Struct):
+class _ChatBody(msgspec.Struct):
     model: str
     messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
     max_tokens: _Positive | None = None
@@ -68,15 +68,15 @@ class _Chat(msgspec.Struct):
     stream_options: _StreamOptions | None = None
 
 
-class _Messages(msgspec.Struct):
+class _MessagesBody(msgspec.Struct):
     model: str
     messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
     max_tokens: _Positive
-    system: str | list[_Part] = ""
+    system: str | list[_ContentPart] = ""
     stream: bool = False
 
 
-class _Embeddings(msgspec.Struct):
+class _EmbeddingsBody(msgspec.Struct):
     model: str
     input: str | Annotated[list[str | int | list[int]], msgspec.Meta(min_length=1, max_length=2048)]
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
@@ -85,7 +85,7 @@ class _Embeddings(msgspec.Struct):
 
 def read_chat(body: bytes) -> Prompt | Refusal:
     """Read the body of a chat completion request."""
-    found = _read(body, _Chat)
+    found = _read(body, _ChatBody)
     if isinstance(found, Refusal):
         return found
     chat, raw = found
@@ -106,7 +106,7 @@ def read_chat(body: bytes) -> Prompt | Refusal:
 
 def read_messages(body: bytes) -> Prompt | Refusal:
     """Read the body of a request to Anthropic's messages interface."""
-    found = _read(body, _Messages)
+    found = _read(body, _MessagesBody)
     if isinstance(found, Refusal):
         return found
     wanted, raw = found
@@ -127,7 +127,7 @@ def read_messages(body: bytes) -> Prompt | Refusal:
 
 def read_embeddings(body: bytes) -> Prompt | Refusal:
     """Read the body of an embeddings request."""
-    found = _read(body, _Embeddings)
+    found = _read(body, _EmbeddingsBody)
     if isinstance(found, Refusal):
         return found
     wanted, raw = found
@@ -147,7 +147,7 @@ def read_embeddings(body: bytes) -> Prompt | Refusal:
     )
 
 
-def _read(body: bytes, shape: type[_Shape]) -> tuple[_Shape, dict[str, Any]] | Refusal:
+def _read(body: bytes, shape: type[_BodyShape]) -> tuple[_BodyShape, dict[str, Any]] | Refusal:
     try:
         raw = msgspec.json.decode(body)
         return msgspec.convert(raw, shape), raw

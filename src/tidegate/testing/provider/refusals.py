@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.testing.provider.buckets import Shortage
+from tidegate.testing.provider.buckets import LimitExceeded
 from tidegate.testing.provider.headers import go_duration, retry_headers
 from tidegate.testing.provider.ledger import THROTTLED
 from tidegate.testing.provider.messages import Reply, json_reply
@@ -28,7 +28,7 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def noted(self) -> str:
+    def ledger_outcome(self) -> str:
         """What the ledger says of it."""
         return self.outcome or self.code or self.type
 
@@ -55,42 +55,42 @@ def unknown_model(model: str) -> Refusal:
     return Refusal(404, INVALID_REQUEST, message, code="model_not_found", param="model")
 
 
-def out_of_budget() -> Refusal:
+def budget_exceeded() -> Refusal:
     """The account's money is spent. A 429 that no waiting cures."""
     message = "You exceeded your current quota, please check your plan and billing details."
     return Refusal(429, "insufficient_quota", message, code="insufficient_quota")
 
 
-def over_limit(shortage: Shortage, model: str) -> Refusal:
+def limit_exceeded(exceeded: LimitExceeded, model: str) -> Refusal:
     """Too many requests or tokens a minute; or, without a wait, more than the bucket can ever hold."""
-    if math.isinf(shortage.wait_seconds):
-        return _too_large(shortage, model)
-    short = "RPM" if shortage.dimension == "requests" else "TPM"
+    if math.isinf(exceeded.wait_seconds):
+        return _too_large(exceeded, model)
+    short = "RPM" if exceeded.dimension == "requests" else "TPM"
     message = (
-        f"Rate limit reached for {model[:200]} on {shortage.dimension} per min ({short}): "
-        f"Limit {shortage.limit}, Used {shortage.used}, Requested {shortage.requested}. "
-        f"Please try again in {go_duration(shortage.wait_seconds)}."
+        f"Rate limit reached for {model[:200]} on {exceeded.dimension} per min ({short}): "
+        f"Limit {exceeded.limit}, Used {exceeded.used}, Requested {exceeded.requested}. "
+        f"Please try again in {go_duration(exceeded.wait_seconds)}."
     )
     return Refusal(
         429,
-        shortage.dimension,
+        exceeded.dimension,
         message,
         code="rate_limit_exceeded",
-        outcome=THROTTLED[shortage.dimension],
-        headers=retry_headers(shortage.wait_seconds),
+        outcome=THROTTLED[exceeded.dimension],
+        headers=retry_headers(exceeded.wait_seconds),
     )
 
 
-def _too_large(shortage: Shortage, model: str) -> Refusal:
+def _too_large(exceeded: LimitExceeded, model: str) -> Refusal:
     message = (
-        f"Request too large for {model[:200]} on {shortage.dimension} per min (TPM): "
-        f"Limit {shortage.limit}, Requested {shortage.requested}. "
+        f"Request too large for {model[:200]} on {exceeded.dimension} per min (TPM): "
+        f"Limit {exceeded.limit}, Requested {exceeded.requested}. "
         "The input or output tokens must be reduced in order to run successfully."
     )
-    return Refusal(429, shortage.dimension, message, code="rate_limit_exceeded", outcome="too_large")
+    return Refusal(429, exceeded.dimension, message, code="rate_limit_exceeded", outcome="too_large")
 
 
-def too_long(tokens: int, window: int, param: str) -> Refusal:
+def prompt_too_long(tokens: int, window: int, param: str) -> Refusal:
     """The prompt does not fit the model's context window."""
     message = (
         f"This model's maximum context length is {window} tokens. However, your {param} resulted in "
@@ -99,7 +99,7 @@ def too_long(tokens: int, window: int, param: str) -> Refusal:
     return Refusal(400, INVALID_REQUEST, message, code="context_length_exceeded", param=param)
 
 
-def against_policy(param: str) -> Refusal:
+def policy_violation(param: str) -> Refusal:
     """The content policy forbids the prompt."""
     message = "Your request was rejected as a result of our safety system."
     return Refusal(400, INVALID_REQUEST, message, code="content_policy_violation", param=param)
@@ -112,13 +112,13 @@ def overloaded(status: int) -> Refusal:
     return Refusal(status, type_, message, outcome=f"overloaded {status}")
 
 
-def away() -> Refusal:
+def unavailable() -> Refusal:
     """An outage in which somebody still answers the door."""
     message = "The server is temporarily unable to handle the request."
     return Refusal(503, "server_error", message, outcome="outage 503")
 
 
-def key_reused() -> Refusal:
+def idempotency_key_reused() -> Refusal:
     """The idempotency key came with another content before."""
     message = "This Idempotency-Key was used with a different request."
     return Refusal(400, "idempotency_error", message, code="idempotency_key_reused")

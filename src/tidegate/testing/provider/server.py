@@ -12,14 +12,14 @@ from typing import Any, Self
 
 from tidegate.testing.provider import control
 from tidegate.testing.provider.buckets import Monotonic
-from tidegate.testing.provider.door import HOST, Door
+from tidegate.testing.provider.http_connection import HttpConnection, MalformedError
 from tidegate.testing.provider.ledger import Ledger
+from tidegate.testing.provider.listener import HOST, ProviderListener
 from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
 from tidegate.testing.provider.model import READERS, SimulatedModel
-from tidegate.testing.provider.outages import OutageKind, Timetable
+from tidegate.testing.provider.outages import OutageKind, OutageSchedule
 from tidegate.testing.provider.refusals import Refusal, invalid_request
 from tidegate.testing.provider.settings import ProviderSettings, changed
-from tidegate.testing.provider.wire import MalformedError, Wire
 
 _log = logging.getLogger(__name__)
 _REOPEN_SECONDS = 0.1
@@ -58,15 +58,15 @@ class SimulatedProvider:
         self._initial = settings or ProviderSettings()
         self.ledger = Ledger(self._initial.ledger_path)
         """Every call seen, and what became of it."""
-        self._timetable = Timetable(self._initial.outages, monotonic=monotonic)
+        self._schedule = OutageSchedule(self._initial.outages, monotonic=monotonic)
         self._model = SimulatedModel(
-            self._initial, ledger=self.ledger, timetable=self._timetable, monotonic=monotonic, clock=clock
+            self._initial, ledger=self.ledger, schedule=self._schedule, monotonic=monotonic, clock=clock
         )
-        self._door = Door(self._welcome)
-        self._door_moves = asyncio.Lock()
-        self._plan_changed = asyncio.Event()
-        self._door_keeper: asyncio.Task[None] | None = None
-        self._talks: dict[asyncio.Task[None], Wire] = {}
+        self._listener = ProviderListener(self._accept)
+        self._listener_lock = asyncio.Lock()
+        self._has_schedule_changed = asyncio.Event()
+        self._outage_job: asyncio.Task[None] | None = None
+        self._connections: dict[asyncio.Task[None], HttpConnection] = {}
 
     @property
     def settings(self) -> ProviderSettings:
@@ -76,7 +76,7 @@ class SimulatedProvider:
     @property
     def port(self) -> int:
         """The port on 127.0.0.1; 0 before the first start."""
-        return self._door.port
+        return self._listener.port
 
     @property
     def url(self) -> str:
@@ -94,24 +94,24 @@ class SimulatedProvider:
         Raises:
             OSError: The port is taken.
         """
-        if self._door_keeper is not None:
+        if self._outage_job is not None:
             return
-        self._timetable.restart()
-        await self._door.open(self._initial.port)
-        self._door_keeper = asyncio.create_task(self._keep_door(), name="simulated provider: door")
+        self._schedule.restart()
+        await self._listener.open(self._initial.port)
+        self._outage_job = asyncio.create_task(self._follow_schedule(), name="simulated provider: door")
 
     async def stop(self) -> None:
         """Close the port and every connection; calls being answered are noted as stopped. Safe to repeat."""
-        keeper, self._door_keeper = self._door_keeper, None
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-        self._door.lock()
-        talks = dict(self._talks)
-        for talk, wire in talks.items():
-            talk.cancel()
-            wire.abort()
-        await asyncio.gather(*talks, return_exceptions=True)
+        job, self._outage_job = self._outage_job, None
+        if job is not None:
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+        self._listener.close()
+        connections = dict(self._connections)
+        for task, connection in connections.items():
+            task.cancel()
+            connection.abort()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -135,13 +135,13 @@ class SimulatedProvider:
         Raises:
             OptionError: There is no such kind, or it would last no time.
         """
-        self._timetable.begin(kind, seconds)
-        await self._plan_moved()
+        self._schedule.begin(kind, seconds)
+        await self._schedule_changed()
 
     async def end_outage(self) -> None:
         """End the outage begun by hand, if any; over when this returns. Planned ones keep to their times."""
-        self._timetable.end()
-        await self._plan_moved()
+        self._schedule.end()
+        await self._schedule_changed()
 
     async def change(self, **changes: Any) -> None:
         """Change settings while running; calls being answered may still go by the old ones.
@@ -151,8 +151,8 @@ class SimulatedProvider:
         """
         settings = changed(self.settings, changes)
         self._model.change(settings)
-        self._timetable.replan(settings.outages)
-        await self._plan_moved()
+        self._schedule.set_planned(settings.outages)
+        await self._schedule_changed()
 
     async def reset(self) -> None:
         """Start over as if just started: first settings, full buckets, empty ledger, timetable from now.
@@ -161,54 +161,56 @@ class SimulatedProvider:
         """
         self.ledger.clear()
         self._model.reset(self._initial)
-        self._timetable.replan(self._initial.outages)
-        self._timetable.restart()
-        await self._plan_moved()
+        self._schedule.set_planned(self._initial.outages)
+        self._schedule.restart()
+        await self._schedule_changed()
 
-    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        wire = Wire(reader, writer)
-        talk = asyncio.create_task(self._talk(wire), name="simulated provider: connection")
-        self._talks[talk] = wire
-        talk.add_done_callback(self._talks.pop)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = HttpConnection(reader, writer)
+        task = asyncio.create_task(self._serve_connection(connection), name="simulated provider: connection")
+        self._connections[task] = connection
+        task.add_done_callback(self._connections.pop)
 
-    async def _talk(self, wire: Wire) -> None:
+    async def _serve_connection(self, connection: HttpConnection) -> None:
         try:
-            await self._converse(wire)
+            await self._serve_requests(connection)
         except ConnectionError:
             pass  # The client went away; what it asked for is in the ledger.
         except MalformedError as fault:
-            await self._part(wire, invalid_request(str(fault), status=fault.status))
+            await self._send_last_error(connection, invalid_request(str(fault), status=fault.status))
         except Exception:
             _log.exception("the simulated provider failed on a request")
-            await self._part(wire, Refusal(500, "server_error", "The simulated provider has a fault."))
+            await self._send_last_error(
+                connection, Refusal(500, "server_error", "The simulated provider has a fault.")
+            )
         finally:
-            await wire.close()
+            await connection.close()
 
-    async def _converse(self, wire: Wire) -> None:
-        going_on = True
-        while going_on:
-            request = await wire.next_request(max_body_bytes=self.settings.max_body_bytes)
+    async def _serve_requests(self, connection: HttpConnection) -> None:
+        keep_alive = True
+        while keep_alive:
+            request = await connection.next_request(max_body_bytes=self.settings.max_body_bytes)
             if request is None:
                 return
             reply = await self._route(request)
             if isinstance(reply, NoReply):
-                await self._leave(wire, reply)
+                await self._end_without_reply(connection, reply)
                 return
-            going_on = await wire.send(_signed(reply), last=not self._door.is_open)
+            keep_alive = await connection.send(_with_request_id(reply), last=not self._listener.is_open)
 
-    async def _leave(self, wire: Wire, parting: NoReply) -> None:
-        if parting.ending == "hang":
-            await wire.hang()
+    async def _end_without_reply(self, connection: HttpConnection, no_reply: NoReply) -> None:
+        if no_reply.ending == "hang":
+            await connection.hang()
         else:
-            wire.reset()
+            connection.reset()
 
-    async def _part(self, wire: Wire, refusal: Refusal) -> None:
+    async def _send_last_error(self, connection: HttpConnection, refusal: Refusal) -> None:
         try:
-            if wire.can_reply:
-                await wire.send(_signed(refusal.reply()), last=True)
-                await wire.linger()
+            if connection.can_reply:
+                await connection.send(_with_request_id(refusal.reply()), last=True)
+                await connection.linger()
         except OSError:
-            wire.abort()
+            connection.abort()
 
     async def _route(self, request: Request) -> Reply | NoReply:
         match request.method, request.path:
@@ -225,36 +227,38 @@ class SimulatedProvider:
             case _:
                 return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).reply()
 
-    async def _plan_moved(self) -> None:
-        if self._door_keeper is not None:
-            await self._move_door()
-            self._plan_changed.set()
+    async def _schedule_changed(self) -> None:
+        if self._outage_job is not None:
+            await self._apply_outage()
+            self._has_schedule_changed.set()
 
-    async def _keep_door(self) -> None:
+    async def _follow_schedule(self) -> None:
         """Shut and open the door at the times of the timetable, and whenever the plan changes."""
         while True:
-            self._plan_changed.clear()
-            wait = self._timetable.next_change_seconds()
+            self._has_schedule_changed.clear()
+            wait = self._schedule.next_change_seconds()
             try:
-                await self._move_door()
+                await self._apply_outage()
             except OSError:
                 _log.exception("the simulated provider cannot listen on port %s again", self.port)
                 wait = _REOPEN_SECONDS
             try:
                 async with asyncio.timeout(wait):
-                    await self._plan_changed.wait()
+                    await self._has_schedule_changed.wait()
             except TimeoutError:
                 continue
 
-    async def _move_door(self) -> None:
-        async with self._door_moves:
-            if self._timetable.current != "refuse":
-                await self._door.open(self.port)
-            elif self._door.is_open:
-                self._door.shut()
-                for wire in [wire for wire in self._talks.values() if wire.idle]:
-                    wire.abort()
+    async def _apply_outage(self) -> None:
+        async with self._listener_lock:
+            if self._schedule.current != "refuse":
+                await self._listener.open(self.port)
+            elif self._listener.is_open:
+                self._listener.refuse()
+                for connection in [
+                    connection for connection in self._connections.values() if connection.idle
+                ]:
+                    connection.abort()
 
 
-def _signed(reply: Reply) -> Reply:
-    return reply.adding({"x-request-id": f"req_{uuid.uuid4().hex}"})
+def _with_request_id(reply: Reply) -> Reply:
+    return reply.with_headers({"x-request-id": f"req_{uuid.uuid4().hex}"})

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from tidegate.errors import StoreUnavailableError, TidegateError
-from tidegate.web.guard import READERS, Answer, Guarded
-from tidegate.web.problems import KINDS, NO_STORE, PAGES, Problem
-from tidegate.web.room import Room, answer
-from tidegate.web.wire import Health
+from tidegate.web.api_context import ApiContext, json_response
+from tidegate.web.problems import NO_STORE, PAGES, PROBLEM_TYPES, Problem
+from tidegate.web.protected_routes import READERS, ProtectedRouter, ResponseSpec
+from tidegate.web.schemas import HealthOut
 
 log = logging.getLogger("tidegate.web")
 
@@ -34,25 +34,27 @@ An operator makes tokens with <code>tidegate tokens create</code>.</p>
 """
 
 
-def add(api: Guarded, room: Room) -> None:
+def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
 
-    @api.public("/", {200: Answer("The page", str)}, media_type="text/html")
+    @api.public_route("/", {200: ResponseSpec("The page", str)}, media_type="text/html")
     async def start_page(request: Request) -> Response:
         """Say to somebody who opens the address what is here."""
         return HTMLResponse(_START_PAGE, headers=NO_STORE)
 
-    @api.public("/livez", {200: Answer("Its event loop answers", Health)})
+    @api.public_route("/livez", {200: ResponseSpec("Its event loop answers", HealthOut)})
     async def livez(request: Request) -> Response:
         """Say that this process lives. The store is not asked: its absence is no reason to be restarted."""
-        return answer(Health("alive"))
+        return json_response(HealthOut("alive"))
 
-    @api.public("/readyz", {200: Answer("The store answers and has this version's schema", Health)})
+    @api.public_route(
+        "/readyz", {200: ResponseSpec("The store answers and has this version's schema", HealthOut)}
+    )
     async def readyz(request: Request) -> Response:
         """Say whether requests can be served."""
         try:
             async with asyncio.timeout(READY_SECONDS):
-                store = await room.store()
+                store = await context.store()
                 await store.open()
                 await store.now()
         except TimeoutError:
@@ -60,27 +62,27 @@ def add(api: Guarded, room: Room) -> None:
             raise Problem("not-ready", detail, code=StoreUnavailableError.code) from None
         except TidegateError as error:
             log.warning("not ready: %s", error)
-            detail = error.message if await _may_see_detail(room, request) else ""
+            detail = error.message if await _may_see_detail(context, request) else ""
             raise Problem("not-ready", detail, code=error.code) from error
-        return answer(Health("ready"))
+        return json_response(HealthOut("ready"))
 
-    @api.public(PAGES + "{slug}", {200: Answer("The page", str)}, media_type="text/plain")
+    @api.public_route(PAGES + "{slug}", {200: ResponseSpec("The page", str)}, media_type="text/plain")
     async def problem_page(request: Request, slug: str) -> Response:
         """Say what a type of problem means and what to do about it."""
-        kind = KINDS.get(slug)
+        kind = PROBLEM_TYPES.get(slug)
         if kind is None:
             raise Problem("not-found", "no problem of that type")
         return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n", headers=NO_STORE)
 
 
-async def _may_see_detail(room: Room, request: Request) -> bool:
+async def _may_see_detail(context: ApiContext, request: Request) -> bool:
     """Return whether a request may see why the store fails, which names files and hosts of the installation.
 
     While the store is away only tokens are known that were used in the last moments.
     """
     try:
         async with asyncio.timeout(READY_SECONDS):
-            principal = await room.authenticate(request)
+            principal = await context.authenticate(request)
     except (TimeoutError, TidegateError, Problem):
         return False
     return principal is not None and principal.tenant is None and principal.role in READERS

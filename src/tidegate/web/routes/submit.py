@@ -11,30 +11,30 @@ from tidegate.domain.access import Principal
 from tidegate.errors import TidegateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import StoredResult
-from tidegate.web.bodies import idempotency_key, wanted_wait
-from tidegate.web.closing import first_of
-from tidegate.web.guard import SUBMITTERS, Answer, Guarded, Needs, principal_of
+from tidegate.web.api_context import ApiContext, json_response, location_of
+from tidegate.web.capacity import NoCapacityError
 from tidegate.web.problems import Problem
-from tidegate.web.room import Room, answer, location_of
-from tidegate.web.shares import NoPlaceError
-from tidegate.web.shown import result_of
-from tidegate.web.wire import Submit, SubmitMany, Submitted, SubmittedMany, TaskResult
+from tidegate.web.protected_routes import SUBMITTERS, AccessRule, ProtectedRouter, ResponseSpec, principal_of
+from tidegate.web.request_body import idempotency_key, requested_wait
+from tidegate.web.schemas import SubmitManyRequest, SubmitRequest, SubmittedMany, SubmittedOut, TaskResult
+from tidegate.web.serialize import to_task_result
+from tidegate.web.shutdown import first_completed
 
 RETRY_AFTER = "1"
 """Seconds after which a client that polls may look again."""
 
 
-def add(api: Guarded, room: Room) -> None:
+def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     """Register the routes."""
 
     @api.route(
         "POST",
         "/api/v1/tasks",
-        Needs(SUBMITTERS),
-        body=Submit,
-        answers={
-            202: Answer("Stored", Submitted, ("Location", "Retry-After")),
-            200: Answer("Final within the time of `Prefer: wait`", TaskResult, ("Location",)),
+        AccessRule(SUBMITTERS),
+        body=SubmitRequest,
+        responses={
+            202: ResponseSpec("Stored", SubmittedOut, ("Location", "Retry-After")),
+            200: ResponseSpec("Final within the time of `Prefer: wait`", TaskResult, ("Location",)),
         },
     )
     async def submit_task(request: Request) -> Response:
@@ -44,27 +44,27 @@ def add(api: Guarded, room: Room) -> None:
         so long for the end. An `Idempotency-Key` makes a repeat safe: it names the same task.
         """
         principal = principal_of(request)
-        with room.in_flight(request, room.settings.body_limit):
-            asked = await room.read_json(request, Submit)
-            size, key = memoryview(asked.args).nbytes, idempotency_key(request)
-            task = await room.offload.run(size, room.submitter.prepare, asked, principal, key)
-            stored = await room.app.enqueue_prepared(task)
-        room.audit.submitted(principal, stored.task_id, "created" if stored.created else "was there")
-        where = location_of(request, stored.task_id)
-        wait = wanted_wait(request, room.settings)
-        ended = await _end_in_time(room, principal, stored.task_id, wait) if wait else None
-        if ended is not None:
-            shown = result_of(stored.task_id, ended, await room.plain(ended.data))
-            return answer(shown, Location=where, Preference_Applied=f"wait={wait:g}")
-        told = Submitted(stored.task_id, stored.created, where)
-        return answer(told, 202, Location=where, Retry_After=RETRY_AFTER)
+        with context.body_in_flight(request, context.settings.body_limit):
+            submit_request = await context.read_json(request, SubmitRequest)
+            size, key = memoryview(submit_request.args).nbytes, idempotency_key(request)
+            task = await context.offload.run(size, context.submitter.prepare, submit_request, principal, key)
+            stored = await context.app.enqueue_prepared(task)
+        context.audit.record_submit(principal, stored.task_id, "created" if stored.created else "was there")
+        location = location_of(request, stored.task_id)
+        wait = requested_wait(request, context.settings)
+        final = await _final_in_time(context, principal, stored.task_id, wait) if wait else None
+        if final is not None:
+            body = to_task_result(stored.task_id, final, await context.plain(final.data))
+            return json_response(body, Location=location, Preference_Applied=f"wait={wait:g}")
+        submitted = SubmittedOut(stored.task_id, stored.created, location)
+        return json_response(submitted, 202, Location=location, Retry_After=RETRY_AFTER)
 
     @api.route(
         "POST",
         "/api/v1/tasks/batch",
-        Needs(SUBMITTERS),
-        body=SubmitMany,
-        answers={202: Answer("Stored, all of them", SubmittedMany)},
+        AccessRule(SUBMITTERS),
+        body=SubmitManyRequest,
+        responses={202: ResponseSpec("Stored, all of them", SubmittedMany)},
     )
     async def submit_batch(request: Request) -> Response:
         """Store up to 1,000 tasks, all or none.
@@ -74,42 +74,52 @@ def add(api: Guarded, room: Room) -> None:
         principal = principal_of(request)
         if idempotency_key(request) is not None:
             raise Problem("idempotency-key", "a batch has no key of its own: give each task a key")
-        items, values = room.settings.batch_limit, room.settings.batch_value_limit
-        with room.in_flight(request, room.settings.batch_body_limit):
-            asked = (await room.read_json(request, SubmitMany, items=items, values=values)).tasks
-            tasks = await room.submitter.prepare_many(asked, principal, room.offload)
-            store = await room.store()
+        items, values = context.settings.batch_limit, context.settings.batch_value_limit
+        with context.body_in_flight(request, context.settings.batch_body_limit):
+            submit_request = (
+                await context.read_json(request, SubmitManyRequest, items=items, values=values)
+            ).tasks
+            tasks = await context.submitter.prepare_many(submit_request, principal, context.offload)
+            store = await context.store()
             stored = await store.enqueue(tasks)
-            await room.app.unserved.look(store, {(task.queue, task.function) for task in tasks})
+            await context.app.unserved.warn(store, {(task.queue, task.function) for task in tasks})
         for one in stored:
-            room.audit.submitted(principal, one.task_id, "created" if one.created else "was there")
-        told = [Submitted(one.task_id, one.created, location_of(request, one.task_id)) for one in stored]
-        return answer(SubmittedMany(told), 202)
+            context.audit.record_submit(principal, one.task_id, "created" if one.created else "was there")
+        submitted = [
+            SubmittedOut(one.task_id, one.created, location_of(request, one.task_id)) for one in stored
+        ]
+        return json_response(SubmittedMany(submitted), 202)
 
 
-async def _end_in_time(room: Room, principal: Principal, task_id: str, seconds: float) -> StoredResult | None:
-    """As `wait_for_end`; None too if the store is away: the task is stored, a repeat would be another."""
+async def _final_in_time(
+    context: ApiContext, principal: Principal, task_id: str, seconds: float
+) -> StoredResult | None:
+    """As `wait_until_final`; None too if the store is away: the task is stored, a repeat would be another."""
     try:
-        return await wait_for_end(room, principal, task_id, seconds)
+        return await wait_until_final(context, principal, task_id, seconds)
     except TidegateError:
         return None
 
 
-async def wait_for_end(room: Room, principal: Principal, task_id: str, seconds: float) -> StoredResult | None:
+async def wait_until_final(
+    context: ApiContext, principal: Principal, task_id: str, seconds: float
+) -> StoredResult | None:
     """Return the end of a task if it comes in time.
 
     None at once where too many requests wait already, and as soon as the server stops.
     """
     try:
-        with room.waiters.take(principal):
-            store: Store = await room.store()
+        with context.waiters.take(principal):
+            store: Store = await context.store()
             try:
                 async with asyncio.timeout(seconds):
-                    final = room.app.task_watch(store).final(task_id)
-                    over = await first_of(f"tidegate wait {task_id}", final, room.closing.wait())
+                    waiting = context.app.task_watcher(store).final(task_id)
+                    completed = await first_completed(
+                        f"tidegate wait {task_id}", waiting, context.shutdown.wait()
+                    )
             except TimeoutError:
                 return None
-            over.result()  # the store's error, if it failed
-            return await store.result(task_id)
-    except NoPlaceError:
+            completed.result()  # the store's error, if it failed
+            return await store.get_result(task_id)
+    except NoCapacityError:
         return None

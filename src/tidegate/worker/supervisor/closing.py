@@ -11,7 +11,7 @@ from tidegate.store.protocol import Store
 log = logging.getLogger("tidegate.supervisor")
 
 
-async def close_or_leave(store: Store, *, within: float, code: int) -> None:
+async def close_or_exit(store: Store, *, within: float, code: int) -> None:
     """Close a store; if it hangs, end this process: its threads would hold it.
 
     Args:

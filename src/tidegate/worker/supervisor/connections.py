@@ -39,7 +39,7 @@ async def say_connections(store: Store, name: str, processes: int) -> None:
         async with asyncio.timeout(_MOST_SECONDS):
             now = await store.now()
             mine = (socket.gethostname(), name)
-            live = [(row.host, row.name) for row in await store.workers() if row.expires_at > now]
+            live = [(row.host, row.name) for row in await store.list_workers() if row.expires_at > now]
             others = [worker for worker in live if worker != mine]
             words, is_too_much = await told(
                 processes=processes + len(others), supervisors=1 + len(set(others))

@@ -23,10 +23,10 @@ from pathlib import Path
 
 log = logging.getLogger("tidegate.supervisor")
 
-LEFT_BEHIND_SECONDS = 60.0
+STALE_SOCKET_SECONDS = 60.0
 """A dead socket is swept when it is older: a younger one may belong to a service that is just starting."""
 
-MEND_SECONDS = 10.0
+RECREATE_SECONDS = 10.0
 """The socket is made again so often at most."""
 
 _LONGEST_ADDRESS = 100
@@ -57,18 +57,18 @@ def run_directory() -> Path:
     return Path(given) if given else Path(tempfile.gettempdir()) / f"tidegate-run-{os.getuid()}"
 
 
-class HealthDoor:
+class HealthSocket:
     """Answers for one service, from `open` to `close`.
 
     Args:
         kind: `worker` or `scheduler`.
         name: The service's name.
-        look: Returns its health now.
+        get_health: Returns its health now.
     """
 
-    def __init__(self, kind: str, name: str, look: Callable[[], Health]) -> None:
-        self._look = look
-        self._path = run_directory() / f"{_stem(kind, name)}-{uuid.uuid4().hex[:8]}.sock"
+    def __init__(self, kind: str, name: str, get_health: Callable[[], Health]) -> None:
+        self._get_health = get_health
+        self._path = run_directory() / f"{_file_stem(kind, name)}-{uuid.uuid4().hex[:8]}.sock"
         self._server: asyncio.Server | None = None
         self._opened_at = 0.0
 
@@ -78,27 +78,27 @@ class HealthDoor:
         under_way = self._path.with_suffix(".new")
         try:
             _make_private(self._path.parent)
-            _sweep(self._path.parent)
-            with _short(under_way) as path:
-                self._server = await asyncio.start_unix_server(self._answer, path)
+            _remove_dead_sockets(self._path.parent)
+            with _short_address(under_way) as path:
+                self._server = await asyncio.start_unix_server(self._send_health, path)
             under_way.rename(self._path)  # whoever finds it can connect
         except OSError as error:
             log.warning("`tidegate … health` cannot ask this process: %s: %s", self._path, error)
             await self.close()
 
-    async def mend(self) -> None:
+    async def recreate_if_removed(self) -> None:
         """Make the socket again if somebody removed it, as programs that clean up temporary directories do.
 
-        One that could not be made is tried again after `MEND_SECONDS`.
+        One that could not be made is tried again after `RECREATE_SECONDS`.
         """
-        if self._is_there() or time.monotonic() - self._opened_at < MEND_SECONDS:
+        if self._exists() or time.monotonic() - self._opened_at < RECREATE_SECONDS:
             return
         if self._server is not None:
             log.warning("the socket for `tidegate … health` was removed, and is made again: %s", self._path)
         await self.close()
         await self.open()
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         return self._server is not None and os.path.lexists(self._path)
 
     async def close(self) -> None:
@@ -110,14 +110,14 @@ class HealthDoor:
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _send_health(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            writer.write(json.dumps(asdict(self._look())).encode())
+            writer.write(json.dumps(asdict(self._get_health())).encode())
             await writer.drain()
         writer.close()
 
 
-def ask(kind: str, name: str | None, timeout_seconds: float) -> list[Health | None]:
+def query_health(kind: str, name: str | None, timeout_seconds: float) -> list[Health | None]:
     """Ask the services of this machine and user; return each one's answer, None for one that hangs.
 
     Args:
@@ -126,16 +126,16 @@ def ask(kind: str, name: str | None, timeout_seconds: float) -> list[Health | No
         timeout_seconds: How long each may take.
     """
     answers = []
-    for path in _sockets(run_directory(), f"{kind}-*" if name is None else f"{_stem(kind, name)}-*"):
+    for path in _sockets(run_directory(), f"{kind}-*" if name is None else f"{_file_stem(kind, name)}-*"):
         with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):  # it is dead
-            answers.append(_ask(path, timeout_seconds))
+            answers.append(_query_one(path, timeout_seconds))
     return answers
 
 
-def _ask(path: Path, timeout_seconds: float) -> Health | None:
+def _query_one(path: Path, timeout_seconds: float) -> Health | None:
     until = time.monotonic() + timeout_seconds
     received = b""
-    with socket.socket(socket.AF_UNIX) as end, _short(path) as address:
+    with socket.socket(socket.AF_UNIX) as end, _short_address(path) as address:
         try:
             end.settimeout(timeout_seconds)
             end.connect(address)
@@ -147,13 +147,13 @@ def _ask(path: Path, timeout_seconds: float) -> Health | None:
             return None
 
 
-def _stem(kind: str, name: str) -> str:
+def _file_stem(kind: str, name: str) -> str:
     """Return how the files of services of this kind and name begin; names may be long and hold anything."""
     return f"{kind}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
+def _short_address(path: Path) -> Iterator[str]:
     """Give a socket's address for the block: they may be 107 bytes long, paths longer (Linux)."""
     if len(os.fsencode(path)) < _LONGEST_ADDRESS or not _OPEN_FILES.is_dir():
         yield str(path)
@@ -181,11 +181,15 @@ def _make_private(directory: Path) -> None:
         raise PermissionError("it is not a directory of this user alone")
 
 
-def _sweep(directory: Path) -> None:
+def _remove_dead_sockets(directory: Path) -> None:
     """Remove the sockets of the dead."""
     for path in _sockets(directory, "*"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as end, _short(path) as address:
-            if time.time() - path.stat().st_mtime < LEFT_BEHIND_SECONDS:
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX) as end,
+            _short_address(path) as address,
+        ):
+            if time.time() - path.stat().st_mtime < STALE_SOCKET_SECONDS:
                 continue
             end.setblocking(False)
             try:

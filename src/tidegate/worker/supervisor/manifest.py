@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.worker.application import load_application
-from tidegate.worker.process import pool_from_plain, pool_to_plain
+from tidegate.worker.engine.pool_main import pool_from_dict, pool_to_dict
 from tidegate.worker.settings import Pool, Timings
 
 
@@ -27,7 +27,7 @@ class Manifest:
     pools: tuple[Pool, ...]
     timings: Timings
     functions: dict[str, Any]
-    body: dict[str, Any]
+    content: dict[str, Any]
     """To be kept in the store."""
 
 
@@ -76,10 +76,10 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
     return Manifest(
         application=application,
         database_url=plain["database_url"],
-        pools=tuple(pool_from_plain(pool) for pool in plain["pools"]),
+        pools=tuple(pool_from_dict(pool) for pool in plain["pools"]),
         timings=Timings(**plain["timings"]),
-        functions=plain["body"]["functions"],
-        body=plain["body"],
+        functions=plain["content"]["functions"],
+        content=plain["content"],
     )
 
 
@@ -96,9 +96,9 @@ def _write(application: str, fd: int) -> int:
     timings = {name: getattr(app.timings, name) for name in Timings.__dataclass_fields__}
     plain = {
         "database_url": app.url,
-        "pools": [pool_to_plain(pool) for pool in app.pools],
+        "pools": [pool_to_dict(pool) for pool in app.pools],
         "timings": timings,
-        "body": app.manifest(),
+        "content": app.manifest(),
     }
     with os.fdopen(fd, "w") as answer:
         json.dump(plain, answer)

@@ -15,14 +15,14 @@ from tidegate.store.connect import absolute_url, open_store
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
 from tidegate.worker.logs import set_up_logging
-from tidegate.worker.opening import open_in_time
+from tidegate.worker.maintenance.loop import MaintenanceLoop
+from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Timings
-from tidegate.worker.steward.steward import Steward
-from tidegate.worker.supervisor.closing import close_or_leave
+from tidegate.worker.supervisor.closing import close_or_exit
 from tidegate.worker.supervisor.health import Health
-from tidegate.worker.supervisor.presence import Presence
-from tidegate.worker.supervisor.stopping import Stopping
-from tidegate.worker.supervisor.zombies import Zombies
+from tidegate.worker.supervisor.status_reporter import StatusReporter
+from tidegate.worker.supervisor.stop_request import StopRequest
+from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 
 log = logging.getLogger("tidegate.supervisor")
 
@@ -42,15 +42,15 @@ def run_scheduler(database_url: str, *, timings: Timings, name: str | None = Non
         ConfigError: The URL or the schema is wrong.
         StoreError: The store cannot be opened.
     """
-    signals.as_if_fresh()
+    signals.reset_inherited_signals()
     set_up_logging()
 
-    async def keep_house() -> int:
+    async def run_maintenance() -> int:
         return await Scheduler(
             database_url, open_store(database_url), timings, name or socket.gethostname()
         ).run()
 
-    return asyncio.run(keep_house())
+    return asyncio.run(run_maintenance())
 
 
 class Scheduler:
@@ -69,43 +69,47 @@ class Scheduler:
         self._timings = timings
         self._name = name
         rng = random.Random()
-        self._stopping = Stopping(rng)
-        self._steward = Steward(store, timings, rng=rng, clock=time.monotonic, lost=scratch.remove_of_lost)
-        self._presence = Presence("scheduler", name, look=self._look, moving=self._is_moving)
+        self._stopping = StopRequest(rng)
+        self._maintenance = MaintenanceLoop(
+            store, timings, rng=rng, clock=time.monotonic, on_retired=scratch.remove_for_lost_worker
+        )
+        self._presence = StatusReporter(
+            "scheduler", name, get_health=self._get_health, is_progressing=self._is_progressing
+        )
 
     async def run(self) -> int:
         """Run until a signal; return the exit code."""
-        Zombies(lambda: ()).watch()
-        signals.end_with_the_shell(self._stopping.say)
-        signals.listen(
-            stop=self._stop, give_back=self._stop, renew=self._nothing_to_renew, passed_on=lambda number: None
+        ZombieReaper(lambda: ()).watch()
+        signals.stop_when_shell_exits(self._stopping.request)
+        signals.install_handlers(
+            stop=self._stop, release=self._stop, reload=self._nothing_to_reload, forward=lambda number: None
         )
-        if await self._stopping.unless_said(self._open()):
-            self._steward.start()
+        if await self._stopping.run_unless_stopped(self._open()):
+            self._maintenance.start()
             await self._presence.start()
             log.info("scheduler %s keeps house for %s", self._name, self._database_url)
             await self._stopping.wait()
             self._presence.stopping()
-            await self._steward.stop()
+            await self._maintenance.stop()
             await self._presence.stop()
-        await close_or_leave(self._store, within=self._timings.stop_grace, code=0)
+        await close_or_exit(self._store, within=self._timings.stop_grace, code=0)
         log.info("scheduler %s has stopped", self._name)
         return 0
 
     async def _open(self) -> bool:
-        await open_in_time(self._store.open)
+        await open_with_retries(self._store.open)
         return True
 
-    def _stop(self, number: signal.Signals = signals.GIVE_BACK) -> None:
+    def _stop(self, number: signal.Signals = signals.RELEASE) -> None:
         log.info("%s: stopping", number.name)
-        self._stopping.say()
+        self._stopping.request()
 
-    def _nothing_to_renew(self) -> None:
+    def _nothing_to_reload(self) -> None:
         log.info("SIGHUP: a scheduler has no code of yours; restart it for new settings")
 
-    def _look(self) -> Health:
-        problems = [] if self._is_moving() else ["a duty hangs"]
-        if self._stopping.is_said:
+    def _get_health(self) -> Health:
+        problems = [] if self._is_progressing() else ["a duty hangs"]
+        if self._stopping.is_requested:
             problems.append("it stops")
         return Health(
             kind="scheduler",
@@ -113,9 +117,9 @@ class Scheduler:
             pid=os.getpid(),
             database_url=absolute_url(self._database_url),
             version=__version__,
-            status="stopping" if self._stopping.is_said else "keeping house",
+            status="stopping" if self._stopping.is_requested else "keeping house",
             problems=problems,
         )
 
-    def _is_moving(self) -> bool:
-        return self._steward.busy_seconds() < HUNG_SECONDS
+    def _is_progressing(self) -> bool:
+        return self._maintenance.busy_seconds() < HUNG_SECONDS

@@ -14,7 +14,7 @@ from collections.abc import MutableMapping
 _OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
-class Systemd:
+class SystemdNotifier:
     """The socket that systemd listens on. Without one, nothing is told and nothing happens.
 
     Args:
@@ -31,25 +31,25 @@ class Systemd:
 
     def ready(self) -> None:
         """Tell that everything has started, or has started anew."""
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         """Tell that everything starts anew; `ready` ends it."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
 
     def stopping(self) -> None:
         """Tell that we end."""
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
     def alive(self) -> None:
         """Pet the watchdog."""
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
 
     def status(self, text: str) -> None:
         """Tell in a line what goes on, for `systemctl status`."""
-        self._tell(f"STATUS={' '.join(text.split())}")
+        self._notify(f"STATUS={' '.join(text.split())}")
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:

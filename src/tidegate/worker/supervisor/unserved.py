@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.policy.serving import LiveWorker, Serving
+from tidegate.policy.live_workers import LiveWorker, LiveWorkers
+from tidegate.store.live_workers import load_live_workers
 from tidegate.store.protocol import Store
-from tidegate.store.serving import serving
 from tidegate.worker.settings import Pool
 
 log = logging.getLogger("tidegate.worker")
@@ -27,8 +27,8 @@ async def unserved_reasons(
         pools: Those about to start, and those of the application's configuration: others may run them.
         functions: What the application declares, by name, each with its `queue`.
     """
-    live = await serving(store, await store.now())
-    served = Serving([*live.workers, *(LiveWorker(pool.queues, functions) for pool in pools)])
+    live = await load_live_workers(store, await store.now())
+    served = LiveWorkers([*live.workers, *(LiveWorker(pool.queues, functions) for pool in pools)])
     declared = {
         (name, why)
         for name, settings in functions.items()
@@ -41,7 +41,7 @@ async def unserved_reasons(
             stored.add((function, why))
         return why
 
-    await store.queue_stats(judged)
+    await store.get_queue_stats(judged)
     return [f"tasks of {name} wait: {why}" for name, why in sorted(stored)] + [
         f"tasks of {name} would wait: {why}" for name, why in sorted(declared - stored)
     ]

@@ -14,7 +14,7 @@ class AsyncpgCaller(Caller):
     style = "numbered"
     blocks = False
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if a transaction is open."""
         if self.conn.is_closed():
             raise closed()

@@ -25,7 +25,7 @@ class Caller(ABC):
         self.conn = conn
 
     @abstractmethod
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if an enqueue here becomes part of a transaction that the caller ends.
 
         Raises:

@@ -15,7 +15,7 @@ class DjangoCaller(Caller):
     style = "format"
     blocks = True
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if an atomic block is open, or Django does not commit by itself."""
         if self.conn.vendor != "postgresql":
             raise OptionError(

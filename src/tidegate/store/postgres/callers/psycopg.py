@@ -14,7 +14,7 @@ _IDLE = 0
 class _Psycopg(Caller):
     style = "format"
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if a transaction is open, or the statement opens one."""
         if self.conn.closed:
             raise closed()

@@ -17,9 +17,9 @@ class ConnectionCaller(Caller):
     style = "named"
     blocks = True
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if the statement is part of a transaction, as it is unless the connection autocommits."""
-        _demand_connection(self.conn)
+        _require_connection(self.conn)
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
@@ -45,9 +45,9 @@ class SessionCaller(Caller):
         """The sync session itself, also out of a registry."""
         return self.conn() if callable(self.conn) else self.conn
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if the session's connection does not autocommit."""
-        _demand_connection(self.plain.connection())
+        _require_connection(self.plain.connection())
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
@@ -68,9 +68,9 @@ class AsyncConnectionCaller(Caller):
     style = "named"
     blocks = False
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return if the statement is part of a transaction."""
-        _demand_connection(self.conn.sync_connection)
+        _require_connection(self.conn.sync_connection)
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
@@ -96,17 +96,17 @@ class AsyncSessionCaller(Caller):
         """The session itself, also out of a registry."""
         return self.conn() if callable(self.conn) else self.conn
 
-    def demand_transaction(self) -> None:
+    def require_transaction(self) -> None:
         """Return: whether the session autocommits is seen when it has a connection, in `fetch` and `run`."""
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
-        _demand_connection((await self.conn.connection()).sync_connection)
+        _require_connection((await self.conn.connection()).sync_connection)
         return _rows(await self.conn.execute(text(statement), _named(values)))
 
     async def run(self, statement: str) -> None:
         """Run a statement without rows."""
-        _demand_connection((await self.conn.connection()).sync_connection)
+        _require_connection((await self.conn.connection()).sync_connection)
         await self.conn.execute(text(statement))
 
     def on_commit(self, tell: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class AsyncSessionCaller(Caller):
         _listen(self.plain.sync_session, "after_commit", tell)
 
 
-def _demand_connection(connection: Any) -> None:
+def _require_connection(connection: Any) -> None:
     if connection is None or connection.closed:
         raise closed()
     if connection.dialect.name != "postgresql":
@@ -136,9 +136,9 @@ def _rows(result: Any) -> Sequence[Sequence[Any]]:
 
 def _listen(target: Any, name: str, tell: Callable[[], None]) -> None:
     """Listen once for all: many enqueues of one session are one hint for each commit."""
-    if getattr(target, _TOLD, None) is None:
-        setattr(target, _TOLD, tell)
+    if getattr(target, _NOTIFIED_KEY, None) is None:
+        setattr(target, _NOTIFIED_KEY, tell)
         event.listen(target, name, lambda *_: tell())
 
 
-_TOLD = "_tidegate_told"
+_NOTIFIED_KEY = "_tidegate_told"

@@ -3,7 +3,7 @@
 -- Locks: none to speak of, the tables are new.
 --
 -- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
--- `waiting`, `archive`, `dead` (or in `staged` while a large enqueue is under way). A claim deletes from
+-- `waiting`, `archive`, `dead` (or in `enqueue_batch_task` while a large enqueue is under way). A claim deletes from
 -- `ready` and inserts into `running`; the task's own row is not written on the way to success.
 --
 -- Moments (…_at) are double precision seconds since the epoch, UTC: the contract's own unit, so that no
@@ -73,7 +73,7 @@ CREATE TABLE /*schema*/payload (
     args      bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- The main queue. The claim reads it lane by lane: (queue, priority, upstream, function), by rank.
+-- The main queue. The claim reads it channel by channel: (queue, priority, upstream, function), by rank.
 CREATE TABLE /*schema*/ready (
     task_id  uuid PRIMARY KEY,
     queue    text COLLATE "C" NOT NULL,
@@ -91,7 +91,7 @@ CREATE TABLE /*schema*/ready (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = -1, vacuum_index_cleanup = on, vacuum_truncate = off
 );
-CREATE INDEX ready_lane ON /*schema*/ready (queue, priority, upstream, function, rank, task_id);
+CREATE INDEX ready_channel ON /*schema*/ready (queue, priority, upstream, function, rank, task_id);
 CREATE INDEX ready_upstream ON /*schema*/ready (upstream, queue) WHERE upstream <> '';
 
 CREATE TABLE /*schema*/running (
@@ -111,7 +111,7 @@ CREATE TABLE /*schema*/running (
     -- what the steward needs without the user's code
     crash_limit         integer NOT NULL,
     crash_base_seconds  double precision NOT NULL,
-    crash_cap_seconds   double precision NOT NULL,
+    crash_max_seconds   double precision NOT NULL,
     unique_name         text COLLATE "C",  -- only where it is free again at the final state
     cancel_requested_at double precision,
     cancel_forced       boolean NOT NULL DEFAULT false,
@@ -228,7 +228,7 @@ CREATE TABLE /*schema*/attempt (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 -- What people did to a task: redriven, cancel requested, priority changed, hurried.
-CREATE TABLE /*schema*/act (
+CREATE TABLE /*schema*/action (
     task_id uuid NOT NULL,
     at      double precision NOT NULL,
     kind    text COLLATE "C" NOT NULL,
@@ -269,7 +269,7 @@ CREATE TABLE /*schema*/worker (
     slots         integer NOT NULL,
     version       text COLLATE "C" NOT NULL,
     started_at    double precision NOT NULL,
-    beat_at       double precision NOT NULL,
+    heartbeat_at       double precision NOT NULL,
     expires_at    double precision NOT NULL,
     retired_at    double precision,
     retired_why   text COLLATE "C" NOT NULL DEFAULT '',
@@ -335,30 +335,30 @@ CREATE TABLE /*schema*/tally (
     autovacuum_vacuum_insert_threshold = -1, vacuum_truncate = off
 );
 
--- Enqueues of more than 5,000 tasks: staged in parts, visible at once.
-CREATE TABLE /*schema*/stage (
+-- Enqueues of more than 5,000 tasks: enqueue_batch_task in parts, visible at once.
+CREATE TABLE /*schema*/enqueue_batch (
     id           text COLLATE "C" PRIMARY KEY,
     created_at   double precision NOT NULL,
     committed_at double precision,
     refused_key  text COLLATE "C",      -- set: its commit was refused because of this key,
     refused_for  uuid                   -- which names this task; kept so that a resend hears it again
 );
-CREATE TABLE /*schema*/staged (
-    stage_id       text COLLATE "C" NOT NULL,
-    place          integer NOT NULL,    -- order within the stage, from 1
+CREATE TABLE /*schema*/enqueue_batch_task (
+    batch_id       text COLLATE "C" NOT NULL,
+    position          integer NOT NULL,    -- order within the batch, from 1
     task_id        uuid NOT NULL,
-    due_at         double precision,    -- NULL: ready when the stage is committed
-    fingerprint    bytea,               -- NULL: neither key nor unique name to settle at the commit
+    due_at         double precision,    -- NULL: ready when the batch is committed
+    fingerprint    bytea,               -- NULL: neither key nor unique name to take_names at the commit
     key_seconds    double precision,
     unique_seconds double precision,
-    holder         uuid,                -- set at the commit: this task has the key, the staged one is gone
-    PRIMARY KEY (stage_id, place)
+    holder         uuid,                -- set at the commit: this task has the key, the batchd one is gone
+    PRIMARY KEY (batch_id, position)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
     vacuum_truncate = off
 );
-CREATE UNIQUE INDEX staged_task ON /*schema*/staged (task_id);
-CREATE INDEX staged_keyed ON /*schema*/staged (stage_id, place) WHERE fingerprint IS NOT NULL;
+CREATE UNIQUE INDEX enqueue_batch_task_id ON /*schema*/enqueue_batch_task (task_id);
+CREATE INDEX enqueue_batch_task_keyed ON /*schema*/enqueue_batch_task (batch_id, position) WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE /*schema*/manifest (
     app      text COLLATE "C" PRIMARY KEY,
@@ -414,7 +414,7 @@ CREATE TABLE /*schema*/gate (
     name       text COLLATE "C" NOT NULL,  -- empty for the system
     limits     text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Limits
     state      text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Gate
-    meters     text COLLATE "C" NOT NULL,  -- JSON object {window: domain.upstream.Meter}
+    buckets     text COLLATE "C" NOT NULL,  -- JSON object {window: domain.upstream.Meter}
     changed_at double precision NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITH (
@@ -644,16 +644,16 @@ BEGIN
 END
 $$;
 
--- Delete a task that only an uncommitted stage holds, which nothing can see; tell whether there was one.
+-- Delete a task that only an uncommitted enqueue_batch holds, which nothing can see; tell whether there was one.
 CREATE FUNCTION /*schema*/unsee_1(id uuid) RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_variable
 BEGIN
-    DELETE FROM /*schema*/staged AS s
-    USING /*schema*/stage AS c
+    DELETE FROM /*schema*/enqueue_batch_task AS s
+    USING /*schema*/enqueue_batch AS c
     WHERE s.task_id = id
-        AND c.id = s.stage_id
+        AND c.id = s.batch_id
         AND c.committed_at IS NULL;
     IF NOT FOUND THEN
         RETURN false;

@@ -3,7 +3,7 @@
 -- name: add
 -- 1 at, 2 id, 3 name, 4 pool, 5 host, 6 pid, 7 queues as JSON, 8 slots, 9 version, 10 lease in seconds, 11 application
 INSERT INTO /*schema*/worker (
-    id, name, pool, host, pid, queues, slots, version, application, started_at, beat_at, expires_at
+    id, name, pool, host, pid, queues, slots, version, application, started_at, heartbeat_at, expires_at
 )
 SELECT $2, $3, $4, $5, $6, $7, $8, $9, $11, clock.now, clock.now, clock.now + $10
 FROM (SELECT /*schema*/moment($1) AS now) AS clock

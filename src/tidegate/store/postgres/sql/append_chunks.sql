@@ -3,18 +3,18 @@
 
 -- name: append
 -- Returns the runs that are current. Their rows are locked, so that none ends meanwhile.
--- 1 task ids, 2 runs, 3 places within the run, 4 data as bytes: arrays, one entry a chunk, 5 at
+-- 1 task ids, 2 runs, 3 positions within the run, 4 data as bytes: arrays, one entry a chunk, 5 at
 WITH given AS (
-    SELECT id, run, place, data
-    FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bytea[]) AS g (id, run, place, data)
+    SELECT id, run, position, data
+    FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bytea[]) AS g (id, run, position, data)
 ),
 newest AS (
-    SELECT id, run, max(place) AS place
+    SELECT id, run, max(position) AS position
     FROM given
     GROUP BY id, run
 ),
 current AS MATERIALIZED (
-    SELECT r.task_id, r.run, n.place
+    SELECT r.task_id, r.run, n.position
     FROM newest AS n
     JOIN /*schema*/running AS r ON r.task_id = n.id
     WHERE r.run = n.run
@@ -23,7 +23,7 @@ current AS MATERIALIZED (
 ),
 begun AS (
     INSERT INTO /*schema*/stream AS s (task_id, run, base, last)
-    SELECT task_id, run, 0, place
+    SELECT task_id, run, 0, position
     FROM current
     ON CONFLICT (task_id) DO UPDATE
     SET
@@ -34,7 +34,7 @@ begun AS (
 ),
 kept AS (
     INSERT INTO /*schema*/chunk (task_id, sequence, run, at, data)
-    SELECT g.id, b.base + g.place, g.run, m.now, g.data
+    SELECT g.id, b.base + g.position, g.run, m.now, g.data
     FROM (SELECT /*schema*/moment($5) AS now) AS m
     CROSS JOIN given AS g
     JOIN begun AS b ON b.task_id = g.id AND b.run = g.run

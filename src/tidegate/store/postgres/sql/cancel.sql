@@ -36,11 +36,11 @@ left_waiting AS (
     RETURNING task_id, run, due_at
 ),
 left_stage AS (
-    DELETE FROM /*schema*/staged AS s
-    USING /*schema*/stage AS c
+    DELETE FROM /*schema*/enqueue_batch_task AS s
+    USING /*schema*/enqueue_batch AS c
     WHERE s.task_id = ANY($1::uuid[])
         AND s.holder IS NULL
-        AND c.id = s.stage_id
+        AND c.id = s.batch_id
         AND c.committed_at IS NOT NULL
     RETURNING s.task_id, s.due_at
 ),

@@ -1,26 +1,26 @@
--- claim: move ready tasks to a worker. `peek` looks without a lock, which lane has how many of the first tasks;
--- the shares of the priorities are decided outside; `take` locks exactly as many in each lane and moves them. Rows
+-- claim: move ready tasks to a worker. `peek` looks without a lock, which channel has how many of the first tasks;
+-- the shares of the priorities are decided outside; `take` locks exactly as many in each channel and moves them. Rows
 -- that another claim holds are stepped over.
 -- moves: ready -> running
 
 -- name: peek
--- Every lane of the served queues whose function is known, found by stepping through the index `ready_lane` from
--- the first task of one to the first of the next: a lane costs one step, however many tasks it holds. With lanes
--- given, those, each from its bound on: the entries of rows that left it are not walked over again. `places` are those of the
--- lane's tasks among all of its priority, as far as they may be taken; of a single lane there is nothing to
--- compare, so only its first task is looked at. At least one row comes back; `queue` is NULL if there is no lane.
+-- Every channel of the served queues whose function is known, found by stepping through the index `ready_channel` from
+-- the first task of one to the first of the next: a channel costs one step, however many tasks it holds. With channels
+-- given, those, each from its bound on: the entries of rows that left it are not walked over again. `positions` are those of the
+-- channel's tasks among all of its priority, as far as they may be taken; of a single channel there is nothing to
+-- compare, so only its first task is looked at. At least one row comes back; `queue` is NULL if there is no channel.
 -- `entries` says how many entries of the index were walked over, those of rows long gone included, `has_gates`
 -- whether a claim must mind any gate: a store without pays no round trip for them.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
--- 6 lanes at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 places, 12 bounds on rank of the given
--- lanes, each NULL to look for them, 13 upstreams of which nothing may be handed out
+-- 6 channels at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 positions, 12 bounds on rank of the given
+-- channels, each NULL to look for them, 13 upstreams of which nothing may be handed out
 WITH RECURSIVE before AS MATERIALIZED (
-    SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) AS entries
+    SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_channel'::regclass) AS entries
 ),
 served AS (
-    SELECT listed.queue AS first, listed.queue AS last, listed.place
+    SELECT listed.queue AS first, listed.queue AS last, listed.position
     FROM before
-    CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS listed (queue, place)
+    CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS listed (queue, position)
     WHERE $7::text[] IS NULL
     UNION ALL
     SELECT '', repeat(chr(1114111), 100), 0
@@ -28,7 +28,7 @@ served AS (
     WHERE $2::text[] IS NULL AND $7::text[] IS NULL
 ),
 found AS (
-    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, s.last, s.place
+    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, s.last, s.position
     FROM served AS s
     CROSS JOIN LATERAL (
         SELECT r.queue, r.priority, r.upstream, r.function, r.rank
@@ -39,7 +39,7 @@ found AS (
         LIMIT 1
     ) AS head
     UNION ALL
-    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, f.last, f.place
+    SELECT head.queue, head.priority, head.upstream, head.function, head.rank, f.last, f.position
     FROM found AS f
     CROSS JOIN LATERAL (
         SELECT r.queue, r.priority, r.upstream, r.function, r.rank
@@ -50,19 +50,19 @@ found AS (
         LIMIT 1
     ) AS head
 ),
-lane AS MATERIALIZED (
+channel AS MATERIALIZED (
     SELECT
         row_number() OVER () AS number,
-        count(*) OVER () AS lanes,
-        l.queue, l.priority, l.upstream, l.function, l.place, l.bound
+        count(*) OVER () AS channels,
+        l.queue, l.priority, l.upstream, l.function, l.position, l.bound
     FROM (
-        SELECT few.queue, few.priority, few.upstream, few.function, few.place, few.rank AS bound
-        FROM (SELECT queue, priority, upstream, function, place, rank FROM found LIMIT $6) AS few
+        SELECT few.queue, few.priority, few.upstream, few.function, few.position, few.rank AS bound
+        FROM (SELECT queue, priority, upstream, function, position, rank FROM found LIMIT $6) AS few
         UNION ALL
-        SELECT given.queue, given.priority, given.upstream, given.function, given.place, given.bound
+        SELECT given.queue, given.priority, given.upstream, given.function, given.position, given.bound
         FROM before
         CROSS JOIN unnest($7::text[], $8::smallint[], $9::text[], $10::text[], $11::bigint[], $12::float8[])
-            AS given (queue, priority, upstream, function, place, bound)
+            AS given (queue, priority, upstream, function, position, bound)
     ) AS l
     WHERE l.function = ANY ($3::text[])
         AND NOT l.upstream = ANY ($13::text[])
@@ -72,9 +72,9 @@ head AS (
         l.number, h.rank,
         row_number() OVER (
             PARTITION BY l.priority
-            ORDER BY CASE WHEN $5 THEN l.place END, h.rank, h.task_id
-        ) AS place
-    FROM lane AS l
+            ORDER BY CASE WHEN $5 THEN l.position END, h.rank, h.task_id
+        ) AS position
+    FROM channel AS l
     CROSS JOIN LATERAL (
         SELECT r.rank, r.task_id
         FROM /*schema*/ready AS r
@@ -84,44 +84,44 @@ head AS (
             AND r.function = l.function
             AND r.rank >= l.bound
         ORDER BY r.rank, r.task_id
-        LIMIT CASE WHEN l.lanes = 1 THEN 1 ELSE $4 END
+        LIMIT CASE WHEN l.channels = 1 THEN 1 ELSE $4 END
     ) AS h
 ),
 peeked AS MATERIALIZED (
     SELECT
         number, min(rank) AS first_rank,
-        coalesce(array_agg(place::integer ORDER BY place) FILTER (WHERE place <= $4), '{}') AS places
+        coalesce(array_agg(position::integer ORDER BY position) FILTER (WHERE position <= $4), '{}') AS positions
     FROM head
     GROUP BY number
 )
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
     EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
-    (SELECT count(*) FROM (SELECT 1 FROM found LIMIT $6) AS few) AS lanes_met,
-    lane.queue, lane.priority, lane.upstream, lane.function, lane.place, peeked.first_rank, peeked.places,
-    pg_stat_get_xact_tuples_returned('/*schema*/ready_lane'::regclass) - before.entries AS entries
+    (SELECT count(*) FROM (SELECT 1 FROM found LIMIT $6) AS few) AS channels_seen,
+    channel.queue, channel.priority, channel.upstream, channel.function, channel.position, peeked.first_rank, peeked.positions,
+    pg_stat_get_xact_tuples_returned('/*schema*/ready_channel'::regclass) - before.entries AS entries
 FROM before
-LEFT JOIN (lane LEFT JOIN peeked ON peeked.number = lane.number) ON true
-ORDER BY lane.number
+LEFT JOIN (channel LEFT JOIN peeked ON peeked.number = channel.number) ON true
+ORDER BY channel.number
 
 -- name: walk
--- As `peek`, for when there are too many lanes to peek into each: one walk over everything ready in these queues,
+-- As `peek`, for when there are too many channels to peek into each: one walk over everything ready in these queues,
 -- each a range of the index.
 -- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams of which nothing
 -- may be handed out
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
     EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
-    0, lane.queue, lane.priority, lane.upstream, lane.function, 0, lane.first_rank, lane.places, 0
+    0, channel.queue, channel.priority, channel.upstream, channel.function, 0, channel.first_rank, channel.positions, 0
 FROM (SELECT 1) AS always
 LEFT JOIN (
     SELECT
         queue, priority, upstream, function, min(rank) AS first_rank,
-        array_agg(place::integer ORDER BY place) AS places
+        array_agg(position::integer ORDER BY position) AS positions
     FROM (
         SELECT
             r.queue, r.priority, r.upstream, r.function, r.rank,
-            row_number() OVER (PARTITION BY r.priority ORDER BY r.rank, r.task_id) AS place
+            row_number() OVER (PARTITION BY r.priority ORDER BY r.rank, r.task_id) AS position
         FROM (
             SELECT listed.queue AS first, listed.queue AS last
             FROM unnest($2::text[]) AS listed (queue)
@@ -139,23 +139,23 @@ LEFT JOIN (
             OFFSET 0
         ) AS r
     ) AS ranked
-    WHERE place <= $4
+    WHERE position <= $4
     GROUP BY queue, priority, upstream, function
-) AS lane ON true
+) AS channel ON true
 
 -- name: take
--- Lock the worker against being retired, lock so many of the first tasks of each lane, move them, and return what
--- the worker gets of them, by priority and rank. What was locked is deleted by its place in the table: a join could
+-- Lock the worker against being retired, lock so many of the first tasks of each channel, move them, and return what
+-- the worker gets of them, by priority and rank. What was locked is deleted by its position in the table: a join could
 -- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
 -- which can only be planned as one step in the index, whatever the planner believes of the table's size.
 -- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
 -- for a single row, and would compare each of 500 tasks with each. Only tasks that ran before are looked up in
 -- `attempt`, for the latest failure. The test of the only task is written with nullif:
--- the planner would take a plain OR for one that few rows pass, and read and sort the whole lane.
--- 1 at, 2 worker id, then by lane: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 places in listed order,
+-- the planner would take a plain OR for one that few rows pass, and read and sort the whole channel.
+-- 1 at, 2 worker id, then by channel: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 positions in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
--- 13 whether the gates are minded: if not, nothing is taken once there is one, 14 by lane: the only task to take, NULL
--- for any; NULL for any of every lane
+-- 13 whether the gates are minded: if not, nothing is taken once there is one, 14 by channel: the only task to take, NULL
+-- for any; NULL for any of every channel
 WITH holder AS MATERIALIZED (
     SELECT w.id, /*schema*/moment($1) AS now
     FROM /*schema*/worker AS w
@@ -167,27 +167,27 @@ WITH holder AS MATERIALIZED (
 head AS MATERIALIZED (
     SELECT
         r.spot, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
-        lane.place, lane.crash_limit, lane.crash_base, lane.crash_cap
+        channel.position, channel.crash_limit, channel.crash_base, channel.crash_cap
     FROM holder
     CROSS JOIN unnest(
         $3::text[], $4::smallint[], $5::text[], $6::text[], $7::bigint[], $8::float8[], $9::integer[],
         $10::integer[], $11::float8[], $12::float8[], $14::uuid[]
-    ) AS lane (
-        queue, priority, upstream, function, place, bound, tasks, crash_limit, crash_base, crash_cap, only_id
+    ) AS channel (
+        queue, priority, upstream, function, position, bound, tasks, crash_limit, crash_base, crash_cap, only_id
     )
     CROSS JOIN LATERAL (
         SELECT
             x.ctid AS spot, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
             x.run
         FROM /*schema*/ready AS x
-        WHERE x.queue = lane.queue
-            AND x.priority = lane.priority
-            AND x.upstream = lane.upstream
-            AND x.function = lane.function
-            AND x.rank >= lane.bound
-            AND nullif(lane.only_id IS NULL OR x.task_id = lane.only_id, false) IS NOT NULL
+        WHERE x.queue = channel.queue
+            AND x.priority = channel.priority
+            AND x.upstream = channel.upstream
+            AND x.function = channel.function
+            AND x.rank >= channel.bound
+            AND nullif(channel.only_id IS NULL OR x.task_id = channel.only_id, false) IS NOT NULL
         ORDER BY x.rank, x.task_id
-        LIMIT lane.tasks
+        LIMIT channel.tasks
         FOR UPDATE SKIP LOCKED
     ) AS r
 ),
@@ -201,7 +201,7 @@ chosen AS MATERIALIZED (
         h.task_id, h.run, h.function, h.queue, h.priority, h.upstream, h.tenant, p.args, p.codec_tag,
         t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, t.enqueued_at, h.ready_at,
         t.first_started_at, t.parked_at, t.paused_seconds, t.deadline_at, t.timeout_seconds, t.total_timeout_seconds, t.max_attempts,
-        t.labels, t.unique_name, h.rank, h.place, h.crash_limit, h.crash_base, h.crash_cap,
+        t.labels, t.unique_name, h.rank, h.position, h.crash_limit, h.crash_base, h.crash_cap,
         CASE
             WHEN h.run > 0 THEN (
                 SELECT json_build_array(x.verdict, x.reason, x.message, x.run, x.ended_at)::text
@@ -233,7 +233,7 @@ chosen AS MATERIALIZED (
 started AS (
     INSERT INTO /*schema*/running (
         task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, crash_limit,
-        crash_base_seconds, crash_cap_seconds, unique_name
+        crash_base_seconds, crash_max_seconds, unique_name
     )
     SELECT
         c.task_id, c.run + 1, holder.id, c.queue, c.priority, c.upstream, c.function, c.tenant, c.ready_at,
@@ -258,10 +258,10 @@ SELECT
     c.last_failure, holder.now
 FROM chosen AS c
 CROSS JOIN holder
-ORDER BY c.priority, c.place, c.rank, c.task_id
+ORDER BY c.priority, c.position, c.rank, c.task_id
 
 -- name: prober
--- The first task of a lane that is not on its last attempt, else the first. Its gate is locked, so no other claim
+-- The first task of a channel that is not on its last attempt, else the first. Its gate is locked, so no other claim
 -- takes it as a probe meanwhile.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
 SELECT head.task_id, head.is_last

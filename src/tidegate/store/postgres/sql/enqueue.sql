@@ -62,14 +62,14 @@ CROSS JOIN unnest(
 ) WITH ORDINALITY AS g (
     id, function, queue, priority, upstream, tenant, codec_tag, args, fingerprint, key_name, key_seconds,
     unique_name, unique_seconds, delay_seconds, run_at, deadline_seconds, timeout_seconds, max_attempts, labels,
-    total_timeout_seconds, deadline_at, place
+    total_timeout_seconds, deadline_at, position
 )
 CROSS JOIN LATERAL /*schema*/enqueue_1(
     $1, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag, g.args, g.fingerprint,
     g.key_name, g.key_seconds, g.unique_name, g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds,
     g.timeout_seconds, g.max_attempts, g.labels, g.total_timeout_seconds, g.deadline_at
 ) AS a
-ORDER BY g.place
+ORDER BY g.position
 
 -- name: count
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 tasks enqueued

@@ -4,7 +4,7 @@
 
 -- name: succeed
 -- End all of these runs that are current, in one statement. One whose row changes at this very moment (a cancel is
--- asked for) is locked but not seen in its new place, so it stays; ask again. What was deleted is looked up in a
+-- asked for) is locked but not seen in its new position, so it stays; ask again. What was deleted is looked up in a
 -- hash, as in `take` of the claim.
 -- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results
 WITH clock AS MATERIALIZED (
@@ -190,7 +190,7 @@ VALUES ($1, 'retrying', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
--- name: bury
+-- name: dead_letter
 -- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker id,
 -- 10 started moment, 11 now
 INSERT INTO /*schema*/dead (

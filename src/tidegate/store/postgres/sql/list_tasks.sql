@@ -133,11 +133,11 @@ WHERE $1::text = 'dead'
 ORDER BY x.task_id DESC
 LIMIT $10
 
--- name: staged
--- Tasks of committed stages that have not reached their place yet.
+-- name: enqueue_batch_task
+-- Tasks of committed stages that have not reached their position yet.
 SELECT x.task_id
-FROM /*schema*/staged AS x
-JOIN /*schema*/stage AS c ON c.id = x.stage_id
+FROM /*schema*/enqueue_batch_task AS x
+JOIN /*schema*/enqueue_batch AS c ON c.id = x.batch_id
 JOIN /*schema*/task AS t ON t.id = x.task_id
 WHERE c.committed_at IS NOT NULL
     AND x.holder IS NULL

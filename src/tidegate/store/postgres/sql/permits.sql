@@ -1,11 +1,11 @@
 -- permits: calls in flight beside those that runs stand for. One is made while the row of its gate is locked.
 
--- name: hold
+-- name: add
 -- 1 id, 2 upstream, 3 moment it expires
 INSERT INTO /*schema*/permit (id, upstream, expires_at)
 VALUES ($1, $2, $3)
 
--- name: give_back
+-- name: release
 -- 1 ids
 DELETE FROM /*schema*/permit
 WHERE id = ANY ($1::text[])

@@ -59,14 +59,14 @@ FOR UPDATE SKIP LOCKED
 -- 1 upstream
 SELECT EXISTS (SELECT 1 FROM /*schema*/ready WHERE upstream = $1 AND upstream <> '')
 
--- name: put_off
+-- name: postpone
 -- 1 task ids, 2 the moments until which they are held, 3 what holds each: gate, upstream or system
 UPDATE /*schema*/waiting AS w
 SET held_until_at = given.held_until_at, held_by = given.held_by
 FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, held_until_at, held_by)
 WHERE w.task_id = given.task_id
 
--- name: stand_still
+-- name: pause_deadline
 -- The total timeout of tasks that only their upstream's gate keeps back does not run down until they are claimed. Rows that
 -- another transaction holds are left for the next round: those that wait are locked by now, and others lock them after
 -- the task.
@@ -81,7 +81,7 @@ WHERE id = ANY (ARRAY (
     FOR UPDATE SKIP LOCKED
 ))
 
--- name: hasten
+-- name: reschedule_earlier
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
 UPDATE /*schema*/waiting
@@ -91,7 +91,7 @@ WHERE held_by = $1
     AND (upstream = $2 OR $1 = 'system')
     AND held_until_at > $3
 
--- name: lift_floors
+-- name: clear_server_waits
 -- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
 -- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
 -- 1 upstream, 2 now

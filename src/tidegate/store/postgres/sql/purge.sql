@@ -11,7 +11,7 @@ WITH
     told AS (DELETE FROM /*schema*/progress WHERE task_id = ANY ($1::uuid[])),
     used AS (DELETE FROM /*schema*/usage WHERE task_id = ANY ($1::uuid[])),
     attempts AS (DELETE FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[])),
-    acts AS (DELETE FROM /*schema*/act WHERE task_id = ANY ($1::uuid[])),
+    acts AS (DELETE FROM /*schema*/action WHERE task_id = ANY ($1::uuid[])),
     streams AS (DELETE FROM /*schema*/stream WHERE task_id = ANY ($1::uuid[])),
     chunks AS (DELETE FROM /*schema*/chunk WHERE task_id = ANY ($1::uuid[]))
 DELETE FROM /*schema*/task

@@ -25,8 +25,8 @@ FROM /*schema*/settle_1(/*schema*/moment($1), $2, $3, ''::bytea, NULL, NULL, $4,
 -- 1 ids
 SELECT t.id
 FROM /*schema*/task AS t
-LEFT JOIN /*schema*/staged AS s ON s.task_id = t.id
-LEFT JOIN /*schema*/stage AS c ON c.id = s.stage_id
+LEFT JOIN /*schema*/enqueue_batch_task AS s ON s.task_id = t.id
+LEFT JOIN /*schema*/enqueue_batch AS c ON c.id = s.batch_id
 WHERE t.id = ANY ($1::uuid[])
     AND (s.task_id IS NULL OR c.committed_at IS NOT NULL)
 
@@ -72,7 +72,7 @@ anew AS (
     RETURNING t.id, t.queue, t.priority, t.upstream, t.function, t.tenant
 ),
 noted AS (
-    INSERT INTO /*schema*/act AS a (task_id, at, kind, why)
+    INSERT INTO /*schema*/action AS a (task_id, at, kind, why)
     SELECT
         gone.task_id, clock.now, 'redriven',
         CASE WHEN gone.task_id = ANY ($3::uuid[]) THEN 'with new arguments' ELSE '' END

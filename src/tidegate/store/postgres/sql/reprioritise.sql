@@ -20,10 +20,10 @@ in_waiting AS (
     ))
     RETURNING task_id
 ),
-in_stage AS (
+in_batch AS (
     SELECT s.task_id
-    FROM /*schema*/staged AS s
-    JOIN /*schema*/stage AS c ON c.id = s.stage_id
+    FROM /*schema*/enqueue_batch_task AS s
+    JOIN /*schema*/enqueue_batch AS c ON c.id = s.batch_id
     WHERE s.task_id = ANY($1::uuid[])
         AND c.committed_at IS NOT NULL
     ORDER BY s.task_id
@@ -34,7 +34,7 @@ met AS (
     UNION ALL
     SELECT task_id FROM in_waiting
     UNION ALL
-    SELECT task_id FROM in_stage
+    SELECT task_id FROM in_batch
 )
 UPDATE /*schema*/task AS t
 SET priority = $2

@@ -3,7 +3,7 @@
 -- Locks: none to speak of, the tables are new.
 --
 -- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
--- `waiting`, `archive`, `dead` (or in `staged` while a large enqueue is under way). A claim deletes from
+-- `waiting`, `archive`, `dead` (or in `enqueue_batch_task` while a large enqueue is under way). A claim deletes from
 -- `ready` and inserts into `running`; the task's own row is not written on the way to success.
 -- Moments (…_at) are REAL seconds since the epoch, UTC. Ids are the 16 bytes of a UUIDv7.
 --
@@ -65,7 +65,7 @@ CREATE TABLE payload (
     args      BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- The main queue. The claim reads it lane by lane: (queue, priority, upstream, function), by rank.
+-- The main queue. The claim reads it channel by channel: (queue, priority, upstream, function), by rank.
 CREATE TABLE ready (
     task_id  BLOB PRIMARY KEY,
     queue    TEXT NOT NULL,
@@ -80,7 +80,7 @@ CREATE TABLE ready (
     ready_at REAL NOT NULL,
     run      INTEGER NOT NULL            -- of the last claim; 0 before the first
 ) WITHOUT ROWID;
-CREATE INDEX ready_lane ON ready (queue, priority, upstream, function, rank);
+CREATE INDEX ready_channel ON ready (queue, priority, upstream, function, rank);
 CREATE INDEX ready_upstream ON ready (upstream, queue) WHERE upstream <> '';
 
 CREATE TABLE running (
@@ -100,7 +100,7 @@ CREATE TABLE running (
     -- what the steward needs without the user's code
     crash_limit         INTEGER NOT NULL,
     crash_base_seconds  REAL NOT NULL,
-    crash_cap_seconds   REAL NOT NULL,
+    crash_max_seconds   REAL NOT NULL,
     unique_name         TEXT,            -- only where it is free again at the final state
     cancel_requested_at REAL,
     cancel_forced       INTEGER NOT NULL DEFAULT 0,
@@ -211,7 +211,7 @@ CREATE TABLE attempt (
 ) WITHOUT ROWID;
 
 -- What people did to a task: redriven, cancel requested, priority changed, hurried.
-CREATE TABLE act (
+CREATE TABLE action (
     task_id BLOB NOT NULL,
     at      REAL NOT NULL,
     kind    TEXT NOT NULL,
@@ -251,7 +251,7 @@ CREATE TABLE worker (
     slots         INTEGER NOT NULL,
     version       TEXT NOT NULL,
     started_at    REAL NOT NULL,
-    beat_at       REAL NOT NULL,
+    heartbeat_at       REAL NOT NULL,
     expires_at    REAL NOT NULL,
     retired_at    REAL,
     retired_why   TEXT NOT NULL DEFAULT '',
@@ -286,27 +286,27 @@ CREATE TABLE rollup (
 ) WITHOUT ROWID;
 CREATE INDEX rollup_queue ON rollup (queue, minute);
 
--- Enqueues of more than 5,000 tasks: staged in parts, visible at once.
-CREATE TABLE stage (
+-- Enqueues of more than 5,000 tasks: enqueue_batch_task in parts, visible at once.
+CREATE TABLE enqueue_batch (
     id           TEXT PRIMARY KEY,
     created_at   REAL NOT NULL,
     committed_at REAL,
     refused_key  TEXT,                   -- set: its commit was refused because of this key,
     refused_for  BLOB                    -- which names this task; kept so that a resend hears it again
 ) WITHOUT ROWID;
-CREATE TABLE staged (
-    stage_id       TEXT NOT NULL,
-    place          INTEGER NOT NULL,     -- order within the stage, from 1
+CREATE TABLE enqueue_batch_task (
+    batch_id       TEXT NOT NULL,
+    position          INTEGER NOT NULL,     -- order within the batch, from 1
     task_id        BLOB NOT NULL,
-    due_at         REAL,                 -- NULL: ready when the stage is committed
-    fingerprint    BLOB,                 -- NULL: neither key nor unique name to settle at the commit
+    due_at         REAL,                 -- NULL: ready when the batch is committed
+    fingerprint    BLOB,                 -- NULL: neither key nor unique name to take_names at the commit
     key_seconds    REAL,
     unique_seconds REAL,
-    holder         BLOB,                 -- set at the commit: this task has the key, the staged one is gone
-    PRIMARY KEY (stage_id, place)
+    holder         BLOB,                 -- set at the commit: this task has the key, the batchd one is gone
+    PRIMARY KEY (batch_id, position)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX staged_task ON staged (task_id);
-CREATE INDEX staged_keyed ON staged (stage_id, place) WHERE fingerprint IS NOT NULL;
+CREATE UNIQUE INDEX enqueue_batch_task_id ON enqueue_batch_task (task_id);
+CREATE INDEX enqueue_batch_task_keyed ON enqueue_batch_task (batch_id, position) WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE manifest (
     app      TEXT PRIMARY KEY,
@@ -361,7 +361,7 @@ CREATE TABLE gate (
     name       TEXT NOT NULL,            -- empty for the system
     limits     TEXT NOT NULL,            -- JSON of domain.upstream.Limits
     state      TEXT NOT NULL,            -- JSON of domain.upstream.Gate
-    meters     TEXT NOT NULL,            -- JSON object {window: domain.upstream.Meter}
+    buckets     TEXT NOT NULL,            -- JSON object {window: domain.upstream.Meter}
     changed_at REAL NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;

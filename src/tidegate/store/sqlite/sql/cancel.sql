@@ -21,9 +21,9 @@ DELETE FROM waiting
 WHERE task_id = ?1
 RETURNING run, due_at
 
--- name: leave_stage
+-- name: leave_batch
 -- 1 task id
-DELETE FROM staged
+DELETE FROM enqueue_batch_task
 WHERE task_id = ?1
 RETURNING 0, due_at
 

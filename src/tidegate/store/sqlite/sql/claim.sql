@@ -1,4 +1,4 @@
--- claim: move ready tasks to a worker. Peek lane by lane through the index `ready_lane`, choose, then move
+-- claim: move ready tasks to a worker. Peek channel by channel through the index `ready_channel`, choose, then move
 -- exactly the chosen rows. One writer at a time, so nothing needs SKIP LOCKED: what was peeked is still there.
 -- moves: ready -> running
 
@@ -8,10 +8,10 @@ SELECT retired_at IS NOT NULL
 FROM worker
 WHERE id = ?1
 
--- name: next_lane
--- The first lane after the given one, by one step in the index, however many tasks are in between. The
+-- name: next_channel
+-- The first channel after the given one, by one step in the index, however many tasks are in between. The
 -- largest rank belongs in the comparison: SQLite seeks to "not less" in all listed columns and then walks,
--- so without it it would walk through the whole lane.
+-- so without it it would walk through the whole channel.
 -- 1 queue, 2 priority, 3 upstream, 4 function
 SELECT queue, priority, upstream, function
 FROM ready
@@ -20,7 +20,7 @@ ORDER BY queue, priority, upstream, function
 LIMIT 1
 
 -- name: peek
--- The head of one lane, read from the index alone.
+-- The head of one channel, read from the index alone.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 how many at most
 SELECT rank, task_id
 FROM ready
@@ -32,7 +32,7 @@ ORDER BY rank, task_id
 LIMIT ?5
 
 -- name: prober
--- The first task of a lane that is not on its last attempt, else the first.
+-- The first task of a channel that is not on its last attempt, else the first.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
 SELECT rank, task_id
 FROM (
@@ -56,7 +56,7 @@ FROM task
 WHERE id = ?1
 
 -- name: walk
--- The first tasks by rank over all lanes, for when there are too many lanes to peek into each. Reads the whole
+-- The first tasks by rank over all channels, for when there are too many channels to peek into each. Reads the whole
 -- index once.
 -- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue will do, 4 queues: carray of
 -- names as bytes, 5 shut upstreams: carray of names as bytes, 6 shut functions: carray of names as bytes,
@@ -100,7 +100,7 @@ CROSS JOIN payload AS p ON p.task_id = chosen.value
 -- 6 longest such wait in seconds
 INSERT INTO running (
     task_id, run, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    crash_limit, crash_base_seconds, crash_cap_seconds, unique_name
+    crash_limit, crash_base_seconds, crash_max_seconds, unique_name
 )
 SELECT
     r.task_id, r.run + 1, ?2, r.queue, r.priority, r.upstream, r.function, r.tenant, r.ready_at, ?3,

@@ -10,12 +10,12 @@ FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
 
 -- name: unseen
--- Which of these ids only a stage holds that was never committed.
+-- Which of these ids only a batch holds that was never committed.
 -- 1 ids: carray of 16-byte ids
 SELECT s.task_id
 FROM carray(?1) AS given
-CROSS JOIN staged AS s ON s.task_id = given.value
-CROSS JOIN stage AS c ON c.id = s.stage_id
+CROSS JOIN enqueue_batch_task AS s ON s.task_id = given.value
+CROSS JOIN enqueue_batch AS c ON c.id = s.batch_id
 WHERE c.committed_at IS NULL
 
 -- name: task

@@ -134,7 +134,7 @@ VALUES (?, 'retrying', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: bury
+-- name: dead_letter
 -- 1 task id, 2 queue, 3 function, 4 tenant, 5 reason, 6 error class, 7 message, 8 run, 9 worker id,
 -- 10 started moment, 11 now
 INSERT INTO dead (

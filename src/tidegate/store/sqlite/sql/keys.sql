@@ -25,7 +25,7 @@ WHERE kind = ?1
     AND tenant = ?2
     AND name = ?3
 
--- name: give_back
+-- name: release
 -- Free a name if this task holds it.
 -- 1 kind, 2 tenant, 3 name, 4 task id
 DELETE FROM key
@@ -34,7 +34,7 @@ WHERE kind = ?1
     AND name = ?3
     AND task_id = ?4
 
--- name: give_back_key
+-- name: release_key
 -- Free the idempotency key that a task holds.
 -- 1 task id
 DELETE FROM key

@@ -199,11 +199,11 @@ WHERE ?1 = 'dead'
 ORDER BY x.task_id DESC
 LIMIT ?10
 
--- name: staged
--- Tasks of committed stages that have not reached their place yet.
+-- name: enqueue_batch_task
+-- Tasks of committed stages that have not reached their position yet.
 SELECT x.task_id
-FROM staged AS x
-CROSS JOIN stage AS c ON c.id = x.stage_id
+FROM enqueue_batch_task AS x
+CROSS JOIN enqueue_batch AS c ON c.id = x.batch_id
 CROSS JOIN task AS t ON t.id = x.task_id
 WHERE c.committed_at IS NOT NULL
     AND x.holder IS NULL

@@ -1,11 +1,11 @@
 -- permits: calls in flight beside those that runs stand for.
 
--- name: hold
+-- name: add
 -- 1 id, 2 upstream, 3 moment it expires
 INSERT INTO permit (id, upstream, expires_at)
 VALUES (?1, ?2, ?3)
 
--- name: give_back
+-- name: release
 -- 1 id
 DELETE FROM permit
 WHERE id = ?1

@@ -58,13 +58,13 @@ SELECT EXISTS (
 -- 1 upstream
 SELECT EXISTS (SELECT 1 FROM ready WHERE upstream = ?1 AND upstream <> '')
 
--- name: put_off
+-- name: postpone
 -- 1 task id, 2 the moment until which it is held, 3 what holds it: gate, upstream or system
 UPDATE waiting
 SET held_until_at = ?2, held_by = ?3
 WHERE task_id = ?1
 
--- name: stand_still
+-- name: pause_deadline
 -- The total timeout of a task that only its upstream's gate keeps back does not run down until it is claimed.
 -- 1 task id, 2 now
 UPDATE task
@@ -72,7 +72,7 @@ SET parked_at = ?2
 WHERE id = ?1
     AND parked_at IS NULL
 
--- name: hasten
+-- name: reschedule_earlier
 -- What a retry budget holds back comes nearer by the same part.
 -- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
 UPDATE waiting
@@ -82,7 +82,7 @@ WHERE held_by = ?1
     AND (upstream = ?2 OR ?1 = 'system')
     AND held_until_at > ?3
 
--- name: lift_floors
+-- name: clear_server_waits
 -- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
 -- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
 -- 1 upstream, 2 now

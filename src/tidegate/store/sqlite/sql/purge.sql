@@ -1,4 +1,4 @@
--- purge: delete tasks with all that belongs to them. Used by sweep and drop_stage too.
+-- purge: delete tasks with all that belongs to them. Used by sweep and drop_batch too.
 -- Keys are left to their expiry.
 
 -- name: delete_task
@@ -41,9 +41,9 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 DELETE FROM attempt
 WHERE task_id IN (SELECT value FROM carray(?1))
 
--- name: delete_acts
+-- name: delete_actions
 -- 1 ids
-DELETE FROM act
+DELETE FROM action
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: delete_stream

@@ -1,0 +1,86 @@
+"""A call made by hand, through whatever client: with a permit, a time limit and a settlement all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tidegate.calls.limit_reports import limits_of
+from tidegate.calls.permits import Permit, PermitSource
+from tidegate.calls.requests import current_run, permit_request_for, remaining_times
+from tidegate.calls.results import result_of_error, run_to_end
+from tidegate.calls.settings import CallSettings
+from tidegate.domain.calls import CallResult
+from tidegate.domain.failure import Failure
+from tidegate.domain.usage import Usage
+from tidegate.providers.requests import Sizes
+from tidegate.providers.usage import usage_of
+from tidegate.providers.waits import Headers
+
+
+class ManualCall:
+    """One call in progress. Tell it what the answer said; all of it may be left out."""
+
+    def __init__(self, permit: Permit, settings: CallSettings) -> None:
+        self._permit = permit
+        self._settings = settings
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+
+    @property
+    def api_key(self) -> str | None:
+        """The key to make this call with; None: your own."""
+        return self._permit.api_key
+
+    def headers(self, headers: Headers, status: int | None = None) -> None:
+        """Tell the answer's headers, so that limits are learned. From any thread; returns at once.
+
+        Args:
+            headers: A mapping or pairs.
+            status: Of the answer: what a 429 shows of resets is not believed. None: a good one.
+        """
+        provider = self._settings.provider_name
+        self._permit.observe_limits(limits_of(headers, status=status, host="", provider=provider))
+
+    def used(self, usage: Usage | Mapping[str, Any]) -> None:
+        """Tell what the call used: a `Usage`, or the answer as JSON values, its usage fields among them."""
+        self._usage = usage if isinstance(usage, Usage) else usage_of(dict(usage))
+
+    def failed(self, failure: Failure) -> None:
+        """Tell that the answer was a failure, where nothing is raised."""
+        self._failure = failure
+
+    def end(self, seconds: float) -> CallResult:
+        """Return how the call ended, as told."""
+        status = None if self._failure is None else self._failure.status
+        return CallResult(self._failure, status, self._usage, seconds)
+
+
+@asynccontextmanager
+async def manual_call(
+    permits: PermitSource, settings: CallSettings, sizes: Sizes
+) -> AsyncIterator[ManualCall]:
+    """Make one call inside the block: wait for a permit, limit its time, settle it at the end.
+
+    Raises:
+        UpstreamParkedError: The gate is shut; the block was not entered.
+        CallTooLargeError: It can never be let through; the block was not entered.
+        TimeoutError: The block took longer than one call may.
+    """
+    permit = await permits.acquire(permit_request_for(sizes, settings))
+    call = ManualCall(permit, settings)
+    started_at = time.monotonic()
+    try:
+        current_run()  # it may have ended while the call waited for its permit
+        seconds = remaining_times(settings.times).seconds
+        await permit.mark_sending()
+        async with asyncio.timeout(None if seconds == float("inf") else seconds):
+            yield call
+    except BaseException as error:
+        end = result_of_error(error, settings, seconds=time.monotonic() - started_at)
+        await run_to_end(permit.settle(end))
+        raise
+    await run_to_end(permit.settle(call.end(time.monotonic() - started_at)))

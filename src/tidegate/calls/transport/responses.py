@@ -1,0 +1,135 @@
+"""What an answer tells: its limits, its usage, and whether it is a failure after all."""
+
+from __future__ import annotations
+
+import json
+import time
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from tidegate.calls.results import is_in_doubt
+from tidegate.calls.settings import CallSettings
+from tidegate.calls.transport.redirects import calls_a_model
+from tidegate.domain.calls import CallResult
+from tidegate.providers._bodies import is_error, meant_status
+from tidegate.providers.understand import understand_answer
+from tidegate.providers.usage import usage_of
+
+_PAGES = ("text/html", "application/xhtml+xml")
+
+
+def is_page_instead_of_answer(request: Any, response: Any) -> bool:
+    """Return whether a web page came back where a model was asked: the address is not that of its API."""
+    return response.status_code < 300 and content_type(response) in _PAGES and calls_a_model(request)
+
+
+def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
+    """Make a web page that came back for a model's answer the error that it is: 404, in words; return those.
+
+    SDKs would hand on the page's text, an empty stream, or a complaint about JSON.
+    """
+    url = request.url.copy_with(query=None, fragment=None, username=None, password=None)
+    message = (
+        f"{url} answered with a web page instead of the API's JSON: its address is wrong. "
+        "Check base_url (does it lack /v1, or name the provider's website?) and the proxy in between"
+    )
+    body = json.dumps(
+        {"error": {"message": message, "type": "not_found_error", "code": "not_an_api"}}
+    ).encode()
+    response.status_code = HTTPStatus.NOT_FOUND.value
+    for name in ("content-encoding", "transfer-encoding"):
+        response.headers.pop(name, None)
+    response.headers.update({"content-type": "application/json", "content-length": str(len(body))})
+    response.stream = library.ByteStream(body)
+    return body
+
+
+def is_buffered(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
+    """Return whether the answer is read before it is handed on.
+
+    Errors are. JSON is where the request asked for no stream: the content type alone does not decide, since
+    Gemini and Cohere label their streams as JSON. JSON of a stated length is no stream in any case.
+
+    Args:
+        response: As the inner transport made it.
+        is_stream_asked_for: Whether the request asks the provider for a stream.
+        is_streamed_by_client: Whether the client reads the answer in pieces.
+    """
+    status: int = response.status_code
+    if status >= 400:
+        return True
+    if not is_document(response):
+        return False
+    if is_stream_asked_for:
+        return "content-length" in response.headers
+    return not is_streamed_by_client
+
+
+def is_document(response: Any) -> bool:
+    """Return whether the answer says that it is JSON."""
+    kind = content_type(response)
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def check_complete(response: Any, body: bytes, library: Any, request: Any) -> None:
+    """Do nothing if a good JSON answer is whole.
+
+    Raises:
+        Exception: The library's `RemoteProtocolError`: it breaks off in the middle, as those of a gateway do
+            that closes its connection early without having named a length.
+    """
+    if response.status_code >= 400 or not body.strip() or not is_document(response):
+        return
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        if "truncated" in str(error):
+            message = "the answer broke off: its JSON has no end"
+            raise library.RemoteProtocolError(message, request=request) from error
+
+
+def content_type(response: Any) -> str:
+    """Return the media type of an answer in lower case, without parameters."""
+    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind
+
+
+def result_of_response(
+    response: Any, body: bytes, settings: CallSettings, host: str, *, seconds: float
+) -> CallResult:
+    """Return how a call ended whose whole answer is there. Gives the answer the status it really has.
+
+    Some providers answer 200 with an error whose code is the status they meant. It gets that status, so
+    that the SDK raises instead of handing on an answer without content.
+    """
+    document = parse_object(body)
+    status: int = response.status_code
+    failure = None
+    if status >= 400 or (document is not None and is_error(document)):
+        failure = understand_answer(
+            status,
+            response.headers.multi_items(),
+            body if document is None else document,
+            now=time.time(),
+            provider=settings.provider_name,
+            host=host,
+        )
+    if status < 400 and failure is not None and document is not None:
+        response.status_code = meant_status(document) or status
+    if response.status_code >= 400:
+        response.headers["x-should-retry"] = "false"
+    usage = None if document is None else usage_of(document)
+    return CallResult(failure, status, usage, seconds, is_in_doubt=is_in_doubt(status))
+
+
+def parse_object(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that the bytes hold, or the first one of a list; None where they hold none."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(document, list) and document:
+        document = document[0]
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,130 @@
+"""A streamed answer on its way to the client: read while it passes, its permit settled at its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import cache
+from typing import Any
+
+from tidegate.calls.permits import Permit
+from tidegate.calls.results import result_of_error, run_to_end
+from tidegate.calls.settings import CallSettings
+from tidegate.calls.transport.libraries import time_limit
+from tidegate.calls.transport.responses import content_type, is_document
+from tidegate.calls.transport.stream_reader import StreamReader
+from tidegate.domain.calls import CallResult
+from tidegate.providers.aws_frames import CONTENT_TYPE as AWS_EVENT_STREAM
+from tidegate.providers.aws_frames import AwsFrames
+
+
+class StreamedResponse:
+    """The pieces of one answer.
+
+    Args:
+        library: Whose client gets them.
+        request: What they answer.
+        response: As the inner transport made it.
+        permit: Settled when the stream ends, breaks off, or is left.
+        settings: Of the call.
+        idle_seconds: The longest wait for the next piece.
+        seconds: From sending to the first byte, for the permit.
+        is_asked_for: Whether the request asked the provider for a stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        library: Any,
+        request: Any,
+        response: Any,
+        permit: Permit,
+        settings: CallSettings,
+        idle_seconds: float,
+        seconds: float,
+        is_asked_for: bool,
+    ) -> None:
+        self._library = library
+        self._request = request
+        self._source = response.stream
+        self._status: int = response.status_code
+        self._permit = permit
+        self._settings = settings
+        self._idle_seconds = idle_seconds
+        self._seconds = seconds
+        kind = content_type(response)
+        self._reader = StreamReader(
+            settings,
+            request.url.host,
+            readable=response.headers.get("content-encoding", "identity") == "identity",
+            frames=AwsFrames() if kind == AWS_EVENT_STREAM else None,
+            is_document=is_document(response),
+            is_event_stream=is_asked_for and kind == "text/event-stream",
+        )
+        self._ended = False
+
+    def stream(self) -> Any:
+        """Return it as a stream of the library."""
+        return _stream_class(self._library)(self)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the pieces as they come.
+
+        Raises:
+            Exception: The library's `RemoteProtocolError` where the stream is over without the end that its
+                protocol promises: it is a part of an answer, and may have been billed whole.
+        """
+        source = self._source.__aiter__()
+        while True:
+            self._permit.extend_lease(self._idle_seconds)
+            try:
+                async with time_limit(self._library, self._idle_seconds, self._request):
+                    piece = await anext(source)
+            except StopAsyncIteration:
+                break
+            except BaseException as error:
+                await self._settle(result_of_error(error, self._settings, seconds=self._seconds))
+                raise
+            self._reader.feed(piece)
+            yield piece
+        self._reader.finish()
+        if not self._reader.missing_end:
+            await self._settle(self._result())
+            return
+        broken = self._library.RemoteProtocolError(self._reader.missing_end, request=self._request)
+        if self._reader.failure is not None:  # it says itself why it broke off
+            await self._settle(self._result())
+        else:
+            await self._settle(result_of_error(broken, self._settings, seconds=self._seconds))
+        raise broken
+
+    async def aclose(self) -> None:
+        """Release the connection. A stream that is left early was still a call that went well."""
+        try:
+            await self._source.aclose()
+        finally:
+            await self._settle(self._result())
+
+    def _result(self) -> CallResult:
+        return CallResult(self._reader.failure, self._status, self._reader.usage, self._seconds)
+
+    async def _settle(self, end: CallResult) -> None:
+        if not self._ended:
+            self._ended = True
+            await run_to_end(self._permit.settle(end))
+
+
+@cache
+def _stream_class(library: Any) -> Any:
+    """Return a class that this library's client takes for a stream."""
+
+    class ForwardedStream(library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, passing: StreamedResponse) -> None:
+            self._passing = passing
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self._passing.pieces()
+
+        async def aclose(self) -> None:
+            await self._passing.aclose()
+
+    return ForwardedStream

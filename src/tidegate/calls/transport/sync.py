@@ -1,0 +1,189 @@
+"""The way for sync clients: the one asynchronous core, on the bridge's loop.
+
+A sync transport inside (`httpx2.HTTPTransport`, say) is run in threads, so that its time limits hold too: one
+for each call under way, since a call that waited for a thread would spend its time limit on that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+from tidegate._bridge import run_sync
+from tidegate._threads import DaemonThreadPool, FunctionRaised
+from tidegate.calls.transport.libraries import is_streamed_by_client
+from tidegate.calls.transport.sdk_retries import remember_error, reraise_first_error
+from tidegate.context import Context, current_context
+from tidegate.errors import UsageError
+
+T = TypeVar("T")
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function in a thread of its own."""
+
+
+class Core(Protocol):
+    """The asynchronous transport."""
+
+    def exchange(self, request: Any, is_streamed_by_client: bool) -> Coroutine[Any, Any, Any]:
+        """Return the answer to a request."""
+        ...
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        """Close what it holds."""
+        ...
+
+
+class SyncTransport:
+    """Handles the requests of sync clients. Any thread may use it, but none that runs an event loop.
+
+    Args:
+        core: Used on the bridge's loop alone.
+        library: Whose clients use it.
+    """
+
+    def __init__(self, core: Core, library: Any) -> None:
+        self._core = core
+        self._library = library
+
+    def handle_request(self, request: Any) -> Any:
+        """Return the answer to a request; its stream can be read without a loop.
+
+        Raises:
+            UsageError: Called inside an event loop.
+            TaskStopped: The run was asked to stop in the middle of the call.
+        """
+        _check_no_loop()
+        reraise_first_error(request)
+        try:
+            response = _run(self._core.exchange(request, is_streamed_by_client(self._library)))
+        except BaseException as error:
+            remember_error(request, error)
+            raise
+        if not isinstance(response.stream, self._library.SyncByteStream):
+            response.stream = _sync_stream_class(self._library)(response.stream)
+        return response
+
+    def close(self) -> None:
+        """Close the core."""
+        run_sync(self._core.aclose())
+
+
+class ThreadedTransport:
+    """A sync transport with the methods of an asynchronous one."""
+
+    def __init__(self, inner: Any, library: Any) -> None:
+        self._inner = inner
+        self._library = library
+
+        self._threads = DaemonThreadPool("tidegate-call")
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send the request in a thread of its own."""
+        is_left = threading.Event()
+
+        def send() -> Any:
+            response = self._inner.handle_request(request)
+            if is_left.is_set():
+                response.stream.close()  # nobody waits for it any more
+            return response
+
+        try:
+            response = await self._in_thread(send)
+        except asyncio.CancelledError:
+            is_left.set()
+            raise
+        response.stream = _async_stream_class(self._library)(response.stream, self._in_thread)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._in_thread(self._inner.close)
+        self._threads.close()
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        try:
+            return await self._threads.run(function)
+        except FunctionRaised as raised:
+            raise raised.error from raised.error.__cause__
+
+
+@cache
+def _sync_stream_class(library: Any) -> Any:
+    class BridgedStream(library.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            pieces = self._stream.__aiter__()
+            while (piece := _run(_next(pieces))) is not None:
+                yield piece
+
+        def close(self) -> None:
+            run_sync(self._stream.aclose())
+
+    return BridgedStream
+
+
+@cache
+def _async_stream_class(library: Any) -> Any:
+    class ThreadedStream(library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, in_thread: InThread) -> None:
+            self._stream = stream
+            self._in_thread = in_thread
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            pieces = iter(self._stream)
+            while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._in_thread(self._stream.close)
+
+    return ThreadedStream
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a part of a call to its end; cut it off when its run is asked to stop.
+
+    Raises:
+        TaskStopped: It was.
+    """
+    run = current_context()
+    return run_sync(work if run is None else _abort_on_stop(run, work))
+
+
+async def _abort_on_stop(run: Context, work: Coroutine[Any, Any, T]) -> T:
+    loop, doing = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    is_interrupted = threading.Event()
+
+    def cut() -> None:
+        is_interrupted.set()
+        loop.call_soon_threadsafe(doing.cancel)
+
+    with run.abort_on_stop(cut):
+        try:
+            return await doing
+        except asyncio.CancelledError:
+            if is_interrupted.is_set():
+                run.raise_stop()
+            raise
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "a sync HTTP client was used inside an event loop, which it would block: "
+        "an SDK's sync class (such as OpenAI or Anthropic) or httpx.Client in an async def",
+        fix="use the async class there (AsyncOpenAI, AsyncAnthropic, httpx.AsyncClient), "
+        "or make the task a plain def",
+    )
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)

@@ -1,0 +1,199 @@
+"""The transport that makes any SDK polite: a permit a call, limits learned, failures understood.
+
+It stands between an `httpx2.AsyncClient` (or one of `httpx`) and the transport that really sends:
+
+    client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=upstream.transport()))
+
+Errors and JSON answers are read whole before they are handed on, unless a stream was asked for; streams are
+read while they pass, and their permit is settled at their end.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from tidegate.calls.limit_reports import limits_of
+from tidegate.calls.permits import Permit, PermitSource
+from tidegate.calls.requests import current_run, permit_request_for, remaining_times
+from tidegate.calls.results import is_pool_timeout, result_of_error, run_to_end
+from tidegate.calls.settings import CallSettings
+from tidegate.calls.transport.libraries import (
+    is_streamed_by_client,
+    library_of_transport,
+    make_transport,
+    time_limit,
+)
+from tidegate.calls.transport.redirects import remember_origin
+from tidegate.calls.transport.requests import prepare_request, sizes_of_request, wants_stream
+from tidegate.calls.transport.responses import (
+    check_complete,
+    is_buffered,
+    is_page_instead_of_answer,
+    replace_with_not_found,
+    result_of_response,
+)
+from tidegate.calls.transport.sdk_retries import remember_error, reraise_first_error
+from tidegate.calls.transport.streams import StreamedResponse
+from tidegate.calls.transport.sync import SyncTransport, ThreadedTransport
+from tidegate.domain.usage import HeaderLimit
+
+
+class UpstreamTransport:
+    """A transport for the clients of `httpx2` and `httpx`, asynchronous and sync ones.
+
+    One client each: connections belong to the event loop they were made in.
+
+    Args:
+        permits: Whom to ask before each call.
+        settings: How calls are made.
+        inner: What really sends; None: `httpx2.AsyncHTTPTransport()`, or that of `httpx` without it.
+
+    Raises:
+        ConfigError: Neither library is installed, or `inner` is of neither.
+    """
+
+    def __init__(self, permits: PermitSource, settings: CallSettings, inner: Any = None) -> None:
+        self._permits = permits
+        self._settings = settings
+        inner = make_transport() if inner is None else inner
+        self._library = library_of_transport(inner)
+        is_async = hasattr(inner, "handle_async_request")
+        self._inner = inner if is_async else ThreadedTransport(inner, self._library)
+        self._sync = SyncTransport(self, self._library)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Wait for a permit, send the request, and return the answer.
+
+        Raises:
+            UpstreamParkedError: The gate is shut; nothing was sent.
+            CallTooLargeError: It can never be let through; nothing was sent.
+            TaskStopped: The run that makes the call has ended; nothing was sent.
+            Exception: What the inner transport raises, and its library's `ReadTimeout` when the call takes
+                too long.
+        """
+        reraise_first_error(request)
+        try:
+            return await self.exchange(request, is_streamed_by_client(self._library))
+        except BaseException as error:
+            remember_error(request, error)
+            raise
+
+    def handle_request(self, request: Any) -> Any:
+        """Do the same for a sync client.
+
+        Raises:
+            UsageError: Called inside an event loop, which it would block.
+            TaskStopped: The run was asked to stop; the call was cut off, and may have been done.
+        """
+        return self._sync.handle_request(request)
+
+    async def exchange(self, request: Any, is_streamed_by_client: bool) -> Any:
+        """Do the same, and take no notice of an SDK's own retries.
+
+        Args:
+            request: Of the client.
+            is_streamed_by_client: Whether the client reads the answer in pieces.
+        """
+        permit = await self._permits.acquire(permit_request_for(sizes_of_request(request), self._settings))
+        response = await self._called(request, permit, is_streamed_by_client)
+        remember_origin(request, response)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self._sync.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
+    async def _called(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
+        host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
+        try:
+            current_run()  # it may have ended while the call waited for its permit
+            times = remaining_times(self._settings.times)
+            prepare_request(request, self._settings, permit, times, is_stream_asked_for=is_asked_for)
+            await permit.mark_sending()
+            sent_at = time.monotonic()
+            async with time_limit(self._library, times.seconds, request):
+                response = await self._inner.handle_async_request(request)
+                permit.observe_limits(self._limits_of(response, host))
+                is_page = is_page_instead_of_answer(request, response)
+                read_whole = is_page or is_buffered(
+                    response,
+                    is_stream_asked_for=is_asked_for,
+                    is_streamed_by_client=is_streamed_by_client,
+                )
+                body = await self._read(response) if read_whole else None
+                if body is not None and is_page:
+                    body = replace_with_not_found(request, response, self._library)
+                elif body is not None:
+                    check_complete(response, body, self._library, request)
+        except BaseException as error:
+            await self._end_with_error(permit, error, sent_at)
+            raise
+        seconds = time.monotonic() - sent_at
+        if body is None:
+            response.stream = StreamedResponse(
+                library=self._library,
+                request=request,
+                response=response,
+                permit=permit,
+                settings=self._settings,
+                idle_seconds=times.idle_seconds,
+                seconds=seconds,
+                is_asked_for=is_asked_for,
+            ).stream()
+            return response
+        end = result_of_response(response, body, self._settings, host, seconds=seconds)
+        await run_to_end(permit.settle(end))
+        return response
+
+    def _limits_of(self, response: Any, host: str) -> tuple[HeaderLimit, ...]:
+        headers, status = response.headers.multi_items(), response.status_code
+        return limits_of(headers, status=status, host=host, provider=self._settings.provider_name)
+
+    async def _read(self, response: Any) -> bytes:
+        """Read the whole body, leave it in the response as it came, and return it decoded."""
+        try:
+            raw = b"".join([piece async for piece in response.stream])
+        finally:
+            await response.stream.aclose()
+        response.stream = self._library.ByteStream(raw)
+        copy = self._library.Response(200, headers=response.headers, stream=self._library.ByteStream(raw))
+        try:
+            decoded: bytes = copy.read()
+        except self._library.DecodingError:
+            return raw
+        return decoded
+
+    async def _end_with_error(self, permit: Permit, error: BaseException, sent_at: float | None) -> None:
+        if sent_at is None or is_pool_timeout(error):
+            await run_to_end(permit.release())
+            return
+        seconds = time.monotonic() - sent_at
+        await run_to_end(permit.settle(result_of_error(error, self._settings, seconds=seconds)))

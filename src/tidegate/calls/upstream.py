@@ -1,0 +1,123 @@
+"""`Upstream`: an outside service as an application declares it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tidegate.calls.settings import CallSettings, CallTimes
+from tidegate.errors import OptionError
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.limits.values import is_key_gate
+from tidegate.readers import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from tidegate.calls.keys import KeyRing
+    from tidegate.calls.manual_call import ManualCall
+    from tidegate.calls.permits import PermitSource
+    from tidegate.calls.transport.transport import UpstreamTransport
+    from tidegate.store.protocol import Store
+
+
+class Upstream:
+    """An outside service that tasks call. Made by `app.upstream(…)`, given to `@app.task(upstream=…)`.
+
+    Its limits are stored when a worker starts and shared by all processes. The code of the latest start
+    counts, except for limits that a person sets: `tidegate upstreams set` holds until it is handed back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        *,
+        provider: str = "",
+        times: CallTimes | None = None,
+        keys: KeyRing | None = None,
+        opened_store: Callable[[], Awaitable[Store]],
+    ) -> None:
+        if is_key_gate(name):
+            raise OptionError(
+                f"upstream={shown(name)}", fix="use a name without #, which marks the gates of keys"
+            )
+        self.name = name
+        self.limits = limits
+        self.calls = CallSettings(name, provider or name, times or CallTimes())
+        """How its transport and calls by hand make calls."""
+        self.has_transport = False
+        """Whether a transport was made: only then its time limits bound the calls of tasks."""
+        self.keys = keys
+        """None: clients have a key of their own."""
+        self._opened_store = opened_store
+
+    def __repr__(self) -> str:
+        return f"<upstream {self.name}>"
+
+    @cached_property
+    def permits(self) -> PermitSource:
+        """Whom its calls ask for permits; one for all transports, so that they heed the same gate.
+
+        Raises:
+            ConfigError: A key is missing.
+        """
+        from tidegate.calls.permit_source import GatePermitSource
+
+        if self.keys is not None:
+            self.keys.check()
+        return GatePermitSource(self.declared, self._opened_store, keys=self.keys)
+
+    def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> UpstreamTransport:
+        """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
+
+        Args:
+            inner: The transport that really sends, of the client's library; None: a new one of `httpx2`.
+            times: Time limits of a call; None: the upstream's.
+
+        Raises:
+            ConfigError: Neither library is installed, or `inner` is of neither.
+        """
+        from tidegate.calls.transport.transport import UpstreamTransport
+
+        self.has_transport = True
+        return UpstreamTransport(self.permits, self._settings(times), inner)
+
+    def call(
+        self,
+        *,
+        model: str = "",
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        times: CallTimes | None = None,
+    ) -> AbstractAsyncContextManager[ManualCall]:
+        """Make one call by hand: `async with upstream.call(model="…") as call:`.
+
+        Args:
+            model: Which.
+            input_tokens: An estimate of the prompt; 0 for none.
+            output_tokens: The most the answer may hold; 0 for no limit.
+            times: Time limits of the call; None: the upstream's.
+
+        Raises:
+            UpstreamParkedError: The gate is shut; the block is not entered.
+            TimeoutError: The block took longer than a call may.
+        """
+        from tidegate.calls.manual_call import manual_call
+        from tidegate.providers.requests import Sizes
+
+        return manual_call(self.permits, self._settings(times), Sizes(model, input_tokens, output_tokens))
+
+    def _settings(self, times: CallTimes | None) -> CallSettings:
+        return self.calls if times is None else replace(self.calls, times=times)
+
+    def with_keys(self) -> list[LimitDeclaration]:
+        """Return what is told to the store of the upstream and of its keys."""
+        return [self.declared, *(self.keys.declared() if self.keys is not None else ())]
+
+    @property
+    def declared(self) -> LimitDeclaration:
+        """What is told to the store of the upstream itself."""
+        return LimitDeclaration(GateKind.UPSTREAM, self.name, self.limits)

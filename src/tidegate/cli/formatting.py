@@ -1,0 +1,52 @@
+"""Values in words: durations, moments, safe text. Pure, and light to import."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def printable(text: str) -> str:
+    """Return a text whose control characters are shown, not obeyed: it must not steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _visible(char) for char in text)
+
+
+def _visible(char: str) -> str:
+    return " " if char in "\n\t" else char.encode("unicode_escape").decode("ascii")
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a duration in one rounded unit: `40 ms`, `12 s`, `3 min`, `2.5 h`, `9 d`; `-` for None."""
+    if seconds is None:
+        return "-"
+    for size, unit in _UNITS:
+        if seconds >= (172_800 if unit == "d" else size):
+            count = seconds / size
+            return f"{count:.1f} {unit}" if unit == "h" and count < 10 else f"{count:.0f} {unit}"
+    return f"{seconds * 1000:.0f} ms" if 0 < seconds < 1 else f"{seconds:.0f} s"
+
+
+def format_ago(moment: float | None, now: float) -> str:
+    """Return how long ago a moment is, or how far ahead: `3 min ago`, `in 12 s`; `-` for None."""
+    if moment is None:
+        return "-"
+    return f"in {format_duration(moment - now)}" if moment > now else f"{format_duration(now - moment)} ago"
+
+
+def format_since(moment: float, now: float) -> str:
+    """Return how long ago something happened: never in the future, though a clock was set back since."""
+    return format_ago(min(moment, now), now)
+
+
+def moment(seconds: float | None) -> str:
+    """Return a moment in UTC, to the millisecond; `-` for None."""
+    if seconds is None:
+        return "-"
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(sep=" ", timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

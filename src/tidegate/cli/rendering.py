@@ -1,0 +1,257 @@
+"""How rows of the store look to people and to programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from tidegate.cli.formatting import format_ago, format_duration, format_since, moment, printable
+from tidegate.cli.output import jsonable, print_facts, print_json, stored_json
+from tidegate.cli.style import style
+from tidegate.cli.table import print_table
+from tidegate.domain.states import FINAL, State
+from tidegate.domain.text import counted
+from tidegate.domain.usage import UsageTotals
+from tidegate.errors import TaskNotFoundError
+from tidegate.policy.explain import HOLDERS
+from tidegate.store.protocol import Store
+from tidegate.store.rows import DeadLetter, HistoryRow, TaskRow
+
+_RESULT_CHARACTERS = 200
+"""Of a result, as many as are shown without being asked for."""
+_SHORT_ID = 13
+"""Characters of a short id in a list, at least: its moment in milliseconds."""
+
+
+def task_json(row: TaskRow) -> dict[str, Any]:
+    """Return a task as JSON values."""
+    fields: dict[str, Any] = {"task_id": row.id} | jsonable(row)
+    fields["counters"]["by_rule"] = dict(row.counters.by_rule)
+    del fields["id"]
+    return fields
+
+
+def short_ids(task_ids: Sequence[str]) -> list[str]:
+    """Return ids for a list: in full in a pipe; on a terminal so much of them that none is like another."""
+    if not sys.stdout.isatty():
+        return list(task_ids)
+    for length in range(_SHORT_ID, 36):
+        if len({task_id[:length] for task_id in task_ids}) == len(set(task_ids)):
+            return [task_id[:length].rstrip("-") for task_id in task_ids]
+    return list(task_ids)
+
+
+def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter as JSON values, its arguments left out."""
+    fields: dict[str, Any] = jsonable(dead_letter)
+    fields["counters"]["by_rule"] = dict(dead_letter.counters.by_rule)
+    del fields["args"], fields["codec_tag"]
+    return fields
+
+
+def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
+    """Print tasks as a table."""
+    print_table(
+        ["ID", "STATE", "FUNCTION", "QUEUE", "RUN", "ENQUEUED", "NOTE"],
+        [
+            [
+                task_id,
+                row.state,
+                row.function,
+                row.queue,
+                row.run,
+                format_since(row.enqueued_at, now),
+                _note(row, now),
+            ]
+            for task_id, row in zip(short_ids([row.id for row in rows]), rows, strict=True)
+        ],
+        numbers=["RUN"],
+        optional=["NOTE", "RUN", "QUEUE"],
+        shorten=["FUNCTION", "QUEUE", "NOTE"],
+    )
+
+
+def print_dead_letters(dead_letters: Sequence[DeadLetter], now: float) -> None:
+    """Print dead letters as a table."""
+    print_table(
+        ["ID", "FAILED", "FUNCTION", "QUEUE", "REASON", "ERROR"],
+        [
+            [
+                task_id,
+                format_since(dead_letter.failed_at, now),
+                dead_letter.function,
+                dead_letter.queue,
+                dead_letter.reason,
+                join_parts(dead_letter.error_class, dead_letter.message),
+            ]
+            for task_id, dead_letter in zip(
+                short_ids([each.task_id for each in dead_letters]), dead_letters, strict=True
+            )
+        ],
+        optional=["QUEUE", "REASON"],
+        shorten=["FUNCTION", "QUEUE"],
+    )
+
+
+def _note(row: TaskRow, now: float) -> str:
+    """Say in a few words what matters about a task in its state."""
+    if row.cancel_requested and row.state is State.RUNNING:
+        return "asked to stop"
+    if row.state in {State.SCHEDULED, State.RETRYING}:
+        due = (
+            f"held, due {format_ago(row.held_until_at, now)}"
+            if row.held_by
+            else f"due {format_ago(row.due_at, now)}"
+        )
+        return join_parts(due, row.message)
+    if row.state is State.RUNNING:
+        return _progress(row) or f"for {format_duration(max(0.0, now - (row.started_at or now)))}"
+    return join_parts(row.reason, row.message) if row.state is State.DEAD else ""
+
+
+def join_parts(*parts: str) -> str:
+    """Return the parts that are not empty as `a: b: c`."""
+    return ": ".join(filter(None, parts))
+
+
+def _progress(row: TaskRow) -> str:
+    if row.progress_done is None:
+        return ""
+    total = "" if row.progress_total is None else f"/{row.progress_total:g}"
+    return f"{row.progress_done:g}{total} {row.progress_note}".strip()
+
+
+async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: bool) -> None:
+    """Print all that is known of one task.
+
+    Args:
+        store: Where it is.
+        task_id: Which.
+        with_args: Whether the arguments are shown, and the whole result; they may be private. People see
+            the beginning of the result without it.
+        as_json: As one JSON object.
+
+    Raises:
+        TaskNotFoundError: No such task.
+    """
+    row = (await store.read_tasks([task_id])).get(task_id)
+    if row is None:
+        raise TaskNotFoundError(
+            f"no task has the id {task_id}", fix="check the id; finished tasks go after 7 days"
+        )
+    history = await store.get_history(task_id)
+    private = await _private(store, row) if with_args else {}
+    if as_json:
+        print_json(task_json(row) | {"history": jsonable(history)} | jsonable(private))
+        return
+    private = private or await _result(store, row)
+    print_facts(_facts(row))
+    for name, value in private.items():
+        text = printable(_compact(value))
+        click.echo(f"{name}  {text if with_args else _cut(text)}")
+    click.echo()
+    _print_history(history)
+
+
+async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
+    """Return arguments and, if there is one, result."""
+    return {"args": stored_json(*await store.get_payload(row.id))} | await _result(store, row)
+
+
+async def _result(store: Store, row: TaskRow) -> dict[str, Any]:
+    """Return the result, if there is one."""
+    stored = await store.get_result(row.id) if row.state in FINAL else None
+    return {"result": stored_json(stored.data, stored.codec_tag)} if stored and stored.data else {}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _RESULT_CHARACTERS:
+        return text
+    return f"{text[:_RESULT_CHARACTERS]}… ({len(text)} characters; --args shows all)"
+
+
+def _compact(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _facts(row: TaskRow) -> Mapping[str, object]:
+    spent = row.counters
+    counts = {
+        "parks": spent.parks,
+        "crashes": spent.crashes,
+        "losses": spent.losses,
+        "releases": spent.releases,
+    }
+    others = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    limit = f" of {row.max_attempts}" if row.max_attempts is not None else ""
+    return {
+        "id": row.id,
+        "state": "running, asked to stop"
+        if row.cancel_requested and row.state is State.RUNNING
+        else row.state,
+        "function": row.function,
+        "queue": row.queue,
+        "priority": row.priority.word,
+        "tenant": row.tenant,
+        "upstream": row.upstream,
+        "key": row.key,
+        "labels": ", ".join(f"{name}={value}" for name, value in sorted(row.labels.items())),
+        "attempts": f"{spent.attempts}{limit} charged, run {row.run}{f', {others}' if others else ''}",
+        "redrives": row.redrives or None,
+        "enqueued": moment(row.enqueued_at),
+        "due": moment(row.due_at),
+        "held until": f"{moment(row.held_until_at)} by {HOLDERS.get(row.held_by, row.held_by)}"
+        if row.held_by
+        else None,
+        "started": moment(row.started_at),
+        "finished": moment(row.finished_at),
+        "deadline": moment(row.deadline_at),
+        "worker": row.worker_id,
+        "progress": _progress(row),
+        "usage": _usage(row.usage),
+        "reason": row.reason,
+        "message": row.message,
+    }
+
+
+def _usage(used: UsageTotals | None) -> str:
+    """Return what the calls of a task consumed, in words; empty where no answer stated it."""
+    if used is None:
+        return ""
+    read = {"cached": used.cached_tokens, "written to a cache": used.cache_write_tokens}
+    written = {"reasoning": used.reasoning_tokens}
+    return (
+        f"{_tokens(used.input_tokens, read)} in, {_tokens(used.output_tokens, written)} out, "
+        f"{counted(used.calls, 'call')}"
+    )
+
+
+def _tokens(total: int, parts: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{tokens:,} {name}" for name, tokens in parts.items() if tokens)
+    return f"{total:,} tokens" + (f" ({shown})" if shown else "")
+
+
+def _print_history(history: Sequence[HistoryRow]) -> None:
+    for entry in history:
+        click.echo(f"{moment(entry.at)}  {style(printable(_headline(entry)), 'bold')}")
+        error = join_parts(entry.error_class, entry.message)
+        for line in (error, entry.why, f"next run {moment(entry.next_run_at)}" if entry.next_run_at else ""):
+            if line:
+                click.echo(f"    {printable(line)}")
+        for line in entry.traceback.splitlines():
+            click.echo(f"    │ {printable(line)}")
+
+
+def _headline(entry: HistoryRow) -> str:
+    if entry.kind != "run":
+        return entry.kind
+    took = "" if entry.ended_at is None else f" after {format_duration(entry.ended_at - entry.at)}"
+    cause = (
+        f" ({', '.join(filter(None, (entry.verdict, entry.reason, entry.evidence)))})" if entry.reason else ""
+    )
+    return f"run {entry.run}: {entry.outcome or 'running'}{took}{cause}"

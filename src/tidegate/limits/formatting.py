@@ -1,0 +1,112 @@
+"""A gate, a block and a limit in words, alike on every screen."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidegate.domain.durations import format_duration
+from tidegate.domain.usage import Dimension
+from tidegate.limits import gate as gates
+from tidegate.limits import rate_learning, token_bucket
+from tidegate.limits.admission import Block
+from tidegate.limits.learned_limits import with_learned_rates
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import Gate, GateState, LearnedLimit, ParkedBy
+
+UNTRIED_SECONDS = 5.0
+"""A probe that was due for so long was taken by nobody."""
+
+
+def format_gate(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
+    """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`.
+
+    Args:
+        gate: As it is now.
+        limits: Its own.
+        now: By the store's clock.
+        of_runs: Whether it lets runs through; False for that of a key.
+    """
+    cause = ": ".join(part for part in (gate.reason, gate.message) if part)
+    if gate.parked_by is None:
+        return _format_flowing(gate, limits, now, of_runs=of_runs)
+    words = f"{_format_parked(gate, gate.parked_by, now)}"
+    return f"{words}: {cause}" if cause else words
+
+
+def format_block(block: Block, limits: Limits, now: float) -> str:
+    """Return why tasks are blocked, and until when."""
+    if block.spent is not None:
+        return format_exhausted_limit(block.spent, now)
+    if not block.window:
+        return format_gate(block.gate, limits, now)
+    until = "" if block.until_at is None else f"; goes on in {format_duration(block.until_at - now)}"
+    return f"{block.window} used up{until}"
+
+
+def format_exhausted_limit(limit: LearnedLimit, now: float) -> str:
+    """Return that a provider's own limit is spent, and until when."""
+    counted = format_dimension(limit.dimension)
+    return f"its window of {counted} is spent, opens in {_format_left(limit.opens_at, now)}"
+
+
+def format_dimension(dimension: Dimension) -> str:
+    """Return what a limit counts: `input tokens`."""
+    return dimension.replace("_", " ")
+
+
+def format_learned_limit(limit: LearnedLimit, now: float) -> str:
+    """Return what headers show of a limit: `limit 500 in 1 min, 423 left, seen 12 s ago`."""
+    parts = []
+    if limit.limit is not None:
+        window = "" if limit.window_seconds is None else f" in {format_duration(limit.window_seconds)}"
+        parts.append(f"limit {limit.limit:.10g}{window}")
+    if limit.remaining is not None:
+        parts.append(f"{limit.remaining:.10g} left")
+    parts.append(f"seen {format_duration(max(0.0, now - limit.seen_at))} ago")
+    return ", ".join(parts)
+
+
+def _format_flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) -> str:
+    if gates.admits_only_probes(gate):
+        return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
+    share = gates.slow_start_share(gate, limits, now)
+    if share < 1:
+        return f"flowing, slow start at {share:.0%} of its pace"
+    pace = with_learned_rates(limits, gate, now, of_runs=of_runs).window(rate_learning.LEARNED_RATE)
+    if pace is None:
+        return "flowing"
+    return f"flowing, slowed to {60 / token_bucket.slot_interval(pace):.3g} a minute since its last 429"
+
+
+def _format_parked(gate: Gate, by: ParkedBy, now: float) -> str:
+    match by:
+        case ParkedBy.SERVER:
+            return f"parked for {_format_left(gate.until_at, now)} more, as the server asked"
+        case ParkedBy.ACCOUNT:
+            return "parked until a person opens it"
+        case ParkedBy.PERSON:
+            until = (
+                "until it is opened"
+                if gate.until_at is None
+                else f"for {_format_left(gate.until_at, now)} more"
+            )
+            return f"parked by a person {until}"
+        case ParkedBy.FAILURES:
+            since = f"since {format_duration(max(0.0, now - gate.since_at))}"
+            if gate.state is GateState.PROBING:
+                return f"probing, parked {since}"
+            return f"parked {since}, {_format_next_probe(gate, now)}"
+        case _:
+            assert_never(by)
+
+
+def _format_next_probe(gate: Gate, now: float) -> str:
+    """Say when it is tried next. A probe that is long due found no task that may be one."""
+    if gate.probe_at is None or now - gate.probe_at < UNTRIED_SECONDS:
+        return f"next probe in {_format_left(gate.probe_at, now)}"
+    last_attempt_at = gate.probe_at + gates.last_attempt_delay(gate, now)
+    return f"no task may try it now, one on its last attempt may in {_format_left(last_attempt_at, now)}"
+
+
+def _format_left(moment: float | None, now: float) -> str:
+    return format_duration(max(0.0, (moment or now) - now))

@@ -1,0 +1,203 @@
+"""What follows from limits that answers' headers show: when a spent one opens, what pace another allows.
+
+Most providers keep buckets that refill evenly and call "reset" the time until they are full; others count
+from edge to edge, and reset all at once. Headers do not say which, but what is left, the limit and the reset
+of one answer do: they fit an even refill, or they do not. The same arithmetic runs in each process, by its
+own clock, and in the store, by the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tidegate.domain.spec import Window
+from tidegate.domain.usage import Dimension, HeaderLimit
+from tidegate.limits import rate_learning
+from tidegate.limits.gate import MAX_PARK_JITTER_SECONDS, MAX_PARK_SECONDS, PARK_JITTER
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import Gate, LearnedLimit, ObservedLimit
+
+MAX_RESET_SECONDS = 32 * 86_400.0
+"""A reset further away is a number misread."""
+MINUTE, DAY = 60.0, 86_400.0
+SCARCE_SHARE = 0.5
+"""With this part left, or less, calls are paced…"""
+AMPLE_SHARE = 0.9
+"""…until so much is there again."""
+MEMORY_SECONDS = 60.0
+"""So long an answer's word on what is left sets a pace: after a minute the bucket is full again."""
+STALE_SECONDS = 10.0
+"""What people see of limits is at most so old while calls are answered."""
+
+_ROUNDING_SECONDS = 1.0
+_ROUNDING_SHARE = 0.05
+_MEAN_OF = 5
+
+
+def merge_observed(
+    before: Iterable[LearnedLimit], observed: Iterable[ObservedLimit], now: float
+) -> tuple[LearnedLimit, ...]:
+    """Return what is known after these answers; one to an older call than the last known changes nothing."""
+    known = {limit.dimension: limit for limit in before}
+    for each in observed:
+        dimension, sent_at = each.seen.dimension, now - each.sent_seconds_ago
+        old = known.get(dimension)
+        if old is None or sent_at >= old.sent_at:
+            known[dimension] = _merge_one(old, each, sent_at=sent_at, seen_at=now - each.seen_seconds_ago)
+    return tuple(known[dimension] for dimension in Dimension if dimension in known)
+
+
+def is_worth_sharing(before: LearnedLimit | None, after: LearnedLimit) -> bool:
+    """Whether others must know of a change: what is merely less than it was, they need not."""
+    if before is None or after.seen_at - before.seen_at > STALE_SECONDS:
+        return True
+    return after.opens_at != before.opens_at or _lasting_facts(after) != _lasting_facts(before)
+
+
+def exhausted_limit(learned: Iterable[LearnedLimit], now: float) -> LearnedLimit | None:
+    """Return the spent limit that opens last; None if calls may go."""
+    shut = [limit for limit in learned if limit.opens_at is not None and limit.opens_at > now]
+    return max(shut, key=_opens_at, default=None)
+
+
+def next_call_at(learned: Iterable[LearnedLimit], now: float) -> float:
+    """Return when the next call may go as far as spent limits are concerned: now, or later."""
+    shut = exhausted_limit(learned, now)
+    return now if shut is None else _opens_at(shut)
+
+
+def exhausted_until(learned: Iterable[LearnedLimit]) -> float:
+    """Return when the last spent limit opens or opened; 0: none was spent, by the last word on each."""
+    return max(map(_opens_at, learned), default=0.0)
+
+
+def learned_rate_since(learned: Iterable[LearnedLimit]) -> float:
+    """Return when the call was sent by whose answer a pace is kept; 0: there is none."""
+    return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
+
+
+def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Limits:
+    """Return the limits with what was learned of the pace, by headers or by 429s, where nobody gave one.
+
+    A given limit of requests is a person's word on the pace, and nothing is added to it. What 429s tell is a
+    pace of runs, for those are what went well: calls that no claim charged are not counted, nor slowed.
+    """
+    if any(window.seconds <= MINUTE for window in limits.windows):
+        return limits
+    learned_windows = [_learned_window(limit, now) for limit in gate.learned_limits]
+    if of_runs:
+        learned_windows.append(rate_learning.window(gate.learned_rate, now))
+    found = [window for window in learned_windows if window is not None]
+    return replace(limits, windows=(*limits.windows, *found)) if found else limits
+
+
+def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
+    """Return the windows that allow more requests than headers show to be the limit, and that limit.
+
+    Many providers do not say over which time their limit counts; then it is taken for that of a minute, as it
+    is documented by most.
+    """
+    return [
+        (window, limit.limit)
+        for limit in learned
+        for window in limits.windows
+        if limit.dimension is Dimension.REQUESTS
+        and limit.limit is not None
+        and window.seconds == (limit.window_seconds or MINUTE)
+        and limit.limit < window.amount
+    ]
+
+
+def _merge_one(
+    old: LearnedLimit | None, observed: ObservedLimit, *, sent_at: float, seen_at: float
+) -> LearnedLimit:
+    seen = observed.seen
+    needs = max(1.0, observed.needs)
+    old = old or LearnedLimit(seen.dimension, needs=needs)
+    limit = old.limit if seen.limit is None else seen.limit
+    window, refills_evenly = _window_and_refill(old, replace(seen, limit=limit))
+    fresh = replace(
+        old,
+        limit=limit,
+        window_seconds=window,
+        refills_evenly=refills_evenly,
+        needs=old.needs + (needs - old.needs) / _MEAN_OF,
+        seen_at=seen_at,
+        sent_at=sent_at,
+    )
+    if seen.remaining is None:
+        return fresh
+    fresh = replace(fresh, remaining=seen.remaining, is_scarce=_is_scarce(old, limit, seen.remaining))
+    wait = _wait_seconds(fresh, seen, needs)
+    if wait is None:
+        return fresh
+    jitter = min(PARK_JITTER * wait, MAX_PARK_JITTER_SECONDS) * observed.jitter
+    return replace(fresh, opens_at=seen_at + wait + jitter if wait > 0 else None)
+
+
+def _wait_seconds(limit: LearnedLimit, seen: HeaderLimit, needs: float) -> float | None:
+    """Return the seconds until one more call fits in; 0: at once, None: the answer does not say."""
+    remaining, reset = seen.remaining or 0.0, seen.reset_seconds
+    missing = (needs if limit.limit is None else min(needs, limit.limit)) - remaining
+    if missing <= 0:
+        return 0.0
+    if reset is None or reset > MAX_RESET_SECONDS:
+        return None
+    if limit.refills_evenly and limit.limit and limit.window_seconds:
+        reset = min(reset, missing * limit.window_seconds / limit.limit)
+    return min(reset, MAX_PARK_SECONDS)
+
+
+def _window_and_refill(old: LearnedLimit, seen: HeaderLimit) -> tuple[float | None, bool]:
+    """Return over which window a limit is counted, and whether it refills evenly."""
+    named = seen.window_seconds
+    if not seen.limit or seen.remaining is None or seen.reset_seconds is None:
+        return named or old.window_seconds, old.refills_evenly
+    used = seen.limit - seen.remaining
+    is_conclusive = used >= 1 and (seen.remaining >= 1 or old.remaining is None)
+    if not is_conclusive:
+        return named or old.window_seconds, old.refills_evenly
+    for window in (named,) if named else (MINUTE, DAY):
+        if _fits_even_refill(used, window / seen.limit, seen.reset_seconds):
+            return window, True
+    return named, False
+
+
+def _fits_even_refill(used: float, seconds_each: float, reset: float) -> bool:
+    """Whether a bucket that lacks `used`, which may be rounded up by one, is full again at the reset.
+
+    A single call fits nearly any reset of a bucket that refills slowly. Such a bucket has only just begun to
+    refill it; a much earlier reset is that of a shorter window.
+    """
+    most = used * seconds_each
+    if used <= 1 and seconds_each > MINUTE and reset < seconds_each / 2:
+        return False
+    rounding = max(_ROUNDING_SECONDS, _ROUNDING_SHARE * most)
+    return most - seconds_each - rounding <= reset <= most + rounding
+
+
+def _is_scarce(old: LearnedLimit, limit: float | None, remaining: float) -> bool:
+    if limit is None:
+        return False
+    return remaining <= limit * (AMPLE_SHARE if old.is_scarce else SCARCE_SHARE)
+
+
+def _learned_window(limit: LearnedLimit, now: float) -> Window | None:
+    """Return the pace at which what is left lasts a minute, beside what refills meanwhile."""
+    if limit.limit is None or limit.window_seconds != MINUTE or not limit.is_scarce:
+        return None
+    if now - limit.seen_at > MEMORY_SECONDS:
+        return None
+    if limit.dimension is not Dimension.REQUESTS and limit.needs <= 1:
+        return None  # what a call takes is not known
+    calls = int((limit.limit + (limit.remaining or 0.0)) / limit.needs)
+    return Window(f"{limit.dimension}_per_minute", max(1, calls), MINUTE)
+
+
+def _lasting_facts(limit: LearnedLimit) -> tuple[float | None, float | None, bool, bool]:
+    return limit.limit, limit.window_seconds, limit.refills_evenly, limit.is_scarce
+
+
+def _opens_at(limit: LearnedLimit) -> float:
+    return limit.opens_at or 0.0

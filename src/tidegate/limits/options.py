@@ -1,0 +1,204 @@
+"""What an application says of limits, checked, and limits in the names users give them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
+
+from tidegate.domain.spec import Window
+from tidegate.errors import OptionError
+from tidegate.limits.settings import Limits
+from tidegate.readers import (
+    MOST,
+    Seconds,
+    flag_option,
+    number_option,
+    rate_option,
+    seconds_option,
+    shown,
+    whole_option,
+    wrong,
+)
+
+WINDOW_SECONDS: Mapping[str, float] = {
+    "requests_per_second": 1.0,
+    "requests_per_minute": 60.0,
+    "requests_per_hour": 3600.0,
+    "requests_per_day": 86_400.0,
+}
+"""The windows an upstream may have, several at once."""
+DURATIONS = ("retry_window", "slow_start")
+"""Settings of an upstream that are durations; all others are numbers."""
+COUNTED_BY_THE_DAY = "requests_per_day"
+"""Counted from midnight to midnight UTC; shorter ones are paced evenly unless `fixed_windows` is set."""
+
+
+class UpstreamLimits(TypedDict, total=False):
+    """What may be said of an upstream; what is left out, or None, does not limit."""
+
+    requests_per_second: int | None
+    requests_per_minute: int | None
+    requests_per_hour: int | None
+    requests_per_day: int | None
+    max_in_flight: int | None
+    """Runs at once."""
+    retries_per_minute: float | None
+    """Re-runs: a fifth of the requests a minute unless given."""
+    retry_window: Seconds
+    """Seconds over which the retry budget holds: 60."""
+    slow_start: Seconds
+    """Seconds from a tenth of its pace to all of it after an outage: 45; 0 for none."""
+    failures_to_park: int
+    """Network and server failures in a row: 5."""
+    fixed_windows: bool
+    """The provider counts from edge to edge; days are always counted so."""
+
+
+def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
+    """Return checked limits.
+
+    Raises:
+        OptionError: There is no such limit, it is no whole number from 1, or a time cannot work.
+    """
+    _known(given)
+    asked: Mapping[str, Any] = given
+    is_fixed = flag_option("fixed_windows", given.get("fixed_windows", False))
+    in_flight, retries = given.get("max_in_flight"), given.get("retries_per_minute")
+    return Limits(
+        windows=tuple(
+            Window(name, _whole(name, asked[name]), seconds, is_fixed=is_fixed or name == COUNTED_BY_THE_DAY)
+            for name, seconds in WINDOW_SECONDS.items()
+            if asked.get(name) is not None
+        ),
+        max_in_flight=None if in_flight is None else _whole("max_in_flight", in_flight),
+        retries_per_minute=None if retries is None else _rate(retries),
+        retry_window_seconds=_seconds("retry_window", given.get("retry_window", 60.0), least=0.1),
+        slow_start_seconds=_seconds("slow_start", given.get("slow_start", 45.0), least=0.0),
+        failures_to_park=_whole("failures_to_park", given.get("failures_to_park", 5)),
+    )
+
+
+def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limits:
+    """Return limits with some set by hand; None lifts one, or gives it its usual value.
+
+    Raises:
+        OptionError: There is no such limit, or the value cannot work.
+    """
+    whole = {name: _as_whole(value) for name, value in changes.items()}
+    given: dict[str, Any] = {**facts(limits), **whole}
+    given = {name: value for name, value in given.items() if value is not None}
+    _known(changes)
+    made = make_limits(**given)
+    fixed_names = {window.name for window in limits.windows if window.is_fixed}
+    return replace(
+        made,
+        windows=tuple(
+            replace(window, is_fixed=window.is_fixed or window.name in fixed_names) for window in made.windows
+        ),
+        set_by_person=tuple(dict.fromkeys([*limits.set_by_person, *changes])),
+    )
+
+
+def handed_back(limits: Limits, names: Collection[str], declared: Limits | None) -> Limits:
+    """Return limits of which some follow the code again.
+
+    Args:
+        limits: As they are stored.
+        names: Which of them.
+        declared: What the code says; None: it is not known here, and the values stay until a worker starts.
+
+    Raises:
+        OptionError: There is no such limit.
+    """
+    _known(names)
+    kept = replace(limits, set_by_person=tuple(name for name in limits.set_by_person if name not in names))
+    return kept if declared is None else kept.merged_with(declared)
+
+
+def rate_window(text: str) -> Window:
+    """Return the window that a function's `rate_limit`, such as `50/min`, names.
+
+    Raises:
+        OptionError: It cannot be read.
+    """
+    amount, seconds = rate_option("rate_limit", text)
+    return Window("rate_limit", amount, seconds)
+
+
+def differences(declared: Limits, stored: Limits) -> dict[str, str]:
+    """Return in words where limits differ, by name: `requests_per_minute is 600, declared here as 500`."""
+    return {
+        name: f"{name} is {theirs}, declared here as {ours}"
+        for name, ours, theirs in _compared(declared, stored)
+    }
+
+
+def changes(before: Limits, after: Limits) -> list[str]:
+    """Return in words what changed: `requests_per_minute was 120, is 900 now`."""
+    return [f"{name} was {old}, is {new} now" for name, old, new in _compared(before, after)]
+
+
+def _compared(one: Limits, other: Limits) -> list[tuple[str, str, str]]:
+    """Return name and both values, in words, of each limit that differs."""
+    first, second = facts(one), facts(other)
+    numbers = [
+        (name, _shown(first.get(name)), _shown(second.get(name)))
+        for name in dict.fromkeys([*second, *first])
+        if first.get(name) != second.get(name)
+    ]
+    counted = {window.name: window.is_fixed for window in other.windows}
+    ways = [
+        (window.name, _counted(window.is_fixed), _counted(not window.is_fixed))
+        for window in one.windows
+        if counted.get(window.name, window.is_fixed) is not window.is_fixed
+    ]
+    return numbers + ways
+
+
+def facts(limits: Limits) -> dict[str, float]:
+    """Return the limits that are set, by the names users give them."""
+    found: dict[str, float] = {window.name: window.amount for window in limits.windows}
+    if limits.max_in_flight is not None:
+        found["max_in_flight"] = limits.max_in_flight
+    if limits.retries_per_minute is not None:
+        found["retries_per_minute"] = limits.retries_per_minute
+    found["retry_window"] = limits.retry_window_seconds
+    found["slow_start"] = limits.slow_start_seconds
+    found["failures_to_park"] = limits.failures_to_park
+    return found
+
+
+def _shown(value: float | None) -> str:
+    return "not limited" if value is None else f"{value:g}"
+
+
+def _counted(is_fixed: bool) -> str:
+    return "counted from edge to edge" if is_fixed else "paced evenly"
+
+
+def _as_whole(value: float | None) -> float | None:
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+def _known(given: Iterable[str]) -> None:
+    for name in given:
+        if name not in UpstreamLimits.__annotations__:
+            raise OptionError(
+                f"there is no limit {shown(name)}",
+                fix=f"use one of {', '.join(UpstreamLimits.__annotations__)}",
+            )
+
+
+def _rate(value: float) -> float:
+    if number_option("retries_per_minute", value, least=0.0, most=MOST) == 0:
+        raise wrong("retries_per_minute", value, "use a number above 0")
+    return float(value)
+
+
+def _whole(name: str, value: int) -> int:
+    return whole_option(name, value)
+
+
+def _seconds(name: str, value: Seconds, *, least: float) -> float:
+    return seconds_option(name, value, least=least, most=86_400.0)

@@ -1,0 +1,148 @@
+"""The retry budget: how many re-runs an upstream and the whole system may spend, and when the next may go.
+
+Enforced where tasks go from retry to main. In every window of its length at most its amount leaves. A part
+is kept for those somebody waits for and for last attempts; everyone else must pass the narrower meter too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tidegate.domain.spec import Window
+from tidegate.limits import token_bucket
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import GateRow, TokenBucket
+
+SYSTEM_RETRIES_PER_MINUTE = 600.0
+RETRY_SHARE_OF_REQUESTS = 0.2
+"""The part of an upstream's requests per minute that re-runs may be, unless it says otherwise."""
+RESERVED_SHARE = 0.2
+"""The part of a budget kept for interactive tasks and last attempts."""
+
+ALL = "retries"
+PLAIN = "retries_plain"
+COUNT = "retries_counted"
+"""Names of the buckets."""
+
+
+def per_minute(row: GateRow) -> float | None:
+    """Return the re-runs a minute a gate allows; None: it has no budget of its own."""
+    if row.limits.retries_per_minute is not None:
+        return row.limits.retries_per_minute
+    if row.kind is GateKind.SYSTEM:
+        return SYSTEM_RETRIES_PER_MINUTE
+    requests = row.limits.window("requests_per_minute")
+    return None if requests is None else RETRY_SHARE_OF_REQUESTS * requests.amount
+
+
+def rescale_buckets(before: GateRow, after: GateRow, now: float) -> dict[str, TokenBucket]:
+    """Return the buckets after limits were changed: as many re-runs are spent at the new pace, if faster."""
+    ratio = speed_up_ratio(before, after)
+    nearer = {
+        name: token_bucket.speed_up(bucket, ratio, now)
+        for name, bucket in after.buckets.items()
+        if name in _RATE_BUCKETS
+    }
+    return {**after.buckets, **nearer}
+
+
+def speed_up_ratio(before: GateRow, after: GateRow) -> float:
+    """Return by which part re-runs follow each other sooner: below 1 if faster, 1 if not; 0: at once."""
+    old, new = per_minute(before), per_minute(after)
+    if old is None:
+        return 1.0
+    if new is None:
+        return 0.0
+    return min(1.0, _retry_rate(new, after.limits).seconds / _retry_rate(old, before.limits).seconds)
+
+
+class RetryBudget:
+    """The budget of one gate during one promotion: admits re-runs and charges them.
+
+    Args:
+        row: The gate as stored; it must have a budget.
+        now: By the store's clock.
+    """
+
+    def __init__(self, row: GateRow, now: float) -> None:
+        self._row = row
+        self._now = now
+        self._buckets: dict[str, TokenBucket] = dict(row.buckets)
+        rate = per_minute(row)
+        assert rate is not None
+        self._all, self._plain = (
+            _retry_rate(rate, row.limits),
+            _retry_rate(rate * (1 - RESERVED_SHARE), row.limits),
+        )
+        self._held: dict[bool, int] = {}
+
+    @property
+    def row(self) -> GateRow:
+        """The gate after what was admitted so far."""
+        return replace(self._row, buckets=self._buckets)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the row must be written."""
+        return self._buckets != self._row.buckets
+
+    def wait(self, *, urgent: bool) -> float:
+        """Return in how many seconds the next re-run of this kind may go; 0: now."""
+        buckets = [(ALL, self._all)] if urgent else [(ALL, self._all), (PLAIN, self._plain)]
+        return max(pace.wait(self._buckets.get(name, _NEW), self._now) for name, pace in buckets)
+
+    def spend(self, *, urgent: bool) -> None:
+        """Charge one re-run that may go now."""
+        for name, pace in [(ALL, self._all), *([] if urgent else [(PLAIN, self._plain)])]:
+            self._buckets[name] = pace.charged(self._buckets.get(name, _NEW), self._now)
+        counter = count_window(self._row.limits)
+        self._buckets[COUNT] = token_bucket.charge(counter, self._buckets.get(COUNT, _NEW), self._now)
+
+    def postpone(self, *, urgent: bool) -> float:
+        """Return in how many seconds to ask again for one that may not go: each one slot after the last."""
+        place = self._held.get(urgent, 0)
+        self._held[urgent] = place + 1
+        pace = self._all if urgent else self._plain
+        return max(self.wait(urgent=urgent), pace.seconds) + place * pace.seconds
+
+
+class _RetryRate:
+    """GCRA with a burst of a tenth: `burst` at once, then one in `seconds`, never more than the amount."""
+
+    def __init__(self, amount: float, window_seconds: float) -> None:
+        self.burst = max(1, math.floor(amount / 10))
+        # Any half-open window holds burst + (amount - burst) of them.
+        self.seconds = window_seconds / max(amount - self.burst + 1, _LEAST)
+
+    def wait(self, bucket: TokenBucket, now: float) -> float:
+        return max(0.0, bucket.next_at - (self.burst - 1) * self.seconds - now)
+
+    def charged(self, bucket: TokenBucket, now: float) -> TokenBucket:
+        return replace(bucket, next_at=max(bucket.next_at, now) + self.seconds)
+
+
+def _retry_rate(rate: float, limits: Limits) -> _RetryRate:
+    return _RetryRate(rate * limits.retry_window_seconds / 60.0, limits.retry_window_seconds)
+
+
+def count_window(limits: Limits) -> Window:
+    """Return the window in which spent re-runs are counted for people to see."""
+    return Window(COUNT, amount=_UNCOUNTABLE, seconds=limits.retry_window_seconds, is_fixed=True)
+
+
+def used_retries(row: GateRow, now: float) -> int:
+    """Return the re-runs spent in the present window."""
+    counter = count_window(row.limits)
+    return token_bucket.used_requests(counter, row.buckets.get(COUNT, _NEW), now) or 0
+
+
+def count_window_started_at(row: GateRow, now: float) -> float:
+    """Return when the window began that `used` counts: windows follow each other edge to edge."""
+    return token_bucket.window_start(count_window(row.limits), now)
+
+
+_NEW = TokenBucket()
+_RATE_BUCKETS = (ALL, PLAIN)
+_LEAST = 1e-6
+_UNCOUNTABLE = 10**9

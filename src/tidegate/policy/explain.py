@@ -1,0 +1,121 @@
+"""Why a task does not run, in sentences, from what the store knows; what it waits for now comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.domain.durations import format_duration
+from tidegate.domain.states import FINAL, State
+from tidegate.limits.retry_budget import RetryBudget, per_minute, used_retries
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import GateRow
+from tidegate.policy.backlog import GateStatus
+from tidegate.policy.live_workers import LiveWorkers
+
+HOLDERS = {
+    "gate": "the gate of its upstream",
+    "upstream": "the retry budget of its upstream",
+    "system": "the retry budget of the system",
+}
+"""What keeps a retry back after its planned moment, by the name a store keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTask:
+    """What is known of one task and of what may stand before it."""
+
+    state: State
+    queue: str
+    function: str
+    upstream: str
+    due_at: float | None
+    message: str
+    """Of the last failure, or why it waits."""
+    gates: Sequence[GateRow]
+    in_flight: int
+    """Runs and calls of its upstream."""
+    serving: LiveWorkers
+    """The live workers."""
+    is_declared: bool
+    """Whether some application that ran here declares its function."""
+    held_until_at: float | None = None
+    """Until when it is kept back after `due_at`."""
+    held_by: str = ""
+    """What keeps it back: one of `HOLDERS`; empty for nothing."""
+
+    def gate(self, kind: GateKind, name: str) -> GateRow | None:
+        """Return one of the gates."""
+        return next((row for row in self.gates if (row.kind, row.name) == (kind, name)), None)
+
+
+def explain_wait(task: WaitingTask, now: float) -> list[str]:
+    """Return what keeps a task, the most telling first."""
+    if task.state in FINAL:
+        return [f"it is final: {task.state}"]
+    if task.state is State.RUNNING:
+        return ["it runs"]
+    found = [*_state_reasons(task, now), *_limit_reasons(task, now), *_worker_reasons(task)]
+    return found or ["nothing holds it: it is next, or the tasks before it go first"]
+
+
+def _state_reasons(task: WaitingTask, now: float) -> list[str]:
+    if task.state is State.SCHEDULED:
+        return [f"schedule: due in {_left(task.due_at, now)}"]
+    if task.state is State.RETRYING:
+        words = _retry(task, now)
+        return [f"{words} ({task.message})" if task.message else words, *_budget_reasons(task, now)]
+    if task.state is State.READY:
+        return []
+    return [f"it is {task.state}"]
+
+
+def _retry(task: WaitingTask, now: float) -> str:
+    if not task.held_by or task.due_at is None:
+        return f"retry: due in {_left(task.due_at, now)}"
+    planned = format_duration(max(0.0, now - task.due_at))
+    holder = HOLDERS.get(task.held_by, task.held_by)
+    left = _left(task.held_until_at, now)
+    return f"retry: planned for {planned} ago, held back by {holder} for {left} more"
+
+
+def _limit_reasons(task: WaitingTask, now: float) -> list[str]:
+    found = []
+    for kind, name in ((GateKind.UPSTREAM, task.upstream), (GateKind.FUNCTION, task.function)):
+        if name and (row := task.gate(kind, name)) is not None:
+            status = GateStatus(row, task.in_flight if kind is GateKind.UPSTREAM else 0, now)
+            found += [f"{status.name}: {words}" for words in status.reasons()]
+    return found
+
+
+def _budget_reasons(task: WaitingTask, now: float) -> list[str]:
+    system = task.gate(GateKind.SYSTEM, "") or GateRow(GateKind.SYSTEM, "", Limits())
+    own = task.gate(GateKind.UPSTREAM, task.upstream) if task.upstream else None
+    found = []
+    for row, name in ((own, f"upstream {task.upstream}"), (system, "the system")):
+        rate = None if row is None else per_minute(row)
+        if row is None or rate is None:
+            continue
+        wait = RetryBudget(row, now).wait(urgent=False)
+        if wait > 0:
+            amount = rate * row.limits.retry_window_seconds / 60
+            found.append(
+                f"budget: {name} has spent {used_retries(row, now)} of {amount:g} re-runs in "
+                f"{format_duration(row.limits.retry_window_seconds)}; "
+                f"the next may go in {format_duration(wait)}"
+            )
+    return found
+
+
+def _worker_reasons(task: WaitingTask) -> list[str]:
+    serving = task.serving
+    if unserved := serving.unserved(task.queue, task.function):
+        undeclared = f"no application that ran here declares {task.function}"
+        return [unserved] if task.is_declared or serving.has_unknown_functions else [unserved, undeclared]
+    if serving.free_slots(task.queue) == 0:
+        return [f"all slots of the workers that serve {task.queue} are in use"]
+    return []
+
+
+def _left(moment: float | None, now: float) -> str:
+    return "no known time" if moment is None else format_duration(max(0.0, moment - now))

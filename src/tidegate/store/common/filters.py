@@ -1,0 +1,31 @@
+"""What a filter of tasks means, in the words of the statements."""
+
+from __future__ import annotations
+
+from tidegate.domain.states import WAITING, State
+from tidegate.store.common.text import storable, to_json
+from tidegate.store.rows import TaskFilter
+
+
+def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]:
+    """Return queue, function, tenant, reason, error class, moment and labels as statements want them."""
+    texts = (
+        task_filter.queue,
+        task_filter.function,
+        task_filter.tenant,
+        task_filter.reason,
+        task_filter.error_class,
+    )
+    labels = {storable(name): storable(value) for name, value in task_filter.labels.items()}
+    return (
+        *(None if text is None else storable(text) for text in texts),
+        task_filter.before,
+        to_json(labels),
+    )
+
+
+def statements_for(state: State) -> tuple[str, ...]:
+    """Return where tasks of a state are: the names of the statements of `list_tasks` that find them."""
+    if state in WAITING:
+        return ("waiting", "enqueue_batch_task") if state is State.SCHEDULED else ("waiting",)
+    return ("ready", "enqueue_batch_task") if state is State.READY else (str(state),)

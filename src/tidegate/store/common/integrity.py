@@ -1,0 +1,14 @@
+"""What can be wrong between a store's tables, in words. Each back end counts the offenders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+INCONSISTENCIES: Mapping[str, str] = {
+    "missing_state": "tasks are in no state",
+    "duplicate_state": "tasks are in two states at once",
+    "orphaned_rows": "states belong to no task",
+    "missing_payload": "tasks have no arguments",
+    "missing_worker": "runs belong to no worker",
+}
+"""By the name of the statement that counts."""

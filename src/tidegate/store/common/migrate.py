@@ -1,0 +1,147 @@
+"""Numbered migrations: which there are, and whether this version can work with a database's.
+
+Files are named `001_foundation.sql`, never edited after release, and applied in order, each with its row in
+the `migration` table in one transaction. What runs them belongs to each back end.
+
+The name of the first migration is the name of the schema's generation. A database of another generation has
+other tables under the same numbers, so it is recognised by that name and refused: no migration leads from one
+generation to the next.
+
+During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` says which
+migration a process must know: `since`. A migration that breaks older code raises it; others leave it alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.errors import SchemaError
+
+log = logging.getLogger("tidegate.store")
+
+Applied = Mapping[int, str]
+"""The names of a database's migrations, by number."""
+
+_OLD_GENERATIONS = {"001_tasks": "Tidegate 0.1.0, or a development version soon after it"}
+"""What made the databases whose first migration has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema."""
+
+    number: int
+    """From 1, without gaps."""
+    name: str
+    """The file's name without its ending: `001_foundation`."""
+    sql: str
+
+
+def read_migrations(folder: Path) -> tuple[Migration, ...]:
+    """Return the migrations of a folder in order."""
+    files = sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
+    return tuple(Migration(int(file.stem[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
+
+
+def demand_generation(known: Sequence[Migration], applied: Applied, location: str) -> None:
+    """Return if a database is of this version's generation, or holds no migration at all.
+
+    Args:
+        known: This version's migrations.
+        applied: The database's.
+        location: Where it is, as a person would find it.
+
+    Raises:
+        SchemaError: It is of another generation.
+    """
+    foreign = [name for each in known if (name := applied.get(each.number, each.name)) != each.name]
+    if not foreign:
+        return
+    maker = _OLD_GENERATIONS.get(applied.get(1, ""))
+    if maker is None:
+        what = f"were made by a version of Tidegate with other migrations ({foreign[0]})"
+        fix = "use the version that made them"
+    else:
+        what = f"were made by {maker}"
+        fix = "finish or drop its tasks with the version that made it"
+    raise SchemaError(
+        f"the tables in {location} {what}; this version cannot read them, and has changed nothing",
+        fix=f"{fix}, or start a new database",
+        location=location,
+        database=foreign[0],
+        code=known[0].name,
+    )
+
+
+def missing_migrations(known: Sequence[Migration], applied: Applied) -> list[Migration]:
+    """Return the migrations that a database still needs, in order.
+
+    Raises:
+        SchemaError: It has some that this version does not know.
+    """
+    if newer_migrations(known, applied):
+        raise _too_new(known, applied)
+    return [migration for migration in known if migration.number not in applied]
+
+
+def newer_migrations(known: Sequence[Migration], applied: Applied) -> list[int]:
+    """Return the migrations of a database that this version does not know, in order."""
+    return sorted(set(applied) - {migration.number for migration in known})
+
+
+def require_compatible_schema(known: Sequence[Migration], applied: Applied, since: int) -> None:
+    """Return if this version can work with the schema: it is the same, or newer and compatible.
+
+    Args:
+        known: This version's migrations.
+        applied: The database's.
+        since: The lowest migration a process must know to work there; only asked for where it is newer.
+
+    Raises:
+        SchemaError: It is older, or too new.
+    """
+    if newer_migrations(known, applied) and known[-1].number < since:
+        raise _too_new(known, applied)
+    if any(migration.number not in applied for migration in known):
+        have = max(applied, default=0)
+        raise SchemaError(
+            f"the database's schema ({have:03d}) is older than this version of Tidegate needs"
+            f" ({known[-1].number:03d})",
+            fix="run `tidegate db upgrade`",
+            database=have,
+            code=known[-1].number,
+        )
+
+
+def require_same_schema(known: Sequence[Migration], applied: Applied) -> None:
+    """Return if the schema is exactly this version's.
+
+    Raises:
+        SchemaError: It is older or newer.
+    """
+    missing_migrations(known, applied)
+    require_compatible_schema(known, applied, since=0)
+
+
+def log_newer_schema(ahead: int, location: str) -> None:
+    """Log that a schema is newer, if it is by so many migrations."""
+    if ahead:
+        log.info(
+            "the schema of %s is %d migration%s newer than this version of Tidegate, which can work with it",
+            location,
+            ahead,
+            "" if ahead == 1 else "s",
+        )
+
+
+def _too_new(known: Sequence[Migration], applied: Applied) -> SchemaError:
+    return SchemaError(
+        f"the database's schema is newer ({max(applied):03d}) than this version of Tidegate knows"
+        f" ({known[-1].number:03d})",
+        fix="upgrade Tidegate: pip install -U tidegate (after that, `tidegate db upgrade` on the rest)",
+        database=max(applied),
+        code=known[-1].number,
+    )

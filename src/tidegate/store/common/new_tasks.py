@@ -1,0 +1,109 @@
+"""What every store asks of new tasks before it looks at what it holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.errors import OptionError
+from tidegate.readers import demand_in_time
+from tidegate.store.common.refusals import unstorable
+from tidegate.store.common.rollup_totals import RollupKey
+from tidegate.store.common.text import to_json
+from tidegate.store.rows import NewTask
+
+MAX_TASKS_PER_CALL = 5_000
+"""In one call: what one transaction may hold up others for."""
+
+
+def require_few(tasks: Sequence[NewTask]) -> None:
+    """Return if these tasks are few enough for one call.
+
+    Raises:
+        OptionError: They are not.
+    """
+    if len(tasks) > MAX_TASKS_PER_CALL:
+        raise OptionError(
+            f"{len(tasks):,} tasks in one call",
+            fix=f"split it into parts of at most {MAX_TASKS_PER_CALL:,}",
+            tasks=len(tasks),
+        )
+
+
+def due_at(now: float, task: NewTask) -> float | None:
+    """Return when a task becomes ready; None for at once.
+
+    Raises:
+        OptionError: The moment or delay is not a number, or the deadline passes before it is due.
+    """
+    due = now + task.delay_seconds if task.run_at is None else task.run_at
+    if not math.isfinite(due):
+        raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
+    deadline = deadline_at(now, task)
+    demand_in_time(due - now, None if deadline is None else deadline - now)
+    return due if due > now else None
+
+
+def deadline_at(now: float, task: NewTask) -> float | None:
+    """Return the moment of a task's deadline; None if it has none."""
+    if task.deadline_at is not None:
+        return task.deadline_at
+    return None if task.deadline_seconds is None else now + task.deadline_seconds
+
+
+def rollup_key(task: NewTask) -> RollupKey:
+    """Return what the minute's figures count a task under."""
+    return (task.queue, task.function, task.upstream, task.tenant)
+
+
+def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
+    """Return the lifelong row of a new task, as the tables of both back ends begin.
+
+    Args:
+        now: The present moment.
+        task_id: As the back end writes ids.
+        task: The task.
+    """
+    return (
+        task_id,
+        task.function,
+        task.queue,
+        int(task.priority),
+        task.upstream,
+        task.tenant,
+        task.key,
+        task.unique,
+        task.unique is not None and task.unique_seconds is None,
+        task.timeout_seconds,
+        task.total_timeout_seconds,
+        task.max_attempts,
+        task.deadline_seconds,
+        deadline_at(now, task),
+        to_json(task.labels),
+        now,
+    )
+
+
+def require_storable_texts(task: NewTask) -> None:
+    """Return if the texts that come with a task can be stored: no NUL, no lone surrogate.
+
+    Raises:
+        ArgumentsError: One cannot.
+    """
+    texts = (task.function, task.queue, task.upstream, task.tenant, task.codec_tag, task.key, task.unique)
+    for text in (*texts, *task.labels, *task.labels.values()):
+        if text and not _is_text(text):
+            raise unstorable(text)
+
+
+def _is_text(text: str) -> bool:
+    if "\0" in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,288 @@
+"""What an end other than success means for a task: decided here, written by each back end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from tidegate.codec.tags import CODEC
+from tidegate.domain.failure import GATE_REASONS, Failure, Reason
+from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.limits.promotion import LAST_ATTEMPT, PLAIN, URGENT
+from tidegate.store.common.columns import INTERRUPTIONS, decode_rule_counts
+from tidegate.store.common.text import finite, storable, to_json
+
+UnsuccessfulOutcome = Retrying | Released | Dead | Cancelled
+
+_FALLBACK_DELAY_SECONDS = 60.0
+_NEXT_KEY_SECONDS = 0.25
+"""After what one key met, until the task goes on with the next one."""
+
+
+class EndedRunRow(NamedTuple):
+    """The row of a run that has just been ended."""
+
+    worker_id: str
+    queue: str
+    priority: int
+    upstream: str
+    function: str
+    tenant: str
+    ready_at: float
+    started_at: float
+    unique_name: str | None
+    cancel_requested: bool | int
+    probe: bool | int = 0
+    """Whether it tried a held upstream."""
+
+
+class AttemptRecord(NamedTuple):
+    """What an ending says, in stored words: the fields by which a resend is recognised."""
+
+    outcome: str
+    charge: str
+    verdict: str
+    reason: str
+    error_class: str
+    message: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTransition:
+    """What becomes of a task whose run ended without success, and what is written of it."""
+
+    state: State
+    """Retrying, ready, dead or cancelled."""
+    attempt_record: AttemptRecord
+    due_at: float | None
+    """When it may run again; None: never."""
+    rank: float
+    """It will have then."""
+    attempt_row: tuple[Any, ...]
+    """The columns of its `attempt_row` row after the task's id, in the table's order."""
+    budget_columns: tuple[int, int, float, float | None]
+    """For a retry: 1 if its next run spends retry budget, 1 if it may use the reserved part or 2 if it is
+    the last attempt, now, and the moment before which the server wants none."""
+    counter_changes: tuple[Any, ...]
+    """First start, then 1 or 0 to add to attempts, parks, crashes, losses and releases, the moment from which
+    its total timeout stands still, and reason and message of the failure; None where nothing changes."""
+
+
+def plan_transition(
+    now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome, *, has_next_key: bool = False
+) -> TaskTransition:
+    """Return what becomes of the task.
+
+    A run that would go on, of a task whose cancel was requested, ends as cancelled. One that met what a
+    single key lacks waits no longer than it takes to go on with the next.
+    """
+    attempt_record = build_attempt_record(outcome, is_cancelled=bool(run.cancel_requested))
+    if has_next_key and isinstance(outcome, Retrying):
+        delay = min(outcome.delay_seconds, _NEXT_KEY_SECONDS)
+        outcome = replace(outcome, delay_seconds=delay, failure=replace(outcome.failure, wait_seconds=None))
+    state, due_at, rank = _next_state(now, run, outcome)
+    return TaskTransition(
+        state,
+        attempt_record,
+        due_at,
+        rank,
+        _attempt_row(now, run, outcome, attempt_record, due_at),
+        _budget_columns(now, run, outcome),
+        _counter_changes(now, run, outcome),
+    )
+
+
+def build_attempt_record(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) -> AttemptRecord:
+    """Return what is stored of an ending's words."""
+    failure = get_failure(outcome)
+    return AttemptRecord(
+        outcome=_outcome_name(outcome, is_cancelled=is_cancelled),
+        charge=str(get_charge(outcome)),
+        verdict="" if failure is None else str(failure.verdict),
+        reason=_reason(outcome, failure),
+        error_class="" if failure is None else storable(failure.error_class),
+        message="" if failure is None else storable(failure.message),
+        why=storable(outcome.why),
+    )
+
+
+def is_resend(outcome: UnsuccessfulOutcome, kept: tuple[Any, ...] | None) -> bool:
+    """Return whether a run's kept record says this very ending: the resend of one whose answer was lost.
+
+    A worker whose run was taken up by the reaper says something else of it than the reaper did, so the
+    words tell them apart where the run alone does not.
+    """
+    return kept in (
+        build_attempt_record(outcome, is_cancelled=False),
+        build_attempt_record(outcome, is_cancelled=True),
+    )
+
+
+def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
+    """Return the outcome with a stand-in for what cannot be stored, saying so."""
+    what = f"could not be stored: {type(error).__name__}"
+    if isinstance(outcome, Succeeded):
+        return replace(outcome, result=f'"(the result {what})"'.encode(), codec_tag=CODEC)
+    if isinstance(outcome, Retrying):
+        failure = _without_text(outcome.failure, what)
+        return replace(outcome, failure=failure, why=f"(the reason {what})", rule="")
+    if isinstance(outcome, Dead):
+        return replace(outcome, failure=_without_text(outcome.failure, what), why=f"(the reason {what})")
+    return replace(outcome, why=f"(the reason {what})")
+
+
+def next_state_row(
+    now: float, task_id: Any, run: EndedRunRow, number: int, transition: TaskTransition
+) -> tuple[Any, ...]:
+    """Return the values of the statement by which a back end puts a task into its next state.
+
+    Args:
+        now: The present moment.
+        task_id: As the back end writes ids.
+        run: The run that has ended.
+        number: Its number.
+        transition: What becomes of the task.
+    """
+    attempt_record, where = (
+        transition.attempt_record,
+        (run.queue, run.priority, run.upstream, run.function, run.tenant),
+    )
+    if transition.state is State.RETRYING:
+        row = (task_id, transition.due_at, *where, transition.rank, number, attempt_record.why)
+        return (*row, *transition.budget_columns)
+    if transition.state is State.READY:
+        return (task_id, *where, transition.rank, now, number)
+    if transition.state is State.DEAD:
+        letter = (
+            run.queue,
+            run.function,
+            run.tenant,
+            attempt_record.reason,
+            attempt_record.error_class,
+            attempt_record.message,
+        )
+        return (task_id, *letter, number, run.worker_id, run.started_at, now)
+    return (task_id, number, run.worker_id, run.ready_at, run.started_at, now)
+
+
+def unique_name_to_free(run: EndedRunRow, transition: TaskTransition) -> str | None:
+    """Return the unique name that this end gives back, if the task held one until its final state."""
+    return run.unique_name if transition.state in (State.DEAD, State.CANCELLED) else None
+
+
+def rule_counter_name(outcome: UnsuccessfulOutcome) -> str:
+    """Return the name under which an ending counts besides the task's counters; empty for none."""
+    if isinstance(outcome, Released):
+        return INTERRUPTIONS if outcome.charge in (Charge.INTERRUPTED, Charge.ATTEMPT) else ""
+    return outcome.rule if isinstance(outcome, Retrying) else ""
+
+
+def increment_rule_count(rule_attempts: str | None, rule: str) -> str | None:
+    """Return the runs counted by name, as JSON, after one more under this name."""
+    counter_changes, name = decode_rule_counts(rule_attempts), storable(rule)
+    return to_json(counter_changes | {name: counter_changes.get(name, 0) + 1})
+
+
+def get_failure(outcome: UnsuccessfulOutcome) -> Failure | None:
+    """Return the failure behind an ending, if one is."""
+    return outcome.failure if isinstance(outcome, Retrying | Dead) else None
+
+
+def get_charge(outcome: UnsuccessfulOutcome) -> Charge:
+    """Return which counter an ending adds to."""
+    return Charge.NOTHING if isinstance(outcome, Cancelled) else outcome.charge
+
+
+def _next_state(
+    now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome
+) -> tuple[State, float | None, float]:
+    """Return the task's next state, when it is due, and its rank."""
+    if isinstance(outcome, Dead):
+        return State.DEAD, None, 0.0
+    if isinstance(outcome, Cancelled) or run.cancel_requested:
+        return State.CANCELLED, None, 0.0
+    if isinstance(outcome, Retrying):
+        due_at = now + max(0.0, finite(outcome.delay_seconds, _FALLBACK_DELAY_SECONDS))
+        return State.RETRYING, due_at, due_at + finite(outcome.rank_offset, 0.0)
+    # It keeps its place: the rank counts from when it became ready before, the wait from now.
+    return State.READY, now, min(run.ready_at, now) + finite(outcome.rank_offset, 0.0)
+
+
+def _outcome_name(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) -> str:
+    if isinstance(outcome, Dead):
+        return "dead"
+    if is_cancelled or isinstance(outcome, Cancelled):
+        return "cancelled"
+    return "retrying" if isinstance(outcome, Retrying) else "released"
+
+
+def _reason(outcome: UnsuccessfulOutcome, failure: Failure | None) -> str:
+    if failure is not None:
+        return str(failure.reason)
+    return str(Reason.CANCELLED) if isinstance(outcome, Cancelled) else ""
+
+
+def _attempt_row(
+    now: float,
+    run: EndedRunRow,
+    outcome: UnsuccessfulOutcome,
+    attempt_record: AttemptRecord,
+    due_at: float | None,
+) -> tuple[Any, ...]:
+    failure = get_failure(outcome)
+    evidence: tuple[Any, ...] = ("", None, "", "", "")
+    if failure is not None:
+        evidence = (
+            storable(failure.traceback),
+            failure.status,
+            storable(failure.code),
+            storable(failure.request_id),
+            storable(failure.evidence),
+        )
+    head = (outcome.fence.run, run.worker_id, run.started_at, now)
+    return (*head, *attempt_record[:-1], *evidence, due_at, attempt_record.why)
+
+
+def _budget_columns(
+    now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome
+) -> tuple[int, int, float, float | None]:
+    if not isinstance(outcome, Retrying):
+        return 0, 0, now, None
+    wait = outcome.failure.wait_seconds
+    floor_at = None if wait is None else now + max(0.0, finite(wait, 0.0))
+    is_interactive = run.priority == Priority.INTERACTIVE
+    urgent = LAST_ATTEMPT if outcome.is_last else URGENT if is_interactive else PLAIN
+    return int(not outcome.is_free), urgent, now, floor_at
+
+
+def proves_upstream_answers(outcome: UnsuccessfulOutcome) -> bool:
+    """Whether a run without a signal failed by the answer of its upstream: that is alive then.
+
+    A run that used transports shows nothing by its end: its calls have moved their gates.
+    """
+    failure = get_failure(outcome)
+    if failure is None or failure.status is None or failure.reason in GATE_REASONS or outcome.calls.count:
+        return False
+    return get_charge(outcome) is Charge.ATTEMPT
+
+
+def _counter_changes(now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> tuple[Any, ...]:
+    charge, failure = get_charge(outcome), get_failure(outcome)
+    if charge is Charge.INTERRUPTED:
+        charge = Charge.RELEASE  # shown as one; what makes it more is counted by name
+    counted = (Charge.ATTEMPT, Charge.PARK, Charge.CRASH, Charge.LOSS, Charge.RELEASE)
+    stands_still = charge in (Charge.PARK, Charge.WAIT)
+    return (
+        run.started_at,
+        *(int(charge is each) for each in counted),
+        now if stands_still else None,
+        None if failure is None else str(failure.reason),
+        None if failure is None else storable(failure.message),
+    )
+
+
+def _without_text(failure: Failure, what: str) -> Failure:
+    return Failure(failure.verdict, failure.reason, message=f"(the error {what})")

@@ -1,0 +1,110 @@
+"""Putting together what a store counted: queues at a glance. Which rows are read, each back end knows."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from tidegate.policy.backlog import Backlog
+from tidegate.policy.drain import Drain, drain_estimate
+from tidegate.store.rows import QueueStats
+
+WINDOW_MINUTES = 10
+"""The minute under way and the nine full ones before it."""
+MINUTE_SECONDS = 60.0
+
+Row = Iterable[Any]
+
+
+class QueueStatsBuilder:
+    """Gathers the fields of `QueueStats` by queue, from rows in any order."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, dict[str, Any]] = defaultdict(dict)
+        self._firsts: dict[str, float] = {}
+
+    def add_backlogs(self, found: Mapping[str, Backlog]) -> None:
+        """Take what the ready tasks of each queue wait for."""
+        for queue, backlog in found.items():
+            self._by_queue[queue].update(
+                ready=backlog.ready,
+                paced=backlog.paced,
+                blocked=backlog.blocked,
+                oldest_ready_at=backlog.oldest_at,
+                limited=backlog.limited,
+                limited_seconds=backlog.limited_seconds,
+                waits=tuple(backlog.waits),
+            )
+
+    def add_counts(self, field: str, rows: Iterable[Row]) -> None:
+        """Take rows of (queue, tasks) for a field."""
+        for queue, tasks in rows:
+            self._by_queue[queue][field] = tasks
+
+    def add_waiting(self, rows: Iterable[Row]) -> None:
+        """Take rows of (queue, state, tasks)."""
+        for queue, state, tasks in rows:
+            self._by_queue[queue][state] = tasks
+
+    def add_batches(self, rows: Iterable[Row]) -> None:
+        """Take rows of (queue, whether ready, tasks, since when), to be added to what is there."""
+        for queue, is_ready, tasks, since in rows:
+            mine = self._by_queue[queue]
+            state = "ready" if is_ready else "scheduled"
+            mine[state] = mine.get(state, 0) + tasks
+            if is_ready:
+                mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at") or since)
+
+    def add_finished(self, rows: Iterable[Row], now: float) -> None:
+        """Take rows of (queue, ends in the window, the last full minute, this minute; when the first was)."""
+        for queue, done, last_minute, this_minute, first_final_at in rows:
+            if done:
+                is_recent = first_final_at is not None and first_final_at >= now - MINUTE_SECONDS
+                lately = done if is_recent else count_in_last_minute(last_minute, this_minute, now)
+                self._by_queue[queue].update(done_last_minute=lately, done_last_10_minutes=done)
+                self._firsts[queue] = first_final_at
+
+    @property
+    def queues(self) -> list[str]:
+        """Those known so far."""
+        return list(self._by_queue)
+
+    def set_history(self, now: float, done_before: Collection[str]) -> None:
+        """Say how far back ends are known, given the queues that had some before the window."""
+        for queue, mine in self._by_queue.items():
+            if queue in done_before:
+                mine["history_seconds"] = now - first_window_minute(now) * 60.0
+            elif queue in self._firsts:
+                mine["history_seconds"] = max(1.0, now - self._firsts[queue])
+
+    def build(self) -> list[QueueStats]:
+        """Return each queue at a glance, by name."""
+        return [QueueStats(queue, **self._by_queue[queue]) for queue in sorted(self._by_queue)]
+
+
+def estimate_drain(stats: QueueStats) -> Drain:
+    """Return the drain estimate of a queue."""
+    return drain_estimate(
+        depth=stats.ready + stats.paced,
+        done=stats.done_last_10_minutes,
+        history_seconds=stats.history_seconds,
+        done_last_minute=stats.done_last_minute,
+        limited=stats.limited,
+        limited_seconds=stats.limited_seconds,
+    )
+
+
+def count_in_last_minute(last_minute: int, this_minute: int, now: float) -> int:
+    """Return the ends in the last 60 seconds, from counts by minute: the last full one counts in part.
+
+    Rounded up, so that 0 means that none ended.
+    """
+    share = 1.0 - now % MINUTE_SECONDS / MINUTE_SECONDS
+    return this_minute + math.ceil(last_minute * share)
+
+
+def first_window_minute(now: float) -> int:
+    """Return the first minute of the window."""
+    return int(now // 60) - WINDOW_MINUTES + 1

@@ -1,0 +1,54 @@
+"""Which live workers there are and what they can run, from the rows of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tidegate.policy.live_workers import LiveWorker, LiveWorkers
+from tidegate.store.protocol import Store
+from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
+
+LATE_SHARE = 0.4
+"""A worker is late when this part of its lease has passed since its last beat. It beats each third of it."""
+
+
+def is_live(worker: WorkerRow, now: float) -> bool:
+    """Return whether a worker is not retired and its lease runs."""
+    return worker.retired_at is None and worker.expires_at > now
+
+
+def late_seconds(worker: WorkerRow, now: float) -> float | None:
+    """Return for how long a worker has not beaten although it should have; None: it is in time."""
+    silent = now - worker.heartbeat_at
+    return silent if silent > LATE_SHARE * (worker.expires_at - worker.heartbeat_at) else None
+
+
+async def load_live_workers(store: Store, now: float) -> LiveWorkers:
+    """Return what the live workers of a store can run."""
+    return find_live_workers(await store.list_workers(), await store.load_manifests(), now)
+
+
+def find_live_workers(
+    workers: Sequence[WorkerRow], manifests: Mapping[str, Mapping[str, Any]], now: float
+) -> LiveWorkers:
+    """Return what these workers can run.
+
+    A worker that does not name its application may run any function that some application declares; one
+    inside another process keeps no list of its functions.
+    """
+    by_application = {app: frozenset(manifest.get("functions", ())) for app, manifest in manifests.items()}
+    every: frozenset[str] = frozenset().union(*by_application.values())
+
+    def functions(worker: WorkerRow) -> Collection[str] | None:
+        if worker.name == EMBEDDED_WORKER_NAME:
+            return None
+        return by_application.get(worker.application, every or None)
+
+    return LiveWorkers(
+        [
+            LiveWorker(worker.queues, functions(worker), max(0, worker.slots - worker.running))
+            for worker in workers
+            if is_live(worker, now)
+        ]
+    )

@@ -1,0 +1,54 @@
+"""The connections of a process: each event loop has its own, since a connection belongs to its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from tidegate.store.postgres.address import Address
+from tidegate.store.postgres.connections import LoopConnections, close_orphaned
+
+
+class ConnectionsByLoop:
+    """The connections of this process to one address.
+
+    Args:
+        address: Where to.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pid = os.getpid()
+        self._by_loop: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
+
+    def for_this_loop(self) -> LoopConnections:
+        """Return the running loop's connections; end those of loops that were closed without closing them."""
+        self._notice_fork()
+        loop = asyncio.get_running_loop()
+        connections = self._by_loop.get(loop)
+        if connections is None:
+            connections = self._by_loop[loop] = LoopConnections(self._address)
+        if close_orphaned():
+            for closed in [other for other in list(self._by_loop) if other.is_closed()]:
+                self._by_loop.pop(closed, None)
+        return connections
+
+    async def close(self) -> None:
+        """Part with all connections of all loops."""
+        self._notice_fork()
+        here = asyncio.get_running_loop()
+        for loop, connections in list(self._by_loop.items()):
+            if loop is here:
+                await connections.close()
+            elif loop.is_running():
+                with suppress(RuntimeError):  # it ended meanwhile
+                    loop.call_soon_threadsafe(connections.abandon)
+            else:
+                connections.abandon()
+            self._by_loop.pop(loop, None)
+
+    def _notice_fork(self) -> None:
+        """Leave the parent's connections alone in a forked child."""
+        if self._pid != os.getpid():
+            self._pid, self._by_loop = os.getpid(), {}

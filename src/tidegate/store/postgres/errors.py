@@ -1,0 +1,158 @@
+"""From what PostgreSQL, its driver and the network say to the errors of the store contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+
+import asyncpg
+
+from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
+
+
+class ErrorKind(Enum):
+    """What an error means for the work it ended."""
+
+    AGAIN = auto()
+    """The transaction was rolled back through no fault of its own; the same may succeed at once."""
+    LOST = auto()
+    """The connection is of no use any more; whether a commit under way took place is not known."""
+    REFUSED = auto()
+    """The server did not do it and will not do it at once either."""
+    CONTENT = auto()
+    """A value cannot be stored; the work that sent it must deal with that."""
+    OTHER = auto()
+    """No error of the database."""
+
+
+_AGAIN = ("40001", "40P01", "55P03")
+"""Serialization failure, deadlock, lock time-out. Source: PostgreSQL manual, 13.5."""
+_LOST = ("08", "57P", "25006", "25P03", "25P04", "26000", "42P05")
+"""Connection errors; the server stops or has stopped; it has become a read-only standby; it has ended a
+transaction in which we were silent, or which took too long; a prepared statement is not there or there twice,
+since a pooler came in between."""
+_PASSING = ("08", "53300", "57P")
+"""Connection errors, no connection left, the server starts or stops: another try may succeed."""
+_CONTENT = ("22", "23", "54")
+"""Data exceptions, violated constraints, program limits."""
+
+UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError)
+"""A number that is too large (COPY says so in Python's own words), a name that is too long."""
+
+_REFUSED = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+)
+CONTENT_ERRORS = (*_REFUSED, UnicodeError, TypeError, ValueError, AttributeError, OverflowError)
+"""What a value that cannot be stored makes of a statement; passed on as they are."""
+
+_FIXES = {
+    "53100": ("the disk is full", "free some space; what was stored is intact"),
+    "53200": ("the server ran out of memory", "give it more memory, or lower work_mem"),
+    "53300": ("the server has no connection left", "raise max_connections, or start fewer processes"),
+    "25006": (
+        "the server is a standby, or this role may only read: read-only",
+        "add target_session_attrs=read-write to the URL, or use the worker's role",
+    ),
+    "28000": ("the server refuses this user", "check the user in the URL and pg_hba.conf"),
+    "28P01": ("the password is wrong", "check the password in the URL"),
+    "3D000": ("there is no such database", "create it, or check its name in the URL"),
+    "3F000": ("the schema is not there", "run `tidegate db upgrade`"),
+    "42P01": ("a table is not there", "run `tidegate db upgrade`"),
+    "42501": ("this role lacks a right", "let an administrator run what `tidegate db roles` prints"),
+    "57014": ("a statement was cancelled", "try again; look for a long lock in pg_stat_activity"),
+}
+
+
+def error_kind(error: BaseException) -> ErrorKind:
+    """Return what an error means."""
+    if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
+        return ErrorKind.AGAIN  # a migration changed a table under a prepared statement, now forgotten
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        for trouble, states in (
+            (ErrorKind.AGAIN, _AGAIN), (ErrorKind.LOST, _LOST), (ErrorKind.CONTENT, _CONTENT),
+        ):  # fmt: skip
+            if state.startswith(states):
+                return trouble
+        return ErrorKind.REFUSED
+    if isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError):
+        return ErrorKind.LOST
+    return ErrorKind.CONTENT if isinstance(error, CONTENT_ERRORS) else ErrorKind.OTHER
+
+
+def wrap(error: BaseException, location: str) -> BaseException:
+    """Return `error` as the contract names it, its cause kept; one that is not the database's as it is.
+
+    Args:
+        error: As it was raised.
+        location: The server and database, without credentials.
+    """
+    trouble = error_kind(error)
+    if trouble in (ErrorKind.CONTENT, ErrorKind.OTHER):
+        return error
+    wrapped: StoreError
+    if trouble is ErrorKind.AGAIN:
+        wrapped = busy(location)
+    else:
+        state = getattr(error, "sqlstate", None) or ""
+        what, fix = _FIXES.get(state, _what(error, trouble))
+        may_pass = not state or state.startswith(_PASSING)
+        wrapped = StoreUnavailableError(
+            f"{what} ({location}): {error}", fix=fix, sqlstate=state, may_pass=may_pass
+        )
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def busy(location: str) -> StoreBusyError:
+    """Return the error of work that others' locks or conflicts kept from being done."""
+    return StoreBusyError(
+        f"others held what this call needs at {location} for too long; nothing was written",
+        fix="try again; if it lasts, look for a long transaction in pg_stat_activity",
+    )
+
+
+@contextmanager
+def refused_content() -> Iterator[None]:
+    """Raise what the database says of a value as a `ValueError`, which a caller knows without the driver.
+
+    Only the first line of the message is kept: the detail may hold the row.
+
+    Raises:
+        ValueError: The database refused a value in the block.
+    """
+    try:
+        yield
+    except _REFUSED as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"PostgreSQL refused a value: {type(error).__name__}: {line}") from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the server, the role or the database has no connection left."""
+    return getattr(error, "sqlstate", None) == "53300"
+
+
+def is_unsent(error: BaseException) -> bool:
+    """Whether the driver could not even encode a value. What the server says has a severity."""
+    kinds = (asyncpg.DataError, UnicodeError, TypeError, ValueError, OverflowError)
+    return isinstance(error, kinds) and getattr(error, "severity", None) is None
+
+
+def late(location: str, seconds: float) -> StoreUnavailableError:
+    """Return the error of work that was not done in time; it may or may not have been committed."""
+    return StoreUnavailableError(
+        f"{location} did not answer within {seconds:g} s",
+        fix="try again; look at the server and for locks in pg_stat_activity",
+        seconds=seconds,
+        may_pass=True,
+    )
+
+
+def _what(error: BaseException, trouble: ErrorKind) -> tuple[str, str]:
+    if trouble is ErrorKind.LOST:
+        return "the database cannot be reached", "check that the server runs and that the URL is right"
+    return "PostgreSQL refused a statement", "look at the server's log; if it is sound, report it"

@@ -1,0 +1,87 @@
+"""Housekeeping: what is staged reaches its place, what has served its time goes.
+
+Every piece is a short transaction that steps over rows another steward holds.
+"""
+
+from __future__ import annotations
+
+from tidegate.store.common.retention import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
+from tidegate.store.postgres.database import Database
+from tidegate.store.postgres.deletion import delete_tasks
+from tidegate.store.postgres.session import PostgresSession
+from tidegate.store.postgres.statements import load
+
+_RELEASE = load("release_batches")["release_batches"]
+_EXPIRED = load("delete_expired")
+_DROP_BATCH = load("drop_batch")
+_FOLD = load("checkpoint")["fold"]
+
+_FOLD_ROWS = 10_000
+
+
+async def release_batches(db: PostgresSession, limit: int) -> int:
+    """Move tasks of committed stages to where they belong; return how many were moved."""
+    moved: int = await db.value(_RELEASE, db.at, limit)
+    return moved
+
+
+async def delete_expired(
+    database: Database, *, finished_seconds: float, dead_seconds: float, limit: int
+) -> int:
+    """Delete what has served its time, a transaction a kind; return how many rows went.
+
+    What was counted is folded first, or counters too old would be overlooked.
+    """
+    await fold(database)
+
+    async def keys(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["expired_keys"], db.at, limit)
+
+    async def permits(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["expired_permits"], db.at, limit)
+
+    async def rollups(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["old_rollups"], db.at, ROLLUP_KEPT_SECONDS, limit)
+
+    async def audit(db: PostgresSession) -> int:
+        return await db.run(_EXPIRED["old_audit"], db.at, AUDIT_KEPT_SECONDS, limit)
+
+    async def finished(db: PostgresSession) -> int:
+        return await _delete_tasks(db, "finished", finished_seconds, limit)
+
+    async def dead(db: PostgresSession) -> int:
+        return await _delete_tasks(db, "dead", dead_seconds, limit)
+
+    async def batches(db: PostgresSession) -> int:
+        return await _delete_stale_batches(db, limit)
+
+    gone = 0
+    for kind in (keys, permits, rollups, audit, finished, dead, batches):
+        gone += await database.transact(kind)
+    return gone
+
+
+async def fold(database: Database) -> None:
+    """Fold what was counted since the last time into the roll-up."""
+    while await database.autocommit(lambda db: db.value(_FOLD, _FOLD_ROWS)) == _FOLD_ROWS:
+        pass
+
+
+async def _delete_tasks(db: PostgresSession, statement: str, seconds: float, limit: int) -> int:
+    old = await db.column(_EXPIRED[statement], db.at, seconds, limit)
+    if old:
+        await delete_tasks(db, old)
+    return len(old)
+
+
+async def _delete_stale_batches(db: PostgresSession, limit: int) -> int:
+    """Delete the tasks of stages nobody will commit, then the batchs; count both."""
+    gone = 0
+    for batch_id in await db.column(_EXPIRED["stale_batches"], db.at, BATCH_KEPT_SECONDS):
+        while gone < limit and (close_quietly := await db.value(_DROP_BATCH["part"], batch_id, limit - gone)):
+            gone += close_quietly
+        if gone >= limit:
+            break
+        await db.run(_DROP_BATCH["forget_batch"], batch_id)
+        gone += 1
+    return gone

@@ -1,0 +1,170 @@
+"""Writing the ends other than success, for many runs at once: a statement a step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidegate.domain.calls import CallSummary
+from tidegate.domain.failure import CallFailure
+from tidegate.domain.outcome import Dead, Retrying
+from tidegate.domain.states import State
+from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
+from tidegate.store.common import gates
+from tidegate.store.common.outcomes import (
+    EndedRunRow,
+    TaskTransition,
+    UnsuccessfulOutcome,
+    increment_rule_count,
+    next_state_row,
+    plan_transition,
+    proves_upstream_answers,
+    rule_counter_name,
+    unique_name_to_free,
+)
+from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.postgres.session import PostgresSession
+from tidegate.store.postgres.statements import load
+
+_SQL = load("finish")
+_NEXT_STATE_SQL = {
+    State.RETRYING: _SQL["retry"],
+    State.READY: _SQL["release"],
+    State.DEAD: _SQL["dead_letter"],
+    State.CANCELLED: _SQL["cancel"],
+}
+
+
+class _EndedTask(NamedTuple):
+    """One run that was current and is over."""
+
+    task_id: str
+    run: EndedRunRow
+    outcome: UnsuccessfulOutcome
+    transition: TaskTransition
+
+
+async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutcome]) -> set[str]:
+    """End those of these runs that are current, and write what becomes of their tasks.
+
+    Args:
+        db: In a transaction.
+        outcomes: By task id, in the order of the ids.
+
+    Returns:
+        The ids of the tasks whose run was current.
+    """
+    runs = [outcome.fence.run for outcome in outcomes.values()]
+    rows = await db.rows(_SQL["end"], db.at, list(outcomes), runs)
+    if not rows:
+        return set()
+    now: float = rows[0]["now"]
+    found = {str(row[0]): EndedRunRow(*row[2:]) for row in rows}
+    has_next_key = await _update_gates(db, now, outcomes, found)
+    ended = sorted(
+        _EndedTask(
+            task,
+            run,
+            outcomes[task],
+            plan_transition(now, run, outcomes[task], has_next_key=task in has_next_key),
+        )
+        for task, run in found.items()
+    )
+    await _record_attempts(db, ended)
+    await _move_tasks(db, now, ended)
+    totals = RollupTotals()
+    for task in ended:
+        totals.add(now, task.run, task.transition.state)
+    await count(db, now, totals)
+    return {task.task_id for task in ended}
+
+
+async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:
+    """Add what has ended to the figures of the minute."""
+    await db.run_many(_SQL["count"], totals.rows(now))
+
+
+async def record_usage(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
+    """Add what these runs consumed to the totals of their tasks; no statement where no call stated it.
+
+    Args:
+        db: In a transaction.
+        calls: By task id, of runs that were current.
+    """
+    used = [(task_id, *made.used.columns()) for task_id, made in calls.items() if made.used is not None]
+    if used:
+        await db.run_many(_SQL["use"], sorted(used))
+
+
+async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> None:
+    """Keep how the runs went and what they cost their tasks."""
+    await db.run_many(_SQL["attempt"], [(task.task_id, *task.transition.attempt_row) for task in ended])
+    await db.run_many(_SQL["spend"], [(task.task_id, *task.transition.counter_changes) for task in ended])
+    await record_usage(db, {task.task_id: task.outcome.calls for task in ended})
+    rules = {task.task_id: name for task in ended if (name := rule_counter_name(task.outcome))}
+    if rules:
+        kept = await db.rows(_SQL["rules"], list(rules))
+        await db.run_many(
+            _SQL["spend_rule"],
+            [
+                (task_id, increment_rule_count(rule_attempts, rules[str(task_id)]))
+                for task_id, rule_attempts in kept
+            ],
+        )
+
+
+async def _update_gates(
+    db: PostgresSession,
+    now: float,
+    outcomes: Mapping[str, UnsuccessfulOutcome],
+    runs: Mapping[str, EndedRunRow],
+) -> set[str]:
+    """Let these endings move the gates of their upstreams, in the order in which gates are locked.
+
+    Returns:
+        The ids of the tasks that another key of their upstream serves.
+    """
+    has_next_key: set[str] = set()
+    moves: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+    for task_id, run in runs.items():
+        upstream, outcome = run.upstream, outcomes[task_id]
+        call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
+        if call_failure is not None and (name := call_failure.upstream or upstream):
+            moves.append((name, partial(_apply_failure, db, task_id, name, call_failure, run, has_next_key)))
+        if call_failure is not None and call_failure.upstream in ("", upstream):
+            continue
+        if upstream and proves_upstream_answers(outcome):
+            good = SuccessfulRuns(now - run.started_at, 1, bool(run.probe))
+            moves.append((upstream, partial(gates.apply_successes, db, upstream, good)))
+        elif is_silent_probe(run, outcome.calls):
+            moves.append((upstream, partial(gates.apply_unused_probe, db, upstream, run.started_at)))
+    for _, move in sorted(moves, key=lambda move: move[0]):
+        await move()
+    return has_next_key
+
+
+async def _apply_failure(
+    db: PostgresSession,
+    task_id: str,
+    upstream: str,
+    call_failure: CallFailure,
+    run: EndedRunRow,
+    has_next_key: set[str],
+) -> None:
+    """Let a failure move the gate of its upstream; add the task to those that another key serves."""
+    effect = await gates.report_failure(db, upstream, call_failure, began_at=run.started_at)
+    if effect.is_of_one_key:
+        has_next_key.add(task_id)
+
+
+async def _move_tasks(db: PostgresSession, now: float, ended: Sequence[_EndedTask]) -> None:
+    """Put the tasks where they belong now."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for task_id, run, outcome, transition in ended:
+        row = next_state_row(now, task_id, run, outcome.fence.run, transition)
+        rows.setdefault(_NEXT_STATE_SQL[transition.state], []).append(row)
+        if (name := unique_name_to_free(run, transition)) is not None:
+            rows.setdefault(_SQL["free_name"], []).append((run.tenant, name, task_id))
+    for statement, theirs in rows.items():
+        await db.run_many(statement, theirs)

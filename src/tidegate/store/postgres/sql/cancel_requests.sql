@@ -1,9 +1,0 @@
--- cancel_requests: the runs of a worker that people asked to stop.
-
--- name: asked
--- 1 worker id
-SELECT task_id, run, cancel_forced
-FROM /*schema*/running
-WHERE worker_id = $1
-    AND cancel_requested_at IS NOT NULL
-ORDER BY task_id

@@ -1,0 +1,64 @@
+-- check_integrity: what must hold between the tables. Each statement returns a count of offenders.
+
+-- name: missing_state
+-- Tasks that are in no state.
+SELECT count(*)
+FROM /*schema*/task AS t
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/ready WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/running WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/waiting WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/archive WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/dead WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM /*schema*/enqueue_batch_task WHERE task_id = t.id)
+
+-- name: duplicate_state
+-- Tasks that are in two states.
+SELECT count(*)
+FROM (
+    SELECT task_id
+    FROM (
+        SELECT task_id FROM /*schema*/ready
+        UNION ALL
+        SELECT task_id FROM /*schema*/running
+        UNION ALL
+        SELECT task_id FROM /*schema*/waiting
+        UNION ALL
+        SELECT task_id FROM /*schema*/archive
+        UNION ALL
+        SELECT task_id FROM /*schema*/dead
+        UNION ALL
+        SELECT task_id FROM /*schema*/enqueue_batch_task WHERE holder IS NULL
+    ) AS placed
+    GROUP BY task_id
+    HAVING count(*) > 1
+) AS offender
+
+-- name: orphaned_rows
+-- States of tasks that do not exist.
+SELECT count(*)
+FROM (
+    SELECT task_id FROM /*schema*/ready
+    UNION ALL
+    SELECT task_id FROM /*schema*/running
+    UNION ALL
+    SELECT task_id FROM /*schema*/waiting
+    UNION ALL
+    SELECT task_id FROM /*schema*/archive
+    UNION ALL
+    SELECT task_id FROM /*schema*/dead
+    UNION ALL
+    SELECT task_id FROM /*schema*/enqueue_batch_task WHERE holder IS NULL
+) AS placed
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/task AS t WHERE t.id = placed.task_id)
+
+-- name: missing_payload
+-- Tasks without arguments.
+SELECT count(*)
+FROM /*schema*/task AS t
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/payload AS p WHERE p.task_id = t.id)
+
+-- name: missing_worker
+-- Runs of workers that do not exist.
+SELECT count(*)
+FROM /*schema*/running AS r
+WHERE NOT EXISTS (SELECT 1 FROM /*schema*/worker AS w WHERE w.id = r.worker_id)

@@ -1,0 +1,80 @@
+-- delete_expired: find what has served its time; two stewards find different rows. What belongs to a task is deleted by the
+-- statements of purge, what belongs to a batch by those of drop_batch.
+
+-- name: finished
+-- 1 at, 2 seconds since they finished, 3 how many at most
+SELECT task_id
+FROM /*schema*/archive
+WHERE finished_at < (SELECT /*schema*/moment($1) - $2::float8)
+ORDER BY finished_at
+LIMIT $3
+FOR UPDATE SKIP LOCKED
+
+-- name: dead
+-- 1 at, 2 seconds since they failed, 3 how many at most
+SELECT task_id
+FROM /*schema*/dead
+WHERE failed_at < (SELECT /*schema*/moment($1) - $2::float8)
+ORDER BY failed_at
+LIMIT $3
+FOR UPDATE SKIP LOCKED
+
+-- name: stale_batches
+-- Uncommitted or refused stages, and committed ones with nothing left to move.
+-- 1 at, 2 seconds since they were made
+SELECT c.id
+FROM /*schema*/enqueue_batch AS c
+WHERE c.created_at < (SELECT /*schema*/moment($1) - $2::float8)
+    AND (
+        c.committed_at IS NULL
+        OR NOT EXISTS (SELECT 1 FROM /*schema*/enqueue_batch_task AS s WHERE s.batch_id = c.id AND s.holder IS NULL)
+    )
+ORDER BY c.created_at
+LIMIT 100
+FOR UPDATE SKIP LOCKED
+
+-- name: expired_keys
+-- 1 at, 2 how many at most
+DELETE FROM /*schema*/key
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/key
+    WHERE expires_at <= (SELECT /*schema*/moment($1))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: expired_permits
+-- Of calls whose process died.
+-- 1 at, 2 how many at most
+DELETE FROM /*schema*/permit
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/permit
+    WHERE expires_at <= (SELECT /*schema*/moment($1))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: old_rollups
+-- 1 at, 2 seconds since they counted, 3 how many at most
+DELETE FROM /*schema*/rollup
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/rollup
+    WHERE minute < (SELECT floor((/*schema*/moment($1) - $2::float8) / 60))
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))
+
+-- name: old_audit
+-- 1 at, 2 seconds since it was recorded, 3 how many at most
+DELETE FROM /*schema*/audit
+WHERE ctid = ANY (ARRAY (
+    SELECT ctid
+    FROM /*schema*/audit
+    WHERE at < (SELECT /*schema*/moment($1) - $2::float8)
+    ORDER BY at
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+))

@@ -1,0 +1,67 @@
+-- get_queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
+
+-- name: ready
+-- By channel. The priority, in whose order the index stands, is only grouped by.
+SELECT queue, upstream, function, count(*), min(ready_at)
+FROM /*schema*/ready
+GROUP BY queue, priority, upstream, function
+
+-- name: running
+SELECT queue, count(*)
+FROM /*schema*/running
+GROUP BY queue
+
+-- name: waiting
+SELECT queue, state, count(*)
+FROM /*schema*/waiting
+GROUP BY queue, state
+
+-- name: dead
+SELECT queue, count(*)
+FROM /*schema*/dead
+GROUP BY queue
+
+-- name: enqueue_batch_task
+-- Tasks of committed stages that have not reached their position yet.
+SELECT t.queue, s.due_at IS NULL, count(*), min(c.committed_at)
+FROM /*schema*/enqueue_batch AS c
+INNER JOIN /*schema*/enqueue_batch_task AS s ON s.batch_id = c.id
+INNER JOIN /*schema*/task AS t ON t.id = s.task_id
+WHERE c.committed_at IS NOT NULL
+    AND s.holder IS NULL
+GROUP BY t.queue, s.due_at IS NULL
+
+-- name: done
+-- 1 first minute of the window, 2 last full minute
+SELECT
+    queue, sum(ends)::bigint, coalesce(sum(ends) FILTER (WHERE minute = $2), 0)::bigint,
+    coalesce(sum(ends) FILTER (WHERE minute > $2), 0)::bigint, min(first_final_at)
+FROM (
+    SELECT minute, queue, succeeded + dead + cancelled AS ends, first_final_at
+    FROM /*schema*/rollup
+    WHERE minute >= $1
+    UNION ALL
+    SELECT minute, queue, succeeded + dead + cancelled, first_final_at
+    FROM /*schema*/tally
+    WHERE minute >= $1
+) AS counted
+GROUP BY queue
+
+-- name: done_before
+-- Those of these queues that finished any before the window. The tally has no index, since it is short where a
+-- steward works; where none does, it is still read once for all queues, not for each.
+-- 1 queues, 2 first minute of the window
+WITH lately AS (
+    SELECT DISTINCT queue
+    FROM /*schema*/tally
+    WHERE minute < $2 AND first_final_at IS NOT NULL
+)
+SELECT given.queue
+FROM unnest($1::text[]) AS given (queue)
+LEFT JOIN lately ON lately.queue = given.queue
+WHERE lately.queue IS NOT NULL
+    OR EXISTS (
+        SELECT 1
+        FROM /*schema*/rollup AS r
+        WHERE r.queue = given.queue AND r.minute < $2 AND r.first_final_at IS NOT NULL
+    )

@@ -1,0 +1,25 @@
+-- get_result: the final state of a task, and what it returned or why it did not.
+
+-- name: result
+-- 1 task id
+SELECT
+    coalesce(a.state, CASE WHEN d.task_id IS NOT NULL THEN 'dead' END) AS state,
+    r.data, r.codec_tag, d.reason, d.error_class, d.message,
+    (
+        SELECT p.why FROM /*schema*/attempt AS p
+        WHERE p.task_id = t.id AND p.run = a.run AND p.outcome = 'cancelled'
+    ) AS stopped,
+    (
+        SELECT c.why FROM /*schema*/action AS c
+        WHERE c.task_id = t.id AND c.kind = 'cancel requested'
+        ORDER BY c.at DESC
+        LIMIT 1
+    ) AS asked
+FROM /*schema*/task AS t
+LEFT JOIN /*schema*/archive AS a ON a.task_id = t.id
+LEFT JOIN /*schema*/dead AS d ON d.task_id = t.id
+LEFT JOIN /*schema*/result AS r ON r.task_id = t.id
+LEFT JOIN /*schema*/enqueue_batch_task AS s ON s.task_id = t.id
+LEFT JOIN /*schema*/enqueue_batch AS g ON g.id = s.batch_id
+WHERE t.id = $1
+    AND (s.task_id IS NULL OR g.committed_at IS NOT NULL)

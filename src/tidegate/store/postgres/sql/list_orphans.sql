@@ -1,0 +1,17 @@
+-- list_orphans: runs of retired workers, the oldest first: found from the few retired workers, so that no
+-- number of live runs stands in front of them.
+
+-- name: orphans
+-- 1 how many at most
+SELECT
+    r.task_id, r.run, r.worker_id, r.function, r.queue, r.started_at, r.crash_limit, r.crash_base_seconds,
+    r.crash_max_seconds, t.attempts, t.parks, t.crashes, t.losses, t.releases, t.rule_attempts, w.lost,
+    w.retired_why, r.cancel_requested_at IS NOT NULL,
+    CASE WHEN w.culprit_id IS NOT NULL THEN r.task_id = w.culprit_id AND r.run = w.culprit_run END,
+    r.upstream
+FROM /*schema*/worker AS w
+INNER JOIN /*schema*/running AS r ON r.worker_id = w.id
+INNER JOIN /*schema*/task AS t ON t.id = r.task_id
+WHERE w.retired_at IS NOT NULL
+ORDER BY r.started_at, r.task_id
+LIMIT $1

@@ -1,0 +1,176 @@
+"""Enqueues too large for one transaction: staged in parts, made visible at once, moved in batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from tidegate.errors import KeyConflictError
+from tidegate.store.common import ids
+from tidegate.store.common.refusals import batch_closed, key_conflict, no_batch
+from tidegate.store.common.text import storable
+from tidegate.store.rows import NewTask
+from tidegate.store.sqlite import keys, query
+from tidegate.store.sqlite.deletion import delete_tasks
+from tidegate.store.sqlite.enqueue import (
+    PreparedTask,
+    count_enqueued,
+    insert_tasks,
+    prepare,
+    stored,
+    wanted_names,
+)
+from tidegate.store.sqlite.statements import load
+
+_PART = load("enqueue_part")
+_COMMIT = load("commit_batch")
+_RELEASE = load("release_batches")
+_DROP_BATCH = load("drop_batch")
+
+_PAGE = 5_000
+"""Rows held in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedBatch:
+    """A stage whose commit met a key that another task holds."""
+
+    key: str
+    holder: bytes
+
+    def error(self) -> KeyConflictError:
+        """Return the error that callers get, now and when they ask again."""
+        return key_conflict(self.key, ids.to_text(self.holder))
+
+
+def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence[NewTask]) -> None:
+    """Store a part of a larger enqueue where nothing can see it yet.
+
+    Raises:
+        WrongStateError: The stage was committed or refused already.
+        ArgumentsError, OptionError: As `enqueue`.
+    """
+    fresh = prepare(now, tasks)
+    batch_id = storable(batch_id)
+    db.execute(_PART["enqueue_batch"], (batch_id, now))
+    _require_open(db, batch_id)
+    position = query.value(db, _PART["last_position"], (batch_id,))
+    there = stored(db, [row.id for row in fresh])
+    new: list[PreparedTask] = []
+    for row in fresh:
+        position += 1
+        if row.id in there:
+            db.execute(_PART["adopt"], (batch_id, row.id, position))
+        else:
+            there.add(row.id)
+            new.append(row)
+            db.execute(_PART["enqueue_batch_task"], (batch_id, position, row.id, row.due_at, *_names(row)))
+    insert_tasks(db, now, new)
+
+
+def commit_batch(db: apsw.Connection, now: float, batch_id: str) -> dict[str, str] | RefusedBatch:
+    """Make a batch's tasks visible at once; return {staged id: holder's id} where a name was taken.
+
+    A value, not an error, says that it was refused: the refusal is to be kept, not rolled back.
+
+    Raises:
+        WrongStateError: There is no such stage: never filled, dropped, or swept away after a day.
+    """
+    batch_id = storable(batch_id)
+    state = query.row(db, _PART["state"], (batch_id,))
+    if state is None:
+        raise no_batch(batch_id)
+    committed_at, refused_key, refused_for = state
+    if refused_for is not None:
+        return RefusedBatch(refused_key, refused_for)
+    if committed_at is None:
+        refused = _take_names(db, now, batch_id)
+        if refused is not None:
+            return refused
+        db.execute(_COMMIT["commit"], (batch_id, now))
+    losers = db.execute(_COMMIT["losers"], (batch_id,))
+    return {ids.to_text(task): ids.to_text(holder) for task, holder in losers}
+
+
+def drop_batch(db: apsw.Connection, batch_id: str) -> None:
+    """Forget an uncommitted stage and its tasks; a committed one stays."""
+    batch_id = storable(batch_id)
+    state = query.row(db, _PART["state"], (batch_id,))
+    if state is None or state[0] is not None:
+        return
+    while drop_part(db, batch_id, _PAGE):
+        pass
+    db.execute(_DROP_BATCH["forget_batch"], (batch_id,))
+
+
+def drop_part(db: apsw.Connection, batch_id: str, limit: int) -> int:
+    """Delete some of a batch's tasks; return how many went."""
+    part = query.column(db, _DROP_BATCH["part"], (batch_id, limit))
+    if part:
+        delete_tasks(db, part)
+        db.execute(_DROP_BATCH["forget_part"], (query.array(part),))
+    return len(part)
+
+
+def precheck_release(db: apsw.Connection) -> int | None:
+    """Return 0 if no committed stage waits to be moved."""
+    return None if query.value(db, _RELEASE["any"]) else 0
+
+
+def release_batches(db: apsw.Connection, now: float, limit: int) -> int:
+    """Move tasks of committed stages to where they belong; return how many were moved."""
+    part = query.column(db, _RELEASE["next"], (limit,))
+    if not part:
+        return 0
+    array = query.array(part)
+    channels = query.rows(db, _RELEASE["count"], (array,))
+    db.execute(_RELEASE["ready"], (array,))
+    db.execute(_RELEASE["scheduled"], (array,))
+    db.execute(_RELEASE["remove"], (array,))
+    count_enqueued(db, now, Counter({tuple(where): tasks for *where, tasks in channels}))
+    return len(part)
+
+
+def _require_open(db: apsw.Connection, batch_id: str) -> None:
+    committed_at, _, refused_for = query.one(db, _PART["state"], (batch_id,))
+    if committed_at is not None or refused_for is not None:
+        raise batch_closed(batch_id)
+
+
+def _names(row: PreparedTask) -> tuple[bytes | None, float | None, float | None]:
+    wanted = wanted_names(row)
+    if wanted is None:
+        return (None, None, None)
+    return (wanted.fingerprint, wanted.key_seconds, wanted.unique_seconds)
+
+
+def _take_names(db: apsw.Connection, now: float, batch_id: str) -> RefusedBatch | None:
+    """Take the names of a batch's tasks in their order, or refuse it whole."""
+    db.execute("SAVEPOINT take_names")
+    try:
+        position = 0
+        while page := query.rows(db, _COMMIT["keyed"], (batch_id, position, _PAGE)):
+            for _, *names in page:
+                _take_names_of(db, now, keys.WantedNames(*names))
+            position = page[-1][0]
+    except KeyConflictError as conflict:
+        db.execute("ROLLBACK TO take_names")
+        refused = RefusedBatch(conflict.facts["key"], ids.to_blob(conflict.facts["task_id"]))
+        while drop_part(db, batch_id, _PAGE):
+            pass
+        db.execute(_COMMIT["refuse"], (batch_id, refused.key, refused.holder))
+        db.execute("RELEASE take_names")
+        return refused
+    db.execute("RELEASE take_names")
+    return None
+
+
+def _take_names_of(db: apsw.Connection, now: float, wanted: keys.WantedNames) -> None:
+    holder = keys.take_names(db, now, wanted)
+    if holder is not None:
+        db.execute(_COMMIT["lose"], (wanted.task, holder))
+        db.execute(_COMMIT["drop_task"], (wanted.task,))
+        db.execute(_COMMIT["drop_payload"], (wanted.task,))

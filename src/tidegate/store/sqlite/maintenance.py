@@ -1,0 +1,74 @@
+"""Housekeeping: what has served its time goes."""
+
+from __future__ import annotations
+
+import apsw
+
+from tidegate.store.common.retention import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
+from tidegate.store.sqlite import query
+from tidegate.store.sqlite.batches import drop_part
+from tidegate.store.sqlite.deletion import delete_tasks
+from tidegate.store.sqlite.statements import load
+
+_EXPIRED = load("delete_expired")
+_FORGET_BATCH = load("drop_batch")["forget_batch"]
+
+
+def precheck_delete_expired(
+    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float
+) -> int | None:
+    """Return 0 if nothing has served its time."""
+    something = (
+        query.value(db, _EXPIRED["has_expired_keys"], (now,))
+        or query.value(db, _EXPIRED["has_expired_permits"], (now,))
+        or query.value(db, _EXPIRED["finished"], (now - finished_seconds, 1))
+        or query.value(db, _EXPIRED["dead"], (now - dead_seconds, 1))
+        or query.value(db, _EXPIRED["stale_batches"], (now - BATCH_KEPT_SECONDS,))
+        or query.value(db, _EXPIRED["has_old_rollups"], (_minute(now - ROLLUP_KEPT_SECONDS),))
+        or query.value(db, _EXPIRED["has_old_audit"], (now - AUDIT_KEPT_SECONDS,))
+    )
+    return None if something else 0
+
+
+def delete_expired(
+    db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float, limit: int
+) -> int:
+    """Delete what has served its time; return how many rows went, `limit` a kind at most."""
+    gone = _deleted(db, "expired_keys", now, limit)
+    gone += _deleted(db, "expired_permits", now, limit)
+    gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
+    gone += _deleted(db, "old_audit", now - AUDIT_KEPT_SECONDS, limit)
+    gone += _delete_tasks(db, _EXPIRED["finished"], now - finished_seconds, limit)
+    gone += _delete_tasks(db, _EXPIRED["dead"], now - dead_seconds, limit)
+    return gone + _delete_stale_batches(db, now - BATCH_KEPT_SECONDS, limit)
+
+
+def _minute(moment: float) -> int:
+    return int(moment // 60)
+
+
+def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
+    """Delete up to `limit` rows by one statement; return how many went."""
+    changes = db.total_changes()
+    db.execute(_EXPIRED[statement], (before, limit))
+    return db.total_changes() - changes
+
+
+def _delete_tasks(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
+    old = query.column(db, statement, (before, limit))
+    if old:
+        delete_tasks(db, old)
+    return len(old)
+
+
+def _delete_stale_batches(db: apsw.Connection, before: float, limit: int) -> int:
+    """Delete the tasks of stages nobody will commit, then the batchs; count both."""
+    gone = 0
+    for (batch_id,) in query.rows(db, _EXPIRED["stale_batches"], (before,)):
+        while gone < limit and (part := drop_part(db, batch_id, limit - gone)):
+            gone += part
+        if gone >= limit:
+            break
+        db.execute(_FORGET_BATCH, (batch_id,))
+        gone += 1
+    return gone

@@ -1,0 +1,94 @@
+"""Writing the ends other than success: one statement each a step."""
+
+from __future__ import annotations
+
+import apsw
+
+from tidegate.domain.outcome import Dead, Outcome, Retrying, Succeeded
+from tidegate.domain.states import State
+from tidegate.limits.gate_rows import SuccessfulRuns, is_silent_probe
+from tidegate.store.common import gates
+from tidegate.store.common.outcomes import (
+    EndedRunRow,
+    TaskTransition,
+    UnsuccessfulOutcome,
+    increment_rule_count,
+    is_resend,
+    next_state_row,
+    plan_transition,
+    proves_upstream_answers,
+    rule_counter_name,
+    unique_name_to_free,
+)
+from tidegate.store.common.rollup_totals import RollupTotals
+from tidegate.store.sqlite import keys, query
+from tidegate.store.sqlite.statements import load
+from tidegate.store.sqlite.work import SqliteSession, complete
+
+_SQL = load("finish")
+_NEXT_STATE_SQL = {
+    State.RETRYING: _SQL["retry"],
+    State.READY: _SQL["release"],
+    State.DEAD: _SQL["dead_letter"],
+    State.CANCELLED: _SQL["cancel"],
+}
+
+
+def end_run(
+    db: apsw.Connection, now: float, task: bytes, outcome: UnsuccessfulOutcome, totals: RollupTotals
+) -> bool:
+    """End a run if it is the current one, and write what becomes of the task; tell whether it was."""
+    row = query.row(db, _SQL["end"], (task, outcome.fence.run))
+    if row is None:
+        return False
+    run = EndedRunRow(*row)
+    transition = plan_transition(now, run, outcome, has_next_key=_update_gate(db, now, run, outcome))
+    db.execute(_SQL["attempt"], (task, *transition.attempt_row))
+    _spend(db, task, outcome, transition)
+    _move_task(db, now, task, run, outcome.fence.run, transition)
+    totals.add(now, run, transition.state)
+    return True
+
+
+def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
+    """Return whether this run's end was recorded in these very words."""
+    run = outcome.fence.run
+    if isinstance(outcome, Succeeded):
+        return query.value(db, _SQL["was_success"], (task, run)) is not None
+    return is_resend(outcome, query.row(db, _SQL["was_attempt"], (task, run)))
+
+
+def _spend(
+    db: apsw.Connection, task: bytes, outcome: UnsuccessfulOutcome, transition: TaskTransition
+) -> None:
+    db.execute(_SQL["spend"], (task, *transition.counter_changes))
+    if (used := outcome.calls.used) is not None:
+        db.execute(_SQL["use"], (task, *used.columns()))
+    if name := rule_counter_name(outcome):
+        kept = query.value(db, _SQL["rules"], (task,))
+        db.execute(_SQL["spend_rule"], (task, increment_rule_count(kept, name)))
+
+
+def _update_gate(db: apsw.Connection, now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> bool:
+    """Let an ending move the gate of the run's upstream; tell whether another of its keys serves the task."""
+    call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
+    is_of_one_key, session = False, SqliteSession(db, now)
+    if call_failure is not None and (name := call_failure.upstream or run.upstream):
+        told = complete(gates.report_failure(session, name, call_failure, began_at=run.started_at))
+        is_of_one_key = told.is_of_one_key
+    if call_failure is not None and call_failure.upstream in ("", run.upstream):
+        return is_of_one_key
+    if run.upstream and proves_upstream_answers(outcome):
+        good = SuccessfulRuns(now - run.started_at, 1, bool(run.probe))
+        complete(gates.apply_successes(session, run.upstream, good))
+    elif is_silent_probe(run, outcome.calls):
+        complete(gates.apply_unused_probe(session, run.upstream, run.started_at))
+    return is_of_one_key
+
+
+def _move_task(
+    db: apsw.Connection, now: float, task: bytes, run: EndedRunRow, number: int, transition: TaskTransition
+) -> None:
+    db.execute(_NEXT_STATE_SQL[transition.state], next_state_row(now, task, run, number, transition))
+    if (name := unique_name_to_free(run, transition)) is not None:
+        keys.free_unique(db, run.tenant, name, task)

@@ -1,0 +1,64 @@
+-- check_integrity: what must hold between the tables. Each statement returns a count of offenders.
+
+-- name: missing_state
+-- Tasks that are in no state.
+SELECT count(*)
+FROM task AS t
+WHERE NOT EXISTS (SELECT 1 FROM ready WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM running WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM waiting WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM archive WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM dead WHERE task_id = t.id)
+    AND NOT EXISTS (SELECT 1 FROM enqueue_batch_task WHERE task_id = t.id)
+
+-- name: duplicate_state
+-- Tasks that are in two states.
+SELECT count(*)
+FROM (
+    SELECT task_id
+    FROM (
+        SELECT task_id FROM ready
+        UNION ALL
+        SELECT task_id FROM running
+        UNION ALL
+        SELECT task_id FROM waiting
+        UNION ALL
+        SELECT task_id FROM archive
+        UNION ALL
+        SELECT task_id FROM dead
+        UNION ALL
+        SELECT task_id FROM enqueue_batch_task WHERE holder IS NULL
+    )
+    GROUP BY task_id
+    HAVING count(*) > 1
+)
+
+-- name: orphaned_rows
+-- States of tasks that do not exist.
+SELECT count(*)
+FROM (
+    SELECT task_id FROM ready
+    UNION ALL
+    SELECT task_id FROM running
+    UNION ALL
+    SELECT task_id FROM waiting
+    UNION ALL
+    SELECT task_id FROM archive
+    UNION ALL
+    SELECT task_id FROM dead
+    UNION ALL
+    SELECT task_id FROM enqueue_batch_task WHERE holder IS NULL
+) AS placed
+WHERE NOT EXISTS (SELECT 1 FROM task AS t WHERE t.id = placed.task_id)
+
+-- name: missing_payload
+-- Tasks without arguments.
+SELECT count(*)
+FROM task AS t
+WHERE NOT EXISTS (SELECT 1 FROM payload AS p WHERE p.task_id = t.id)
+
+-- name: missing_worker
+-- Runs of workers that do not exist.
+SELECT count(*)
+FROM running AS r
+WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = r.worker_id)

@@ -1,0 +1,100 @@
+-- delete_expired: find what has served its time. What belongs to a task is deleted by the statements of purge.
+
+-- name: finished
+-- 1 moment before which they finished, 2 how many at most
+SELECT task_id
+FROM archive
+WHERE finished_at < ?1
+ORDER BY finished_at
+LIMIT ?2
+
+-- name: dead
+-- 1 moment before which they failed, 2 how many at most
+SELECT task_id
+FROM dead
+WHERE failed_at < ?1
+ORDER BY failed_at
+LIMIT ?2
+
+-- name: stale_batches
+-- Uncommitted or refused stages, and committed ones with nothing left to move.
+-- 1 moment before which they were made
+SELECT id
+FROM enqueue_batch AS c
+WHERE created_at < ?1
+    AND (
+        committed_at IS NULL
+        OR NOT EXISTS (SELECT 1 FROM enqueue_batch_task AS s WHERE s.batch_id = c.id AND s.holder IS NULL)
+    )
+ORDER BY created_at
+LIMIT 100
+
+-- name: expired_keys
+-- 1 now, 2 how many at most
+DELETE FROM key
+WHERE (kind, tenant, name) IN (
+    SELECT kind, tenant, name
+    FROM key
+    WHERE expires_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_keys
+-- 1 now
+SELECT 1
+FROM key
+WHERE expires_at <= ?1
+LIMIT 1
+
+-- name: expired_permits
+-- Of calls whose process died.
+-- 1 now, 2 how many at most
+DELETE FROM permit
+WHERE id IN (
+    SELECT id
+    FROM permit
+    WHERE expires_at <= ?1
+    LIMIT ?2
+)
+
+-- name: has_expired_permits
+-- 1 now
+SELECT 1
+FROM permit
+WHERE expires_at <= ?1
+LIMIT 1
+
+-- name: old_rollups
+-- 1 minute before which they count, 2 how many at most
+DELETE FROM rollup
+WHERE (minute, queue, function, upstream, tenant) IN (
+    SELECT minute, queue, function, upstream, tenant
+    FROM rollup
+    WHERE minute < ?1
+    LIMIT ?2
+)
+
+-- name: has_old_rollups
+-- 1 minute before which they count
+SELECT 1
+FROM rollup
+WHERE minute < ?1
+LIMIT 1
+
+-- name: old_audit
+-- 1 moment before which it was recorded, 2 how many at most
+DELETE FROM audit
+WHERE id IN (
+    SELECT id
+    FROM audit
+    WHERE at < ?1
+    ORDER BY at
+    LIMIT ?2
+)
+
+-- name: has_old_audit
+-- 1 moment before which it was recorded
+SELECT 1
+FROM audit
+WHERE at < ?1
+LIMIT 1

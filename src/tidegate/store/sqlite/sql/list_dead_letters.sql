@@ -1,0 +1,42 @@
+-- list_dead_letters: what died, the latest first, by any of the fields people look for.
+
+-- name: moment
+-- When a letter failed; one that was redriven meanwhile still marks its position.
+-- 1 task id
+SELECT coalesce(
+    (SELECT failed_at FROM dead WHERE task_id = ?1),
+    (SELECT max(ended_at) FROM attempt WHERE task_id = ?1 AND outcome = 'dead')
+)
+
+-- name: page
+-- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as
+-- a JSON object (each NULL for any), 8 failure moment and 9 id after which to go on (NULL from the start),
+-- 10 how many at most
+SELECT
+    d.task_id, d.function, d.queue, d.tenant, p.args, p.codec_tag, d.reason, d.error_class, d.message,
+    d.failed_at, t.redriven_at, t.redrives, d.run, t.attempts, t.parks, t.crashes, t.losses, t.releases,
+    t.rule_attempts, t.labels
+FROM dead AS d
+CROSS JOIN task AS t ON t.id = d.task_id
+CROSS JOIN payload AS p ON p.task_id = d.task_id
+WHERE (?1 IS NULL OR d.queue = ?1)
+    AND (?2 IS NULL OR d.function = ?2)
+    AND (?3 IS NULL OR d.tenant = ?3)
+    AND (?4 IS NULL OR d.reason = ?4)
+    AND (?5 IS NULL OR d.error_class = ?5)
+    AND (?6 IS NULL OR d.failed_at < ?6)
+    AND (?8 IS NULL OR (d.failed_at, d.task_id) < (?8, ?9))
+    AND (
+        ?7 IS NULL
+        OR NOT EXISTS (
+            SELECT 1
+            FROM json_each(?7) AS want
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(t.labels) AS have
+                WHERE have.key = want.key AND have.value = want.value
+            )
+        )
+    )
+ORDER BY d.failed_at DESC, d.task_id DESC
+LIMIT ?10

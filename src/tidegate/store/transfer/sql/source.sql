@@ -1,0 +1,266 @@
+-- source: a SQLite file that tasks leave. It is sealed first: nothing can be claimed, enqueued or changed in it
+-- from then on, by whatever process, so that no task can run here and at the target. Nothing of it is deleted.
+
+-- name: sealed
+SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'moving')
+
+-- name: seal
+-- The message of each trigger is known to wrap.py.
+CREATE TABLE moving (target_id TEXT NOT NULL, location TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE moved (task_id BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TRIGGER sealed_task BEFORE INSERT ON task BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_ready BEFORE INSERT ON ready BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_running BEFORE INSERT ON running BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_waiting BEFORE INSERT ON waiting BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_archive BEFORE INSERT ON archive BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_dead BEFORE INSERT ON dead BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_worker BEFORE INSERT ON worker BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER sealed_enqueue_batch BEFORE UPDATE ON enqueue_batch BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER reranked_ready BEFORE UPDATE ON ready BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+CREATE TRIGGER reranked_waiting BEFORE UPDATE ON waiting BEGIN
+    SELECT RAISE(ABORT, 'tidegate: moved to ' || (SELECT location FROM moving));
+END;
+
+-- name: unseal
+DROP TABLE moving;
+DROP TABLE moved;
+DROP TRIGGER sealed_task;
+DROP TRIGGER sealed_ready;
+DROP TRIGGER sealed_running;
+DROP TRIGGER sealed_waiting;
+DROP TRIGGER sealed_archive;
+DROP TRIGGER sealed_dead;
+DROP TRIGGER sealed_worker;
+DROP TRIGGER sealed_enqueue_batch;
+DROP TRIGGER reranked_ready;
+DROP TRIGGER reranked_waiting;
+
+-- name: note_seal
+-- 1 identity of the target, 2 its location in words, 3 now
+INSERT INTO moving (target_id, location, at)
+VALUES (?, ?, ?)
+
+-- name: destination
+SELECT target_id, location
+FROM moving
+
+-- name: live_workers
+-- 1 now
+SELECT name, host, pid
+FROM worker
+WHERE retired_at IS NULL
+    AND expires_at > ?1
+ORDER BY name, id
+
+-- name: running
+SELECT count(*)
+FROM running
+
+-- name: enqueue_batch_task
+SELECT count(*)
+FROM enqueue_batch_task AS s
+JOIN enqueue_batch AS c ON c.id = s.batch_id
+WHERE c.committed_at IS NOT NULL
+    AND s.holder IS NULL
+
+-- name: states
+-- 1 whether finished tasks come along
+SELECT 'ready', count(*)
+FROM ready
+UNION ALL
+SELECT state, count(*)
+FROM waiting
+GROUP BY state
+UNION ALL
+SELECT 'dead', count(*)
+FROM dead
+UNION ALL
+SELECT state, count(*)
+FROM archive
+WHERE ?1
+GROUP BY state
+
+-- name: next
+-- The tasks that are not known to be at the target, by id.
+-- 1 the id after which to go on, 2 whether finished tasks come along, 3 how many at most
+SELECT p.task_id
+FROM (
+    SELECT task_id FROM ready
+    UNION ALL
+    SELECT task_id FROM waiting
+    UNION ALL
+    SELECT task_id FROM dead
+    UNION ALL
+    SELECT task_id FROM archive WHERE ?2
+) AS p
+WHERE p.task_id > ?1
+    AND NOT EXISTS (SELECT 1 FROM moved AS m WHERE m.task_id = p.task_id)
+ORDER BY p.task_id
+LIMIT ?3
+
+-- name: any
+-- Any tasks, by id, with finished ones: for the question whether the target holds one of them.
+-- 1 the id after which to go on, 2 how many at most
+SELECT id
+FROM task
+WHERE id > ?1
+ORDER BY id
+LIMIT ?2
+
+-- name: note_moved
+-- 1 task id
+INSERT OR IGNORE INTO moved (task_id)
+VALUES (?)
+
+-- name: count_moved
+SELECT count(*)
+FROM moved
+
+-- name: task
+-- 1 ids: carray of 16-byte ids
+SELECT
+    id, function, queue, priority, upstream, tenant, user_key, concurrency_key, route, parent_id, map_id,
+    map_position, idempotency_key, unique_name, unique_until_final, timeout_seconds, total_timeout_seconds,
+    max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts, parks, crashes, losses, releases,
+    rule_attempts, redrives, redriven_at, first_started_at, parked_at, paused_seconds, last_reason, last_message
+FROM task
+WHERE id IN (SELECT value FROM carray(?1))
+
+-- name: payload
+-- 1 ids
+SELECT task_id, codec_tag, args
+FROM payload
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: ready
+-- 1 ids
+SELECT
+    task_id, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, ready_at, run
+FROM ready
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: waiting
+-- 1 ids
+SELECT
+    task_id, state, due_at, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, run,
+    why, spends, urgent, since_at, floor_at, held_until_at, held_by
+FROM waiting
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: archive
+-- 1 ids
+SELECT task_id, state, run, worker_id, ready_at, started_at, finished_at, upstream
+FROM archive
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: result
+-- 1 ids
+SELECT task_id, codec_tag, data
+FROM result
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: dead
+-- 1 ids
+SELECT
+    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
+FROM dead
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: attempt
+-- 1 ids
+SELECT
+    task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message, traceback,
+    status, code, request_id, evidence, next_run_at, why, upstream
+FROM attempt
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: action
+-- 1 ids
+SELECT task_id, at, kind, why
+FROM action
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: progress
+-- 1 ids
+SELECT task_id, run, at, done, total, note
+FROM progress
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: usage
+-- 1 ids
+SELECT
+    task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+    cost_microdollars
+FROM usage
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: stream
+-- 1 ids
+SELECT task_id, run, base, last
+FROM stream
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: chunk
+-- 1 ids
+SELECT task_id, sequence, run, at, data
+FROM chunk
+WHERE task_id IN (SELECT value FROM carray(?1))
+
+-- name: key
+-- The names that these tasks hold.
+-- 1 ids
+SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
+FROM carray(?1) AS given
+CROSS JOIN task AS t ON t.id = given.value
+CROSS JOIN key AS k ON k.kind = 'key' AND k.tenant = t.tenant AND k.name = t.idempotency_key
+WHERE k.task_id = t.id
+UNION ALL
+SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
+FROM carray(?1) AS given
+CROSS JOIN task AS t ON t.id = given.value
+CROSS JOIN key AS k ON k.kind = 'unique' AND k.tenant = t.tenant AND k.name = t.unique_name
+WHERE k.task_id = t.id
+
+-- name: finished_keys
+-- Idempotency keys that still answer for tasks which are finished or gone.
+-- 1 and 2 the tenant and name after which to go on, 3 now, 4 how many at most
+SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
+FROM key AS k
+WHERE k.kind = 'key'
+    AND (k.tenant, k.name) > (?1, ?2)
+    AND k.expires_at > ?3
+    AND NOT EXISTS (SELECT 1 FROM ready AS r WHERE r.task_id = k.task_id)
+    AND NOT EXISTS (SELECT 1 FROM waiting AS w WHERE w.task_id = k.task_id)
+    AND NOT EXISTS (SELECT 1 FROM dead AS d WHERE d.task_id = k.task_id)
+ORDER BY k.tenant, k.name
+LIMIT ?4
+
+-- name: gate
+SELECT kind, name, limits, state, buckets, changed_at
+FROM gate
+
+-- name: manifest
+SELECT app, body, saved_at
+FROM manifest
+
+-- name: token
+SELECT id, digest, name, role, tenant, created_at, expires_at, revoked_at
+FROM token

@@ -1,0 +1,61 @@
+-- target: the PostgreSQL database that tasks arrive in. What is there already stays as it is.
+
+-- name: identity
+SELECT /*schema*/identity()::text
+
+-- name: there
+-- 1 ids
+SELECT id
+FROM /*schema*/task
+WHERE id = ANY ($1::uuid[])
+
+-- name: take_names
+-- Take those of these names that are free: not there, or over.
+-- 1 kinds, 2 tenants, 3 names, 4 task ids, 5 fingerprints, 6 moments they end, 7 at: see moment
+INSERT INTO /*schema*/key AS k (kind, tenant, name, task_id, fingerprint, expires_at)
+SELECT n.kind, n.tenant, n.name, n.task_id, n.fingerprint, n.expires_at
+FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bytea[], $6::double precision[])
+    AS n (kind, tenant, name, task_id, fingerprint, expires_at)
+ORDER BY n.kind, n.tenant, n.name
+ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE
+SET
+    task_id = excluded.task_id,
+    fingerprint = excluded.fingerprint,
+    expires_at = excluded.expires_at
+WHERE k.task_id = excluded.task_id
+    OR k.expires_at <= /*schema*/moment($7)
+
+-- name: lost_names
+-- The tasks one of whose names another task has.
+-- 1 kinds, 2 tenants, 3 names, 4 task ids
+SELECT DISTINCT n.task_id
+FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[]) AS n (kind, tenant, name, task_id)
+JOIN /*schema*/key AS k ON k.kind = n.kind AND k.tenant = n.tenant AND k.name = n.name
+WHERE k.task_id <> n.task_id
+
+-- name: give_names_back
+-- 1 kinds, 2 tenants, 3 names, 4 ids
+DELETE FROM /*schema*/key AS k
+USING unnest($1::text[], $2::text[], $3::text[]) AS n (kind, tenant, name)
+WHERE k.kind = n.kind
+    AND k.tenant = n.tenant
+    AND k.name = n.name
+    AND k.task_id = ANY ($4::uuid[])
+
+-- name: gate
+-- 1 kind, 2 name, 3 limits, 4 state, 5 buckets, 6 moment of the last change
+INSERT INTO /*schema*/gate (kind, name, limits, state, buckets, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING
+
+-- name: manifest
+-- 1 application, 2 what it declares, 3 moment it was saved
+INSERT INTO /*schema*/manifest (app, body, saved_at)
+VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING
+
+-- name: token
+-- 1 id, 2 digest, 3 name, 4 role, 5 tenant, 6 moment it was made, 7 ends, 8 was revoked
+INSERT INTO /*schema*/token (id, digest, name, role, tenant, created_at, expires_at, revoked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT DO NOTHING

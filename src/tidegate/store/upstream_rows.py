@@ -1,0 +1,96 @@
+"""The rows of upstreams and retry budgets that people see, made from the rows of gates and from counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidegate.limits import gate as gates
+from tidegate.limits import retry_budget
+from tidegate.limits.settings import GateKind
+from tidegate.limits.values import GateRow, is_key_gate
+from tidegate.policy.backlog import GateStatus
+from tidegate.store.rows import RetryBudgetRow, UpstreamRow
+
+
+def upstream_rows(
+    rows: Sequence[GateRow],
+    now: float,
+    *,
+    in_flight: Mapping[str, int],
+    waiting: Mapping[tuple[str, str], int],
+) -> list[UpstreamRow]:
+    """Return every upstream with what stands before it.
+
+    Args:
+        rows: All gates, by name.
+        now: The present moment.
+        in_flight: Runs and calls under way by upstream.
+        waiting: Tasks by upstream and `ready` or `retrying`.
+    """
+    return [
+        _upstream_row(
+            each,
+            now,
+            in_flight=in_flight.get(each.name, 0),
+            ready=waiting.get((each.name, "ready"), 0),
+            retrying=waiting.get((each.name, "retrying"), 0),
+        )
+        for each in rows
+        if each.kind is GateKind.UPSTREAM
+    ]
+
+
+def _upstream_row(row: GateRow, now: float, *, in_flight: int, ready: int, retrying: int) -> UpstreamRow:
+    status = GateStatus(row, in_flight, now)
+    is_open = status.block is None
+    paced = max(0, ready - status.left) if is_open and status.left is not None else 0
+    return UpstreamRow(
+        name=row.name,
+        limits=row.limits,
+        gate=gates.gate_at(row.gate, row.limits, now),
+        block=status.block,
+        in_flight=in_flight,
+        ready=ready,
+        retrying=retrying,
+        paced=paced,
+        waits_for="; ".join(status.reasons(ready)) if paced else "",
+    )
+
+
+def budget_rows(
+    rows: Sequence[GateRow], held: Sequence[tuple[str, str, int]], now: float
+) -> list[RetryBudgetRow]:
+    """Return the retry budgets, the system's first, then those of upstreams.
+
+    Args:
+        rows: All gates, by name.
+        held: What holds tasks back (`gate`, `upstream`, `system`), their upstream, and how many.
+        now: The present moment.
+    """
+    sums: Counter[tuple[str, str]] = Counter()
+    for by, upstream, tasks in held:
+        sums[by, upstream if by == "upstream" else ""] += tasks
+    system = next((row for row in rows if row.kind is GateKind.SYSTEM), GateRow(GateKind.SYSTEM, ""))
+    upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM and not is_key_gate(row.name)]
+    return [
+        _budget_row(row, now, sums[str(row.kind), row.name])
+        for row in (system, *upstreams)
+        if retry_budget.per_minute(row) is not None
+    ]
+
+
+def _budget_row(row: GateRow, now: float, held: int) -> RetryBudgetRow:
+    rate = retry_budget.per_minute(row)
+    assert rate is not None
+    window = row.limits.retry_window_seconds
+    return RetryBudgetRow(
+        kind=row.kind,
+        name=row.name,
+        amount=rate * window / 60.0,
+        window_seconds=window,
+        used=retry_budget.used_retries(row, now),
+        held=held,
+        next_at=now + retry_budget.RetryBudget(row, now).wait(urgent=False),
+        used_since_at=retry_budget.count_window_started_at(row, now),
+    )

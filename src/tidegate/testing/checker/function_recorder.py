@@ -1,0 +1,120 @@
+"""The bodies' own ledger: a file of JSON lines, each on disk before the body goes on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidegate.context import Context
+from tidegate.errors import OptionError
+from tidegate.task import TaskFunction
+from tidegate.testing.checker.observations import FunctionNote
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class FunctionRecorder:
+    """Writes down when bodies start and end. Several processes may write to one file.
+
+    Each line is one appending write followed by fsync, so a process that is killed leaves whole lines.
+
+    Args:
+        path: Made if missing, continued if not.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._clock = clock
+
+    def record_start(self, task_id: str, run: int) -> None:
+        """Note that a body begins."""
+        self._write(FunctionNote("start", task_id, run, os.getpid(), self._clock()))
+
+    def record_end(self, task_id: str, run: int, *, digest: str = "", error: str = "") -> None:
+        """Note that a body returned a result of that digest, or raised an error of that class."""
+        self._write(FunctionNote("end", task_id, run, os.getpid(), self._clock(), digest, error))
+
+    def record_runs(self, function: TaskFunction[Any, Any, Any]) -> None:
+        """Make every later run of a task function leave its notes here.
+
+        Raises:
+            OptionError: Its body takes no `Context`, so it cannot say which run it is.
+        """
+        if function.signature.context is None:
+            raise OptionError(
+                f"{function.spec.name} cannot be watched", fix="give it a parameter annotated with Context"
+            )
+        body = function.function
+        wrap = self._wrap_async if inspect.iscoroutinefunction(body) else self._wrap
+        function.function = functools.wraps(body)(wrap(function, body))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _wrap_async(
+        self, function: TaskFunction[Any, Any, Any], body: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        async def recorded(*args: Any, **kwargs: Any) -> Any:
+            context = _context(args, kwargs)
+            self.record_start(context.task_id, context.run)
+            try:
+                value = await body(*args, **kwargs)
+            except BaseException as error:
+                self.record_end(context.task_id, context.run, error=type(error).__name__)
+                raise
+            self._record_result(function, context, value)
+            return value
+
+        return recorded
+
+    def _wrap(self, function: TaskFunction[Any, Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            context = _context(args, kwargs)
+            self.record_start(context.task_id, context.run)
+            try:
+                value = body(*args, **kwargs)
+            except BaseException as error:
+                self.record_end(context.task_id, context.run, error=type(error).__name__)
+                raise
+            self._record_result(function, context, value)
+            return value
+
+        return recorded
+
+    def _record_result(self, function: TaskFunction[Any, Any, Any], context: Context, value: Any) -> None:
+        data = function.signature.encode_result(value).data
+        self.record_end(context.task_id, context.run, digest=digest_of(data))
+
+    def _write(self, note: FunctionNote) -> None:
+        os.write(self._file, msgspec.json.encode(note) + b"\n")
+        os.fsync(self._file)
+
+
+def read_notes(path: str | os.PathLike[str]) -> list[FunctionNote]:
+    """Return what bodies wrote down, in the order written; nothing if there is no such file.
+
+    A last line without its end is left out: its process was killed while it wrote.
+    """
+    try:
+        text = Path(path).read_bytes()
+    except FileNotFoundError:
+        return []
+    whole, _, _ = text.rpartition(b"\n")
+    return [msgspec.json.decode(line, type=FunctionNote) for line in whole.splitlines()]
+
+
+def _context(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Context:
+    return next(value for value in (*args, *kwargs.values()) if isinstance(value, Context))

@@ -1,0 +1,42 @@
+"""Reads the store's own account of everything it holds, through the contract every back end keeps."""
+
+from __future__ import annotations
+
+from tidegate.domain.states import State
+from tidegate.store.protocol import Store
+from tidegate.store.rows import HistoryRow, TaskFilter, TaskRow
+from tidegate.testing.checker.function_recorder import digest_of
+from tidegate.testing.checker.observations import StoreSnapshot
+
+_PAGE = 500
+
+
+async def read_snapshot(store: Store) -> StoreSnapshot:
+    """Return what the store says of all its tasks.
+
+    Not one snapshot: read while nothing moves, or compare only what cannot move any more.
+
+    Raises:
+        StoreError: The store is away.
+    """
+    rows = await _rows(store)
+    histories: dict[str, tuple[HistoryRow, ...]] = {}
+    payloads: dict[str, str] = {}
+    results: dict[str, str] = {}
+    for task_id, row in rows.items():
+        histories[task_id] = tuple(await store.get_history(task_id))
+        args, _ = await store.get_payload(task_id)
+        payloads[task_id] = digest_of(args)
+        if row.state is State.SUCCEEDED:
+            stored = await store.get_result(task_id)
+            results[task_id] = digest_of(stored.data) if stored is not None else ""
+    return StoreSnapshot(rows, histories, payloads, results, tuple(await store.get_queue_stats()))
+
+
+async def _rows(store: Store) -> dict[str, TaskRow]:
+    rows: dict[str, TaskRow] = {}
+    after: str | None = None
+    while page := await store.list_tasks(TaskFilter(), after=after, limit=_PAGE):
+        rows |= {row.id: row for row in page}
+        after = page[-1].id
+    return rows

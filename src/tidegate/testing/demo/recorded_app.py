@@ -1,0 +1,13 @@
+"""The application of the demo's worker: the example as it is, with every body writing down its runs."""
+
+from __future__ import annotations
+
+import os
+
+from tidegate.testing.checker import FunctionRecorder
+from tidegate.testing.demo.example import LEDGER_VARIABLE, load_example
+
+app = load_example().app
+_recorder = FunctionRecorder(os.environ[LEDGER_VARIABLE])
+for _function in app.functions.values():
+    _recorder.record_runs(_function)

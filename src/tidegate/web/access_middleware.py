@@ -1,0 +1,132 @@
+"""The door: host, origin, who it is and how much they bring, asked of every request before anything else."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import HTTPConnection, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from tidegate.errors import TidegateError
+from tidegate.web.open_access import TEST_CLIENT
+from tidegate.web.problems import PAGES, PROBLEM_TYPES, Problem, problem_of, refuse
+from tidegate.web.settings import LOOPBACK, WebSettings
+from tidegate.web.tokens import Authenticate, require_principal
+
+PUBLIC = ("/", "/livez", "/readyz", "/api/v1/tidegate.js")
+"""Paths that need no token, besides the pages on problems."""
+
+BATCH = "/api/v1/tasks/batch"
+_LENGTH_DIGITS = 15
+_MAX_SHOWN = 100
+_PORT = re.compile(r":\d*$")
+
+
+class AccessMiddleware:
+    """Lets in what may come in. Whoever is inside is named in `scope["tidegate"]`.
+
+    Args:
+        app: What is behind the door.
+        authenticate: Says who a request comes from.
+        settings: Hosts, origins and limits.
+    """
+
+    def __init__(self, app: ASGIApp, *, authenticate: Authenticate, settings: WebSettings) -> None:
+        self._app = app
+        self._authenticate = authenticate
+        self._settings = settings
+        self._hosts = known_hosts(settings)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer with a problem."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        is_http = scope["type"] == "http"
+        connection = Request(scope, receive, send) if is_http else WebSocket(scope, receive, send)
+        try:
+            await self._admit(connection)
+        except Problem as problem:
+            response = await refuse(connection, problem)
+            if response is not None:
+                await response(scope, receive, send)
+            return
+        await self._app(scope, self._with_size_limit(scope, receive) if is_http else receive, send)
+
+    async def _admit(self, connection: HTTPConnection) -> None:
+        demand_host(connection, self._hosts)
+        self._require_origin(connection)
+        path = _path(connection.scope)
+        if not (path in PUBLIC or path.startswith(PAGES)):
+            try:
+                connection.scope["tidegate"] = await require_principal(self._authenticate, connection)
+            except TidegateError as error:
+                raise problem_of(error) from error
+        limit = self._limit(connection.scope)
+        length = connection.headers.get("content-length", "0").lstrip("0")
+        if len(length) > _LENGTH_DIGITS or (length.isascii() and length.isdigit() and int(length) > limit):
+            raise _too_large(limit)
+
+    def _require_origin(self, connection: HTTPConnection) -> None:
+        """Refuse what another site's page sends, whatever the method: a browser says where it comes from."""
+        headers = connection.headers
+        origin = headers.get("origin")
+        if origin is not None:
+            own = origin.partition("://")[2].lower() == headers.get("host", "").lower()
+            if not own and origin.lower() not in self._origins:
+                raise Problem("wrong-origin")
+        elif headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Problem("wrong-origin")
+
+    def _limit(self, scope: Scope) -> int:
+        is_batch = _path(scope) == BATCH
+        return self._settings.batch_body_limit if is_batch else self._settings.body_limit
+
+    def _with_size_limit(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a `receive` that refuses a body which grows beyond the limit."""
+        limit, size = self._limit(scope), 0
+
+        async def receive_limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > limit:
+                raise _too_large(limit)
+            return message
+
+        return receive_limited
+
+
+def known_hosts(settings: WebSettings) -> frozenset[str]:
+    """Return the names a request may be for."""
+    return LOOPBACK | {host.lower() for host in settings.hosts}
+
+
+def demand_host(connection: HTTPConnection, hosts: frozenset[str]) -> None:
+    """Return if a request is for one of these names.
+
+    Raises:
+        Problem: It is for another one.
+    """
+    host = _PORT.sub("", connection.headers.get("host", "").lower())
+    if host in hosts or "*" in hosts or _is_test_client(connection, host):
+        return
+    detail = f"the request is for host {host[:_MAX_SHOWN]!r}. {PROBLEM_TYPES['wrong-host'].fix}"
+    raise Problem("wrong-host", detail)
+
+
+def _is_test_client(connection: HTTPConnection, host: str) -> bool:
+    """Return whether Starlette's TestClient sent a request, with the host it uses unless given another."""
+    return host == "testserver" and connection.client is not None and connection.client.host == TEST_CLIENT
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below where this API is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem("body-too-large", f"the limit is {limit:,} bytes", limit=limit)

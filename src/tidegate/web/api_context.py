@@ -1,0 +1,163 @@
+"""What all routes share: the application, the limits, and how answers are written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import Path
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from tidegate.app import Tidegate
+from tidegate.codec.plain import is_plain, plain
+from tidegate.codec.plain import to_json as encode
+from tidegate.domain.access import Principal
+from tidegate.store.protocol import Store
+from tidegate.store.rows import TaskRow
+from tidegate.store.short_ids import full_ids
+from tidegate.web.audit import AuditLog
+from tidegate.web.capacity import NoCapacityError, SharedCapacity
+from tidegate.web.offload import Offload
+from tidegate.web.problems import NO_STORE, Problem
+from tidegate.web.protected_routes import principal_of
+from tidegate.web.request_body import read_json
+from tidegate.web.settings import WebSettings
+from tidegate.web.shutdown import ShutdownSignal
+from tidegate.web.submit import Submitter
+from tidegate.web.tokens import Authenticate
+
+T = TypeVar("T")
+
+_MIN_BODY_BYTES = 16_384
+"""Bytes that a request in flight counts for at least."""
+
+TaskId = Annotated[str, Path(description="A task id: a UUID as text, or its first digits.", max_length=64)]
+
+
+class ApiContext:
+    """What the routes of one API work with.
+
+    Args:
+        app: Whose tasks.
+        settings: Limits.
+        authenticate: Says who a request comes from.
+    """
+
+    def __init__(self, app: Tidegate, settings: WebSettings, authenticate: Authenticate) -> None:
+        self.app = app
+        self.settings = settings
+        self.authenticate = authenticate
+        self.submitter = Submitter(app)
+        self.audit = AuditLog(app.opened_store, app.next_id)
+        self.offload = Offload()
+        self.waiters = SharedCapacity(settings.waiters)
+        """For requests that wait for the end of a task."""
+        self.followers = SharedCapacity(settings.followers)
+        """For open streams."""
+        self._body_bytes = SharedCapacity(settings.bodies_in_flight)
+        self.shutdown = ShutdownSignal()
+
+    async def store(self) -> Store:
+        """Return the store, opened."""
+        return await self.app.opened_store()
+
+    async def read_json(
+        self,
+        request: Request,
+        kind: type[T],
+        *,
+        default: bytes = b"",
+        items: int | None = None,
+        values: int | None = None,
+    ) -> T:
+        """As `bodies.read_json`, with this API's limits."""
+        return await read_json(
+            request, kind, self.settings, self.offload, default=default, items=items, values=values
+        )
+
+    @contextlib.contextmanager
+    def body_in_flight(self, request: Request, largest: int) -> Iterator[None]:
+        """Hold the place of a request's body while it is read, checked and stored.
+
+        Args:
+            request: Which.
+            largest: Bytes of the largest body here, in case that it does not say its own size.
+
+        Raises:
+            Problem: Its token, its tenant or all together have too many in flight.
+        """
+        declared = request.headers.get("content-length", "")
+        size = int(declared) if declared.isascii() and declared.isdigit() else largest
+        try:
+            with self._body_bytes.take(principal_of(request), max(size, _MIN_BODY_BYTES)):
+                yield
+        except NoCapacityError:
+            raise Problem("too-many-requests", headers={"Retry-After": "1"}) from None
+
+    async def plain(self, stored: bytes) -> msgspec.Raw:
+        """Return a stored result as plain JSON; a long one is converted off the event loop."""
+        size = 0 if is_plain(stored) else len(stored)
+        return await self.offload.run(size, plain, stored)
+
+    async def is_still_admitted(self, connection: HTTPConnection) -> bool:
+        """Return whether whoever opened a stream would be let in now, as who it was then."""
+        try:
+            return await self.authenticate(connection) == principal_of(connection)
+        except Problem:
+            return False
+
+    async def row(self, task_id: str, principal: Principal) -> TaskRow:
+        """Return a task that a principal may see.
+
+        Raises:
+            Problem: There is none for it. That a task of others exists is never told.
+        """
+        (full,) = await self.full_ids([task_id], principal)
+        row = (await (await self.store()).read_tasks([full])).get(full)
+        if row is None or not principal.may_see(row.tenant):
+            raise task_not_found(task_id)
+        return row
+
+    async def full_ids(self, task_ids: Sequence[str], principal: Principal) -> list[str]:
+        """Return ids with short ones made full, among the tasks that a principal may see.
+
+        Raises:
+            OptionError: A short id stands for several of them.
+        """
+        return await full_ids(await self.store(), task_ids, tenant=principal.tenant)
+
+    async def visible_tasks(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
+        """Return those of some tasks that a principal may see."""
+        rows = await (await self.store()).read_tasks(task_ids)
+        return {task_id: row for task_id, row in rows.items() if principal.may_see(row.tenant)}
+
+
+def task_not_found(task_id: str) -> Problem:
+    """Return the problem of an id that is unknown, gone, or others'."""
+    return Problem("not-found", f"no task has the id {task_id[:64]}; finished tasks go after their time")
+
+
+def location_of(connection: HTTPConnection, task_id: str) -> str:
+    """Return where a task's status is, below wherever this API is mounted."""
+    return f"{connection.scope.get('root_path', '')}/api/v1/tasks/{task_id}"
+
+
+def json_response(value: Any, status: int = 200, **headers: str) -> Response:
+    """Return a JSON answer. Header names are given with `_` for `-`."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Response(encode(value), status, NO_STORE | named, "application/json")
+
+
+def etag_response(request: Request, value: Any) -> Response:
+    """Return a JSON answer with an ETag, or 304 if the client has it already."""
+    body = encode(value)
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = NO_STORE | {"Cache-Control": "no-cache, private", "ETag": tag}
+    known = request.headers.get("if-none-match", "")
+    if known == "*" or tag in (part.strip().removeprefix("W/") for part in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, "application/json")

@@ -1,0 +1,123 @@
+"""From rows of the store to what is shown of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from tidegate.codec.plain import unstorable
+from tidegate.store.access import AuditEntry
+from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.live_workers import is_live, late_seconds
+from tidegate.store.rows import DeadLetter, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.web.schemas import (
+    AuditOut,
+    DeadLetterOut,
+    DrainOut,
+    ErrorOut,
+    ProgressOut,
+    QueueOut,
+    RunOut,
+    TaskOut,
+    TaskResult,
+    UnstorableOut,
+    UsageOut,
+    WaitOut,
+    WorkerOut,
+)
+
+
+def to_task_status(row: TaskRow) -> TaskOut:
+    """Return a task as it is shown."""
+    progress = None
+    if row.progress_done is not None:
+        progress = ProgressOut(row.progress_done, row.progress_total, row.progress_note)
+    return TaskOut(
+        task_id=row.id,
+        function=row.function,
+        queue=row.queue,
+        priority=row.priority.word,
+        tenant=row.tenant or None,
+        state=row.state.value,
+        run=row.run,
+        attempts=row.counters.attempts,
+        redrives=row.redrives,
+        enqueued_at=row.enqueued_at,
+        due_at=row.due_at,
+        held_until_at=row.held_until_at,
+        held_by=row.held_by or None,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        deadline_at=row.deadline_at,
+        cancel_requested=row.cancel_requested,
+        reason=row.reason,
+        message=row.message,
+        progress=progress,
+        usage=None if row.usage is None else UsageOut(*row.usage.columns()),
+        key=row.key,
+        labels=dict(row.labels),
+    )
+
+
+def to_task_result(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskResult:
+    """Return the end of a task as it is shown.
+
+    Args:
+        task_id: Which.
+        stored: Its end.
+        plain: Its result as plain JSON.
+    """
+    missing = unstorable(stored.data)
+    if missing is not None:
+        shown = UnstorableOut(missing.type_name, missing.reason)
+        return TaskResult(task_id, stored.state.value, unstorable=shown)
+    if stored.data:
+        return TaskResult(task_id, stored.state.value, plain)
+    error = ErrorOut(stored.reason, stored.error_class, stored.message)
+    return TaskResult(task_id, stored.state.value, error=error)
+
+
+def to_run_out(entry: HistoryRow, *, with_traceback: bool) -> RunOut:
+    """Return a history entry as it is shown."""
+    fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
+    return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})
+
+
+def to_dead_letter_out(dead_letter: DeadLetter) -> DeadLetterOut:
+    """Return a dead letter as it is shown."""
+    fields = {name: getattr(dead_letter, name) for name in DeadLetterOut.__struct_fields__}
+    shown = {
+        "tenant": dead_letter.tenant or None,
+        "labels": dict(dead_letter.labels),
+    }
+    return DeadLetterOut(**fields | shown)
+
+
+def to_queue_out(stats: QueueStats) -> QueueOut:
+    """Return a queue's figures as they are shown."""
+    drain = estimate_drain(stats)
+    shown: dict[str, Any] = {
+        "waits": [WaitOut(wait.kind.value, wait.by, wait.reason, wait.tasks) for wait in stats.waits],
+        "drain": DrainOut(drain.kind.value, drain.seconds),
+    }
+    plain = {name: getattr(stats, name) for name in QueueOut.__struct_fields__ if name not in shown}
+    return QueueOut(**plain | shown)
+
+
+def to_worker_out(row: WorkerRow, now: float) -> WorkerOut:
+    """Return a worker as it is shown."""
+    fields: dict[str, Any] = {name: getattr(row, name, None) for name in WorkerOut.__struct_fields__}
+    shown = {
+        "worker_id": row.id,
+        "queues": list(row.queues),
+        "live": is_live(row, now),
+        "late_seconds": late_seconds(row, now),
+    }
+    return WorkerOut(**fields | shown)
+
+
+def to_audit_out(entry: AuditEntry) -> AuditOut:
+    """Return an entry of the record as it is shown."""
+    return AuditOut(**dataclasses.asdict(entry))

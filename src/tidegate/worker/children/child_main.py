@@ -1,0 +1,343 @@
+"""A child slot: imports the application and runs one body at a time, in its main thread.
+
+It knows nothing of leases or the store. When the pool process is gone, it ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import inspect
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidegate.context import (
+    Context,
+    Progress,
+    RetryRequested,
+    RunControl,
+    StopReason,
+    TaskStopped,
+    set_current_context,
+)
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.domain.spec import Priority
+from tidegate.errors import ArgumentsError, ConfigError
+from tidegate.worker import report
+from tidegate.worker.application import Application, Runnable, load_application
+from tidegate.worker.children.messages import (
+    HEADER_BYTES,
+    ChildReady,
+    ChunkEmitted,
+    FunctionFailed,
+    FunctionReturned,
+    FunctionStarted,
+    FunctionStopped,
+    ProgressReported,
+    RetryWanted,
+    RunReply,
+    RunTask,
+    StopTask,
+    decode_to_child,
+    encode_message,
+)
+from tidegate.worker.engine.fallback_outcome import undecidable_failure
+from tidegate.worker.engine.outcome_decider import bad_arguments_failure
+from tidegate.worker.engine.return_value import UnusableResult, await_value, encode_return_value, is_result
+from tidegate.worker.logs import register_application_loggers, set_up_logging
+from tidegate.worker.process_snapshot import ProcessSnapshot
+from tidegate.worker.signals import ignore_group_signals
+from tidegate.worker.title import set_title
+
+_PR_SET_PDEATHSIG = 1
+PROGRESS_SECONDS = 0.25
+LOG_WAIT_SECONDS = 0.1
+"""How long a log call waits until its line is written: the next statement may end the process."""
+
+
+class ChildRuntime:
+    """Runs what the pool process sends.
+
+    Args:
+        app: Whose functions.
+        sock: Our end of the socket pair.
+    """
+
+    def __init__(self, app: Application, sock: socket.socket) -> None:
+        self._app = app
+        self._sock = sock
+        self._send_lock = threading.Lock()
+        self._runs: queue.SimpleQueue[tuple[RunTask, RunControl]] = queue.SimpleQueue()
+        self._control: RunControl | None = None
+        """Of the present run, from when it was told of: a word to stop may come before its body begins."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._async_task: asyncio.Task[Any] | None = None
+        self._progress_sent_at = 0.0
+        self._unsent_progress: Progress | None = None
+        """Told by the body and not sent yet."""
+
+    def serve(self) -> None:
+        """Run bodies until the pool process hangs up; then end the process."""
+        threading.Thread(target=self._receive_loop, name="tidegate-child", daemon=True).start()
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            for hook in self._app.child_start_hooks:
+                started = hook()
+                if inspect.isawaitable(started):
+                    runner.run(_await_hook(started))
+            # What the import and the start hooks have set; no run adds to it.
+            base, snapshot = contextvars.copy_context(), ProcessSnapshot()
+            self._send(ChildReady())
+            while True:
+                run, control = self._runs.get()
+                set_title(f"child: {run.function} {run.task_id}")
+                self._send(FunctionStarted())
+                answer = base.copy().run(self._execute, run, control, runner)
+                control.is_over = True
+                calls = control.calls.summary(run.upstream)
+                why = control.replacement_reason or _restore_process(run.function, snapshot)
+                self._send(msgspec.structs.replace(answer, unhealthy_reason=why, calls=calls))
+                set_title("child: idle")
+
+    def _execute(self, run: RunTask, control: RunControl, runner: asyncio.Runner) -> RunReply:
+        function = self._app.functions.get(run.function)
+        if function is None:
+            return FunctionFailed(failure=_undeclared_function_failure(run.function), rule=-1)
+        self._unsent_progress = None
+        context = _make_context(control, run)
+        set_current_context(context)
+        try:
+            args, kwargs = function.signature.load(run.args)
+            args, kwargs = function.signature.with_context(args, kwargs, context)
+        except (ArgumentsError, ConfigError) as error:
+            return FunctionFailed(failure=bad_arguments_failure(error), rule=-1)
+        except BaseException as error:  # annotations and decoders are the user's code
+            return self._failure_reply(function, control, error)
+        if control.stop is not None:
+            return FunctionStopped()
+        try:
+            value = self._call(function, control, args, kwargs, runner)
+        except UnusableResult as refused:
+            return _retry_wanted(control) or FunctionFailed(
+                failure=refused.failure(function.spec.name), rule=-1
+            )
+        except BaseException as error:  # a body may raise anything, also what is no Exception
+            return self._failure_reply(function, control, error)
+        finally:
+            if self._unsent_progress is not None:
+                self._send(
+                    ProgressReported(
+                        self._unsent_progress.done, self._unsent_progress.total, self._unsent_progress.note
+                    )
+                )
+        return (
+            _retry_wanted(control)
+            or (FunctionStopped() if control.stop else None)
+            or _returned_message(function, value)
+        )
+
+    def _call(
+        self,
+        function: Runnable,
+        control: RunControl,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        runner: asyncio.Runner,
+    ) -> Any:
+        if not function.is_async:
+            returned = function.function(*args, **kwargs)
+            if is_result(returned):
+                return returned
+
+        async def tracked() -> Any:
+            self._async_task = asyncio.current_task()
+            try:
+                if control.stop is not None:  # before there was a task to cancel
+                    raise asyncio.CancelledError
+                return await await_value(
+                    function.function(*args, **kwargs) if function.is_async else returned
+                )
+            finally:
+                self._async_task = None
+
+        return runner.run(tracked(), context=contextvars.copy_context())
+
+    def _failure_reply(self, function: Runnable, control: RunControl, error: BaseException) -> RunReply:
+        asked = _retry_wanted(control)
+        if asked is not None:
+            return asked
+        if control.stop is not None:
+            return FunctionStopped()
+        try:
+            return self._classified(function, error)
+        except BaseException as fault:  # rules and classifiers are the user's code as well
+            return FunctionFailed(failure=undecidable_failure(function.spec, fault), rule=-1)
+
+    def _classified(self, function: Runnable, error: BaseException) -> FunctionFailed:
+        if isinstance(error, TaskStopped | RetryRequested):
+            error = RuntimeError(f"{type(error).__name__} was raised by hand")
+        from tidegate.policy.classify import classify  # most bodies succeed: not at every start
+
+        spec = function.spec
+        judged = classify(
+            error,
+            rules=spec.rules,
+            now=time.time(),
+            classifiers=self._app.classifiers,
+            provider=spec.provider,
+        )
+        place = -1 if judged.rule is None else spec.rules.index(judged.rule)
+        return FunctionFailed(failure=judged.failure, rule=place)
+
+    def _report_progress(self, progress: Progress) -> None:
+        """Send progress, at most a few times a second; the last one is sent at the end."""
+        self._unsent_progress, now = progress, time.monotonic()
+        if now - self._progress_sent_at >= PROGRESS_SECONDS:
+            self._progress_sent_at, self._unsent_progress = now, None
+            self._send(ProgressReported(progress.done, progress.total, progress.note))
+
+    def _emit(self, data: bytes) -> bool:
+        """Send a chunk; where the store cannot keep up, the socket makes us wait."""
+        if data:
+            self._send(ChunkEmitted(data))
+        return True
+
+    def _send(self, message: Any) -> None:
+        with self._send_lock:
+            try:
+                self._sock.sendall(encode_message(message))
+            except OSError:
+                os._exit(1)  # nobody is there to hear it
+
+    def _receive_loop(self) -> None:
+        """Take in frames; runs in a thread of its own, so that a busy body can be asked to stop."""
+        read = _message_reader(self._sock)
+        while (data := read()) is not None:
+            message = decode_to_child(data)
+            if isinstance(message, RunTask):
+                self._control = self._make_control(message)
+                self._runs.put((message, self._control))
+            else:
+                self._stop(message)
+        os._exit(0)
+
+    def _make_control(self, run: RunTask) -> RunControl:
+        control = RunControl(
+            scratch_root=Path(run.scratch_root),
+            scratch_name=f"{run.task_id}-{run.run}",
+            clock=time.monotonic,
+            ends_at=float("inf") if run.ends_at is None else run.ends_at,
+        )
+        control.on_progress = self._report_progress
+        control.on_emit = self._emit
+        return control
+
+    def _stop(self, message: StopTask) -> None:
+        control, async_task, loop = self._control, self._async_task, self._loop
+        if control is None:
+            return
+        control.stop = StopReason(message.why)
+        if async_task is not None and loop is not None:
+            loop.call_soon_threadsafe(async_task.cancel)
+
+
+def main(application: str, fd: int, parent: int) -> None:
+    """Serve until the pool process hangs up."""
+    ignore_group_signals()
+    _die_with_parent(parent)
+    set_up_logging(application, patience=LOG_WAIT_SECONDS)
+    set_title("child: importing")
+    app = load_application(application)
+    register_application_loggers(app.functions)
+    ChildRuntime(app, socket.socket(fileno=fd)).serve()
+
+
+def _die_with_parent(parent: int) -> None:
+    """Be killed by the kernel when the pool process dies, should our own code be stuck by then (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before we could ask
+
+
+def _make_context(control: RunControl, run: RunTask) -> Context:
+    return Context(
+        control,
+        task_id=run.task_id,
+        run=run.run,
+        attempt=run.attempt,
+        max_attempts=run.max_attempts,
+        queue=run.queue,
+        priority=Priority(run.priority),
+        upstream=run.upstream,
+        is_probe=run.is_probe,
+        function=run.function,
+        tenant=run.tenant,
+        labels=run.labels,
+        last_failure=run.last_failure,
+    )
+
+
+def _retry_wanted(control: RunControl) -> RetryWanted | None:
+    request = control.retry
+    if request is None:
+        return None
+    return RetryWanted(after_seconds=request.after_seconds, reason=request.reason, charge=request.charge)
+
+
+def _returned_message(function: Runnable, value: Any) -> FunctionReturned:
+    return FunctionReturned(data=encode_return_value(function.spec.name, function.signature, value))
+
+
+def _restore_process(function: str, snapshot: ProcessSnapshot) -> str:
+    """Put back what a body changed of this process; return why the process must run nothing more, if so."""
+    restored, lost = snapshot.restore()
+    report.process_state_changed(function, restored, lost)
+    return f"its task changed {', '.join(lost)}" if lost else ""
+
+
+def _undeclared_function_failure(function: str) -> Failure:
+    """Return the failure of a task whose function the code of this child process does not declare."""
+    return Failure(
+        Verdict.UNKNOWN,
+        Reason.UNKNOWN,
+        message=f"{function} is not declared where the child process imported the application",
+        error_class="tidegate.errors.ConfigError",
+        evidence="function not declared",
+    )
+
+
+def _message_reader(sock: socket.socket) -> Callable[[], bytes | None]:
+    """Return a function that reads one frame's body, None at the end of the conversation."""
+    stream = sock.makefile("rb")
+
+    def read() -> bytes | None:
+        try:
+            header = stream.read(HEADER_BYTES)
+            if len(header) < HEADER_BYTES:
+                return None
+            body = stream.read(int.from_bytes(header, "big"))
+        except OSError:
+            return None
+        return body
+
+    return read
+
+
+async def _await_hook(started: Any) -> None:
+    await started
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,130 @@
+"""A process and all it started, also what moved into a session of its own.
+
+Linux reads /proc; elsewhere only the process group is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+MARK = "TIDEGATE_MARK"
+"""Environment variable that every descendant inherits: the marks of all slots and pool processes above it."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PROC = Path("/proc")
+
+
+def kill_tree(pid: int, mark: str) -> None:
+    """Kill a process, its group, its descendants and whatever carries its mark. Whoever is gone is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for victim in {*descendants(pid), *find_marked(mark)}:
+        _kill(victim)
+    for late in find_marked(mark):  # started while we were killing
+        _kill(late)
+
+
+def find_marked(mark: str) -> list[int]:
+    """Return the processes that inherited this mark, ourselves left out."""
+    name, wanted = f"{MARK}=".encode(), mark.encode()
+    found = []
+    for pid in _all_pids():
+        try:
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            continue
+        if pid != os.getpid() and _has_mark(environment, name, wanted):
+            found.append(pid)
+    return found
+
+
+def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:
+    """Return the living descendants of a process, itself left out.
+
+    Args:
+        pid: Whose.
+        other_sessions: False: a child in another session is left out, with all it started.
+    """
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        try:
+            threads = list((_PROC / str(parent) / "task").iterdir())
+        except OSError:
+            continue
+        for thread in threads:
+            with contextlib.suppress(OSError, ValueError):
+                children = [int(child) for child in (thread / "children").read_text().split()]
+                if not other_sessions:
+                    children = [child for child in children if _session(child) == _session(pid)]
+                found += children
+                waiting += children
+    return found
+
+
+def excess(pid: int, limit: int, *, other_sessions: bool = True) -> int | None:
+    """Return the bytes a process and its descendants hold if they are more than `limit`, else None.
+
+    Pages they share, as forked children do, count once. That takes a walk over their page tables, so
+    resident memory is looked at first. What was started this very moment may count twice: until it runs its
+    own program it is all of its parent. Look again before acting on it.
+
+    Args:
+        pid: Whose.
+        limit: Bytes.
+        other_sessions: False: children in other sessions do not count. Child slots are such children of
+            their pool process, and have limits of their own.
+    """
+    pids = (pid, *descendants(pid, other_sessions=other_sessions))
+    if sum(map(_resident, pids)) <= limit:
+        return None
+    held = sum(map(_proportional, pids))
+    return held if held > limit else None
+
+
+def _session(pid: int) -> int:
+    """Return the id of a process's session; 0 if it is gone."""
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[3])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    """Return the memory of a process, a page that n processes share counted as its nth part."""
+    try:
+        text = (_PROC / str(pid) / "smaps_rollup").read_text()
+        return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    except (OSError, StopIteration, IndexError, ValueError):
+        return _resident(pid)
+
+
+def _has_mark(environment: bytes, name: bytes, wanted: bytes) -> bool:
+    return any(
+        entry.startswith(name) and wanted in entry[len(name) :].split(b"/")
+        for entry in environment.split(b"\0")
+    )
+
+
+def _all_pids() -> Iterator[int]:
+    try:
+        yield from [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
+    except OSError:
+        return
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)

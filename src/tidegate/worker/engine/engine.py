@@ -1,0 +1,411 @@
+"""The heart of a pool process: claims, runs, finishes. Knows nothing of processes, signals or leases kept.
+
+Time comes from the running loop, ids and randomness are passed in: the same engine runs on a seeded
+virtual-time loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import inspect
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegate.calls.alerts import ParkAlerts
+from tidegate.context import Progress, StopReason
+from tidegate.domain.outcome import Dead, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.spec import RunsIn, TaskSpec
+from tidegate.errors import StoreError
+from tidegate.limits.options import changes, differences
+from tidegate.policy.order import LIFT_SECONDS
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker import report
+from tidegate.worker.application import Application, crash_terms, short_timeouts
+from tidegate.worker.children.pool import ChildPool, ChildRules
+from tidegate.worker.children.runner import ChildRunner
+from tidegate.worker.children.vram import VramLimit, vram_reader
+from tidegate.worker.engine.claimer import Claimer
+from tidegate.worker.engine.current_task import CurrentTaskSlot
+from tidegate.worker.engine.emitter import Emitter
+from tidegate.worker.engine.executor import Executor
+from tidegate.worker.engine.fallback_outcome import undecidable_outcome
+from tidegate.worker.engine.finisher import Finisher
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.outcome_decider import OutcomeDecider
+from tidegate.worker.engine.task_run import TaskRun
+from tidegate.worker.process_snapshot import ProcessSnapshot
+from tidegate.worker.settings import Pool, Timings, drain_grace
+
+UNCONFIRMED_LIMIT = 2_000
+"""Outcomes that may wait for the store before no more tasks are claimed."""
+
+
+class Engine:
+    """Runs one pool's tasks in this process, from `start` to `stop`.
+
+    Args:
+        app: Whose functions; its store must be open.
+        pool: What is served.
+        worker_id: The row that holds the lease.
+        timings: Grace times and intervals.
+        scratch_root: This worker's own directory; removed at the end.
+        rng: For jitter.
+        wall_clock: Seconds since the epoch, for HTTP dates only.
+        child_application: `module:attribute` that child slots import; None: no child processes.
+        snapshot: What child processes start with; None: what this process has by then.
+        current_task: Tells the supervisor whose task has the loop.
+        runs_hooks: Whether it declares limits and runs the start and stop hooks. Of several engines in one
+            process, one does.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: Application,
+        pool: Pool,
+        worker_id: str,
+        timings: Timings,
+        scratch_root: Path,
+        rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        child_application: str | None = None,
+        snapshot: ProcessSnapshot | None = None,
+        current_task: CurrentTaskSlot | None = None,
+        runs_hooks: bool = True,
+    ) -> None:
+        rng = rng or random.Random()
+        self._app = app
+        self._store = app.store
+        self._pool = pool
+        self._worker_id = worker_id
+        self._timings = timings
+        self._scratch_root = scratch_root
+        self._loop = asyncio.get_running_loop()
+        self._lease = Lease(self._loop.time)
+        self._idle = asyncio.Event()
+        self._alerts = ParkAlerts(time.monotonic)
+        self._idle.set()
+        self._grace_over = asyncio.Event()
+        self._jobs: list[asyncio.Task[object]] = []
+        self.retired = asyncio.Event()
+        """Set when the store says that this worker is believed dead."""
+        self.unhealthy = asyncio.Event()
+        """Set when a coroutine would not stop, or a task asked for it: this process should be replaced."""
+        self.replacement_reason = ""
+        """Why a task asked that this process is replaced; empty if none did."""
+        decider = OutcomeDecider(
+            clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers
+        )
+        self._children: ChildPool | None = None
+        if child_application is not None:
+            self._children = ChildPool(
+                child_application,
+                _child_rules(pool),
+                on_available=self._on_child_available,
+                snapshot=snapshot,
+            )
+        self._runs_hooks = runs_hooks
+        self._snapshot: ProcessSnapshot | None = None
+        """Put back whenever no task runs, in a process that is ours alone."""
+        self.executor = Executor(
+            functions=app.functions,
+            scratch_root=scratch_root,
+            stop_grace=timings.stop_grace,
+            on_finished=self._on_finished,
+            decider=decider,
+            lease=self._lease,
+            child_runner=self._child_runner_or_none(decider),
+            current_task=current_task,
+            on_unhealthy=self.unhealthy.set,
+        )
+        self.emitter = Emitter(self._store, rng, self._on_lost)
+        self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
+        self._claimer = Claimer(
+            store=self._store,
+            pool=pool,
+            worker_id=worker_id,
+            functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
+            free_slots=self._free_slots,
+            not_started=lambda: self.executor.not_started,
+            child_functions=self._child_functions(),
+            child_capacity=lambda: (
+                self._children.available if self._children is not None else self._pool.concurrency
+            ),
+            may_start=self._lease.is_held,
+            start_task=self._start_task,
+            known_runs=lambda: self.executor.running.keys() | self.finisher.fences(),
+            release=self._release,
+            rng=rng,
+        )
+
+    async def start(self) -> None:
+        """Tell the store of declared limits, run the start hooks, then begin to claim."""
+        if self._runs_hooks:
+            await self._prepare()
+        if self._children is not None:
+            self._snapshot = ProcessSnapshot()
+        for name, timeout, seconds in short_timeouts(self._app):
+            report.timeout_too_short(name, timeout, seconds)
+        self._spawn(self.finisher.run(), "finisher")
+        self._spawn(self.emitter.run(), "emitter")
+        self._spawn(self._watch_cancels(), "cancel watch")
+        self._claiming = self._spawn(self._claim(), "claimer")
+
+    async def _prepare(self) -> None:
+        await self._declare_limits()
+        before = contextvars.copy_context()
+        for hook in self._app.start_hooks:
+            done = hook()
+            if inspect.isawaitable(done):
+                await done
+        self.executor.base_context = self._base_context(before)
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Drain, then end; see `drain`."""
+        await self.drain(grace)
+        await self.close()
+
+    async def drain(self, grace: float | None = None) -> None:
+        """Claim no more, let running tasks end within `grace` seconds, give the rest back, write everything.
+
+        Args:
+            grace: None: as the timings say, else the longest timeout of the pool's functions, 25 s at most.
+        """
+        if grace is None:
+            grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))
+        ends_at = self._loop.time() + grace
+        await self._stop_claiming()
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._idle, self._grace_over)]
+        left = max(0.0, ends_at - self._loop.time())
+        await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        self._stop_all(StopReason.RELEASE)
+        await self._idle.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.stop_grace):
+                await self.finisher.wait_until_written()
+
+    def release_now(self) -> None:
+        """End the grace of a stop, under way or to come: give everything back now."""
+        self._grace_over.set()
+
+    async def close(self) -> None:
+        """End every loop and run the stop hooks; one that raises keeps no other from its turn."""
+        for job in self._jobs:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        self._jobs.clear()
+        self.executor.close()
+        if self._children is not None:
+            await self._children.close()
+        for hook in reversed(self._app.stop_hooks if self._runs_hooks else ()):
+            try:
+                done = hook()
+                if inspect.isawaitable(done):
+                    await done
+            except Exception as error:
+                report.stop_hook_failed(hook, error)
+
+    def extend_lease(self, moment: float) -> None:
+        """Tell until when the lease holds, by the loop's clock; nothing new starts after it."""
+        self._lease.renew(moment)
+        self._claimer.notify_slot_freed()
+
+    def on_lease_lost(self) -> None:
+        """Take the lease as lost: stop every body, write nothing of them."""
+        if not self.retired.is_set():
+            report.lease_lost(self._worker_id)
+            self.retired.set()
+            self._stop_all(StopReason.LOST)
+
+    # --- what the parts ask of each other ----------------------------------------------------------------
+
+    def _start_task(self, claimed: ClaimedTask) -> None:
+        try:
+            task_run = self.executor.start(claimed)
+        except Exception as fault:  # a setting of its function is broken: the others of the claim go on
+            outcome = undecidable_outcome(claimed.fence, self._spec(claimed.function), fault)
+            self.finisher.finish(outcome)
+            report.run_finished(claimed, outcome)
+            return
+        report.run_started(claimed)
+        self._idle.clear()
+        task_run.control.on_progress = functools.partial(self._on_progress, claimed.fence)
+        task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
+
+    def _on_progress(self, fence: Fence, progress: Progress) -> None:
+        if fence in self.executor.running:  # else its body was left behind
+            self.finisher.record_progress(fence, progress)
+
+    def _on_emit(self, fence: Fence, data: bytes) -> bool:
+        return fence not in self.executor.running or self.emitter.emit(fence, data)
+
+    def _on_finished(self, task_run: TaskRun, outcome: Outcome | None) -> None:
+        self.emitter.forget(task_run.claimed.fence)
+        if outcome is not None:
+            self.finisher.finish(outcome)
+            report.run_finished(
+                task_run.claimed, outcome, asyncio.get_running_loop().time() - task_run.started_at
+            )
+            upstream = self._app.upstreams.get(task_run.claimed.upstream)
+            if upstream is None or upstream.keys is None:  # else the call's end told which key it was
+                self._report_park(task_run.claimed.upstream, outcome)
+        if task_run.control.replacement_reason:
+            self._replace_process(task_run)
+        if not self.executor.running:
+            self._idle.set()
+            self._restore_process(task_run.claimed.function)
+        self._claimer.notify_slot_freed()
+
+    def _replace_process(self, task_run: TaskRun) -> None:
+        """Ask that this process is replaced, as a task of it wants; an embedded worker cannot be."""
+        reason = task_run.control.replacement_reason
+        can_be_replaced = self._children is not None
+        report.replacement_wanted(task_run.claimed, reason, can_be_replaced=can_be_replaced)
+        if can_be_replaced:
+            self.replacement_reason = reason
+            self.unhealthy.set()
+
+    def _report_park(self, upstream: str, outcome: Outcome) -> None:
+        call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
+        if call_failure is None:
+            if isinstance(outcome, Succeeded):
+                self._alerts.forget(upstream)
+        elif (
+            call_failure.needs_person
+            and not call_failure.is_reported
+            and self._alerts.is_due(upstream, str(call_failure.reason))
+        ):
+            report.upstream_parked(upstream, call_failure)
+
+    def _base_context(self, before: contextvars.Context) -> contextvars.Context:
+        """Return the context that runs begin in.
+
+        In a pool process that is what the application's import and its start hooks have set. An embedded
+        worker is started anywhere, in a request say, whose trace must not reach every task: there it is what
+        the start hooks have set, and nothing else.
+        """
+        after = contextvars.copy_context()
+        if self._children is not None:
+            return after
+        base_context = contextvars.Context()
+        for variable, value in after.items():
+            if variable not in before or before[variable] is not value:
+                base_context.run(variable.set, value)
+        return base_context
+
+    def _spec(self, function: str) -> TaskSpec:
+        known = self._app.functions.get(function)
+        return TaskSpec(function) if known is None else known.spec
+
+    @property
+    def problem(self) -> str:
+        """Why a part of the tasks cannot run here; empty if all can."""
+        return "" if self._children is None else self._children.start_error
+
+    def _restore_process(self, function: str) -> None:
+        """Put back what tasks changed of this process, now that none runs that could still use it."""
+        if self._snapshot is not None:
+            restored, lost = self._snapshot.restore()
+            report.process_state_changed(function, restored, lost)
+            if lost:
+                self.unhealthy.set()
+
+    def _release(self, fence: Fence) -> None:
+        self.finisher.finish(Released(fence, "its claim was never answered", rank_offset=-LIFT_SECONDS))
+
+    def _on_lost(self, fence: Fence) -> None:
+        task_run = self.executor.running.get(fence)
+        if task_run is not None:
+            self.executor.stop(task_run, StopReason.LOST)
+
+    def _free_slots(self) -> int:
+        if self.finisher.pending > UNCONFIRMED_LIMIT:
+            return 0
+        return self._pool.concurrency - self.executor.busy
+
+    def _on_child_available(self) -> None:
+        self._claimer.notify_slot_freed()
+
+    def _child_functions(self) -> frozenset[str]:
+        """Return the functions whose bodies run in child processes, where there are any."""
+        if self._children is None:
+            return frozenset()
+        functions = self._app.functions
+        return frozenset(name for name in functions if functions[name].spec.runs_in is RunsIn.PROCESS)
+
+    def _child_runner_or_none(self, decider: OutcomeDecider) -> ChildRunner | None:
+        if self._children is None:
+            return None
+        return ChildRunner(self._children, decider, self._lease, self._pool.fatal_errors)
+
+    async def _declare_limits(self) -> None:
+        """Keep the declared limits; log those that changed, and warn of those set by hand, which count."""
+        declared = self._app.declared()
+        before = {(row.kind, row.name): row.limits for row in await self._store.list_gates()}
+        for ours, kept in zip(declared, await self._store.declare_limits(declared), strict=True):
+            if different := differences(ours.limits, kept.limits):
+                report.limits_set_by_hand(ours.name, different)
+            if changed := changes(before.get((ours.kind, ours.name), kept.limits), kept.limits):
+                report.limits_changed(ours.name, changed)
+
+    # --- loops -------------------------------------------------------------------------------------------
+
+    async def _claim(self) -> None:
+        if not await self._claimer.run():
+            self.on_lease_lost()
+
+    async def _watch_cancels(self) -> None:
+        while True:
+            await asyncio.sleep(self._timings.cancel_poll)
+            if not self.executor.running:
+                continue
+            try:
+                asked = await self._store.list_cancel_requests(self._worker_id)
+            except Exception:  # noqa: S112 - the claimer and the finisher tell of it
+                continue
+            for request in asked:
+                task_run = self.executor.running.get(request.fence)
+                if task_run is not None and request.force:
+                    self.executor.force(task_run)
+                elif task_run is not None:
+                    self.executor.stop(task_run, StopReason.CANCEL)
+
+    def _stop_all(self, why: StopReason) -> None:
+        for task_run in list(self.executor.running.values()):
+            self.executor.stop(task_run, why)
+
+    async def _stop_claiming(self) -> None:
+        """Cancel the claimer; what a claim under way still takes is found and given back."""
+        if self._claiming.done():
+            return
+        self._claiming.cancel()
+        await asyncio.gather(self._claiming, return_exceptions=True)
+        if self.retired.is_set():
+            return
+        known = self.executor.running.keys() | self.finisher.fences()
+        with contextlib.suppress(StoreError, TimeoutError):  # the lease will run out instead
+            async with asyncio.timeout(self._timings.stop_grace):
+                for fence in await self._store.find_lost_claims(self._worker_id, known):
+                    self._release(fence)
+
+    def _spawn(self, work: object, name: str) -> asyncio.Task[object]:
+        job: asyncio.Task[object] = asyncio.create_task(work, name=f"tidegate {name}")  # type: ignore[arg-type]
+        self._jobs.append(job)
+        return job
+
+
+def _child_rules(pool: Pool) -> ChildRules:
+    return ChildRules(
+        max_runs=pool.child_runs,
+        soft_bytes=pool.memory_soft_limit,
+        hard_bytes=pool.memory_limit,
+        gpus=pool.gpus,
+        vram=VramLimit(pool.vram_limit, vram_reader()) if pool.vram_limit is not None else None,
+    )

@@ -1,0 +1,321 @@
+"""Runs attempts: started, run, decided, settled. One outcome for each, whatever the body does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegate._threads import DaemonThreadPool, FunctionRaised
+from tidegate.context import RunControl, StopReason, TaskStopped, set_current_context
+from tidegate.domain.outcome import Fence, Outcome
+from tidegate.domain.spec import RunsIn
+from tidegate.errors import ArgumentsError, ConfigError
+from tidegate.policy import retry
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker import report
+from tidegate.worker.application import Runnable
+from tidegate.worker.children.runner import ChildRunner
+from tidegate.worker.engine.current_task import CurrentTaskSlot, TrackedCoroutine, encode_fence
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.outcome_decider import OutcomeDecider, bad_arguments_outcome
+from tidegate.worker.engine.return_value import UnusableResult, await_value, close_unawaited, is_result
+from tidegate.worker.engine.task_run import TaskRun
+from tidegate.worker.engine.time_limits import TimeLimits
+
+MAX_STARTED_PER_TURN = 32
+"""Bodies that begin in one turn of the loop: between turns, what the store has answered is looked at."""
+
+KILLED_SECONDS = 5.0
+"""How long a child process that was killed has to be gone. One that the kernel cannot let go, as while a
+network file system hangs, must not keep its run open."""
+
+OnFinished = Callable[[TaskRun, Outcome | None], None]
+"""Told once for each attempt; None: the lease was lost, there is nothing to write."""
+
+
+class Executor:
+    """Runs attempts: coroutines on the loop, plain functions in child slots or threads.
+
+    Args:
+        functions: What can be run, by name.
+        scratch_root: Where runs get their scratch directories.
+        stop_grace: Seconds a body that was told to stop has to end by itself.
+        on_finished: Told how each attempt ended.
+        decider: Decides the outcomes.
+        lease: While it does not hold, bodies wait; those that run already go on.
+        child_runner: Runs bodies in child processes; None where there are none, as in an embedded worker.
+        current_task: Tells the supervisor whose task has the loop; None without a supervisor.
+        on_unhealthy: Told when a coroutine was left behind that will not stop: it can go on at any time.
+    """
+
+    def __init__(
+        self,
+        *,
+        functions: Mapping[str, Runnable],
+        scratch_root: Path,
+        stop_grace: float,
+        on_finished: OnFinished,
+        decider: OutcomeDecider,
+        lease: Lease,
+        child_runner: ChildRunner | None = None,
+        current_task: CurrentTaskSlot | None = None,
+        on_unhealthy: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._functions = functions
+        self._scratch_root = scratch_root
+        self._stop_grace = stop_grace
+        self._on_finished = on_finished
+        self._decider = decider
+        self._lease = lease
+        self._child_runner = child_runner
+        self._current_task = current_task
+        self._on_unhealthy = on_unhealthy
+        self.base_context = contextvars.Context()
+        """Each run begins in a copy of it: nothing of the worker's starter or of another run is in it."""
+        self._threads = DaemonThreadPool("tidegate-body")
+        self._loop = asyncio.get_running_loop()
+        self._stuck_threads: set[asyncio.Future[Any]] = set()
+        """Threads whose run was closed without them: each holds its slot until it returns."""
+        self._abandoned_tasks: set[asyncio.Future[Any]] = set()
+        """Coroutines left behind the same way; referenced so that they are not collected while running."""
+        self._not_started: deque[TaskRun] = deque()
+        """Taken up, without a job yet."""
+        self.killed = 0
+        """Child processes that had to be killed because their body did not stop."""
+        self.running: dict[Fence, TaskRun] = {}
+        self._limits = TimeLimits(self.running, self._on_time_limit)
+
+    @property
+    def busy(self) -> int:
+        """Slots in use."""
+        return len(self.running) + len(self._stuck_threads)
+
+    @property
+    def not_started(self) -> int:
+        """Runs that wait for their turn to begin: `MAX_STARTED_PER_TURN` of them in each turn of the loop."""
+        return len(self._not_started)
+
+    def start(self, claimed: ClaimedTask) -> TaskRun:
+        """Take up one claimed task. Returns at once."""
+        fence = claimed.fence
+        control = RunControl(
+            scratch_root=self._scratch_root,
+            scratch_name=f"{fence.task_id}-{fence.run}",
+            clock=self._loop.time,
+            started_at=self._loop.time(),
+        )
+        function = self._functions[claimed.function]
+        task_run = TaskRun(claimed, function, control, self._choose_runs_in(function))
+        if task_run.is_suspect and self._child_runner is not None:
+            task_run.runs_in = RunsIn.PROCESS
+        self.running[fence] = task_run
+        if task_run.runs_in is not RunsIn.PROCESS:
+            self._start_time_limits(task_run)
+        if not self._not_started:
+            self._loop.call_soon(self._start_waiting_runs)
+        self._not_started.append(task_run)
+        return task_run
+
+    def stop(self, task_run: TaskRun, why: StopReason) -> None:
+        """Ask a body to stop. The first reason counts; a lost lease overrides every other."""
+        control = task_run.control
+        if control.stop is StopReason.CANCEL and why is StopReason.RELEASE:
+            self.force(task_run)  # a cancel may wait for the time limit, a shutdown may not
+        if task_run.is_finished or (control.stop is not None and why is not StopReason.LOST):
+            return
+        control.stop = why
+        if task_run.job is None:  # its turn to begin is still to come, and there is nothing left to do in it
+            self._finish(task_run, self._decider.on_stop(task_run))
+            return
+        if task_run.child is not None:
+            task_run.child.request_stop(why)
+        elif task_run.runs_in is not RunsIn.THREAD and task_run.is_job_started:
+            task_run.job.cancel()
+        grace = self._stop_grace if why is not StopReason.CANCEL else task_run.cancel_grace
+        if grace is not None:  # else the body may go on to its time limit
+            self._loop.call_later(grace, self._force_end, task_run)
+
+    def force(self, task_run: TaskRun) -> None:
+        """Cancel a body without waiting for it to listen: after the grace time its run is closed."""
+        self.stop(task_run, StopReason.CANCEL)
+        if not task_run.is_forced:
+            task_run.is_forced = True
+            self._loop.call_later(self._stop_grace, self._force_end, task_run)
+
+    def close(self) -> None:
+        """Let idle threads go."""
+        self._threads.close()
+        self._limits.close()
+
+    # --- the path of one attempt -------------------------------------------------------------------------
+
+    def _start_waiting_runs(self) -> None:
+        for _ in range(min(MAX_STARTED_PER_TURN, len(self._not_started))):
+            task_run = self._not_started.popleft()
+            if not task_run.is_finished:
+                self._start_run(task_run)
+        if self._not_started:
+            self._loop.call_soon(self._start_waiting_runs)
+
+    def _start_run(self, task_run: TaskRun) -> None:
+        fence = task_run.claimed.fence
+        run = self._run(task_run)
+        task_run.job = self._loop.create_task(
+            run
+            if self._current_task is None
+            else TrackedCoroutine(run, self._current_task, encode_fence(fence)),
+            name=f"tidegate {task_run.claimed.function} {fence.task_id}",
+            context=self.base_context.copy(),
+        )
+
+    async def _run(self, task_run: TaskRun) -> None:
+        outcome: Outcome | None
+        try:
+            outcome = await self._execute(task_run)
+        except asyncio.CancelledError:
+            outcome = self._decider.on_exception(task_run, asyncio.CancelledError("cancelled by nobody"))
+        except BaseException as error:  # from signatures and decoders: the run must end all the same
+            outcome = self._decider.on_exception(task_run, error)
+        try:
+            if task_run.control.scratch_used:  # in a thread: it may be large, and others need the loop
+                await asyncio.to_thread(task_run.control.remove_scratch)
+        finally:
+            self._finish(task_run, outcome)
+
+    async def _execute(self, task_run: TaskRun) -> Outcome | None:
+        task_run.is_job_started = True
+        if task_run.control.stop is not None:
+            return self._decider.on_stop(task_run)
+        if task_run.time_left.seconds <= 0:
+            return retry.expired(task_run.claimed.fence, task_run.time_left.first)
+        if (spent := self._decider.on_attempts_exhausted(task_run)) is not None:
+            return spent
+        if task_run.claimed.wait_seconds > 0:
+            await self._wait_for_rate_limit_slot(task_run)
+        if task_run.runs_in is RunsIn.PROCESS and self._child_runner is not None:
+            return await self._child_runner.execute(task_run, self._start_time_limits)
+        await self._lease.wait_until_held()
+        if task_run.control.stop is not None:
+            return self._decider.on_stop(task_run)
+        try:
+            args, kwargs = task_run.load_arguments()
+        except (ArgumentsError, ConfigError) as error:
+            return bad_arguments_outcome(task_run, error)
+        try:
+            value = await self._call_function(task_run, args, kwargs)
+            if not is_result(value):
+                value = await self._await_returned(task_run, value)
+        except UnusableResult as refused:
+            return self._decider.on_unusable_result(task_run, refused)
+        except BaseException as raised:  # a body may raise anything, also what is no Exception
+            return self._decider.on_exception(
+                task_run, raised.error if isinstance(raised, FunctionRaised) else raised
+            )
+        return self._decider.on_return(task_run, value)
+
+    async def _wait_for_rate_limit_slot(self, task_run: TaskRun) -> None:
+        """Wait until the slot that the claim took of the upstream's or function's limits."""
+        wait = task_run.started_at + task_run.claimed.wait_seconds - self._loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+            if task_run.runs_in is not RunsIn.PROCESS:
+                self._start_time_limits(task_run)
+
+    def _call_function(
+        self, task_run: TaskRun, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Awaitable[Any]:
+        """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
+        function = task_run.function.function
+        task_run.has_started = True
+        set_current_context(task_run.context())
+        if task_run.runs_in is RunsIn.LOOP:
+            coroutine: Awaitable[Any] = function(*args, **kwargs)
+            return coroutine
+        task_run.thread = self._threads.run(functools.partial(function, *args, **kwargs))
+        return task_run.thread
+
+    async def _await_returned(self, task_run: TaskRun, returned: object) -> object:
+        """Return what a body's return value comes to: it returned a coroutine, or something else to await."""
+        if task_run.thread is not None:  # it is done; the rest runs on this loop, where it can be cancelled
+            task_run.thread, task_run.runs_in = None, RunsIn.LOOP
+            if task_run.control.stop is not None:
+                close_unawaited(returned)
+                raise TaskStopped(task_run.control.stop.value)
+        return await await_value(returned)
+
+    def _finish(self, task_run: TaskRun, outcome: Outcome | None) -> None:
+        """Close an attempt, once."""
+        if task_run.is_finished:
+            return
+        task_run.is_finished = task_run.control.is_over = True
+        del self.running[task_run.claimed.fence]
+        self._on_finished(task_run, outcome)
+
+    def _choose_runs_in(self, function: Runnable) -> RunsIn:
+        """Return where a body runs here: without child processes, a thread must do."""
+        wanted = function.spec.runs_in
+        if wanted is not RunsIn.PROCESS or self._child_runner is not None:
+            return wanted
+        report.no_child_processes(function.spec.name)
+        return RunsIn.LOOP if function.is_async else RunsIn.THREAD
+
+    def _start_time_limits(self, task_run: TaskRun) -> None:
+        """Let the time limits of an attempt run from now."""
+        control = task_run.control
+        control.started_at = self._loop.time()
+        control.ends_at = min(
+            control.started_at + task_run.timeout_seconds, task_run.received_at + task_run.time_left.seconds
+        )
+        self._limits.watch(task_run)
+
+    # --- limits ------------------------------------------------------------------------------------------
+
+    def _on_time_limit(self, task_run: TaskRun) -> None:
+        if task_run.control.stop is not None:  # asked to stop before, and still there
+            self._loop.call_later(self._stop_grace, self._force_end, task_run)
+            return
+        by_deadline = (
+            task_run.received_at + task_run.time_left.seconds < task_run.started_at + task_run.timeout_seconds
+        )
+        self.stop(task_run, StopReason.DEADLINE if by_deadline else StopReason.TIMEOUT)
+
+    def _force_end(self, task_run: TaskRun) -> None:
+        """End the run of a body that will not stop. Its later writes are refused by the fence."""
+        if task_run.is_finished:
+            return
+        if task_run.child is None:
+            self._abandon(task_run)
+        elif not task_run.is_killed:
+            task_run.is_killed = True
+            self.killed += 1
+            report.child_killed(task_run.claimed, task_run.child.pid, task_run.control.stop)
+            task_run.child.kill(f"did not stop: {task_run.control.stop}")  # its run is closed when it is gone
+            self._loop.call_later(KILLED_SECONDS, self._abandon, task_run)
+
+    def _abandon(self, task_run: TaskRun) -> None:
+        """Close the run of a body that nothing can end."""
+        if task_run.is_finished:
+            return
+        abandoned = task_run.thread or task_run.job
+        if abandoned is not None:
+            stray = self._stuck_threads if task_run.thread is not None else self._abandoned_tasks
+            stray.add(abandoned)
+            abandoned.add_done_callback(stray.discard)
+        report.function_did_not_stop(task_run.claimed, task_run.control.stop, _describe_leftover(task_run))
+        if task_run.control.scratch_used:
+            self._loop.run_in_executor(None, task_run.control.remove_scratch)
+        self._finish(task_run, self._decider.on_stop(task_run))
+        if task_run.thread is None and task_run.child is None:
+            self._on_unhealthy()
+
+
+def _describe_leftover(task_run: TaskRun) -> str:
+    """Return what is left of a body that does not end, for logs."""
+    if task_run.child is not None:
+        return "child process, which was killed and is not gone,"
+    return "coroutine" if task_run.thread is None else "thread, which keeps its slot,"

@@ -1,0 +1,226 @@
+"""Turns how a run ended into its one outcome, wherever the body ran."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Concatenate, ParamSpec
+
+from tidegate.codec import CODEC
+from tidegate.context import RetryRequested, StopReason, TaskStopped
+from tidegate.domain.durations import format_duration
+from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
+from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
+from tidegate.domain.spec import Rule
+from tidegate.domain.text import presentable
+from tidegate.errors import ArgumentsError, ConfigError
+from tidegate.policy import retry
+from tidegate.policy.charge import charge_for_release
+from tidegate.policy.classify import Classifier, classify
+from tidegate.policy.crash import crash_limit_after, dead_if_run_once, decide_orphan, release_run
+from tidegate.policy.describe import class_name_of
+from tidegate.worker.application import crash_terms
+from tidegate.worker.engine.fallback_outcome import undecidable_outcome
+from tidegate.worker.engine.return_value import UnusableResult, encode_return_value
+from tidegate.worker.engine.task_run import TaskRun
+
+P = ParamSpec("P")
+
+
+def _never_raising(
+    decide: Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None],
+) -> Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None]:
+    """Make a decision answer whatever it meets: an error on the way to an outcome is an outcome itself."""
+
+    @functools.wraps(decide)
+    def decided(
+        decider: OutcomeDecider, task_run: TaskRun, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Outcome | None:
+        try:
+            return decide(decider, task_run, *args, **kwargs)
+        except BaseException as fault:  # options, rules and classifiers are other people's code
+            if task_run.control.stop is StopReason.LOST:
+                return None
+            dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault)
+            return replace(dead, calls=task_run.calls())
+
+    return decided
+
+
+class OutcomeDecider:
+    """Decides the outcomes of attempts. A lost lease has none: every answer is None then.
+
+    No decision raises. One that cannot be made, because an option, a rule or a classifier is broken, ends the
+    task with a failure that names it (`last_resort`).
+
+    Args:
+        clock: Monotonic seconds, the same as the attempts'.
+        wall_clock: Seconds since the epoch, for HTTP dates in failures only.
+        rng: For jitter.
+        classifiers: The user's own, asked before ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        rng: random.Random,
+        classifiers: Sequence[Classifier] = (),
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._classifiers = classifiers
+
+    @_never_raising
+    def on_return(self, task_run: TaskRun, value: object) -> Outcome | None:
+        """Return the outcome of a body that returned, here in this process."""
+        return (
+            self.on_retry_request(task_run)
+            or self.on_stop(task_run)
+            or self.on_success(
+                task_run, encode_return_value(task_run.function.spec.name, task_run.function.signature, value)
+            )
+        )
+
+    @_never_raising
+    def on_unusable_result(self, task_run: TaskRun, returned: UnusableResult) -> Outcome | None:
+        """Return the outcome of a body that returned what can be no result."""
+        failure = returned.failure(task_run.function.spec.name)
+        return (
+            self.on_retry_request(task_run)
+            or self.on_stop(task_run)
+            or self.from_failure(task_run, failure, None)
+        )
+
+    @_never_raising
+    def on_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
+        """Return the outcome of a body that raised, here in this process."""
+        return (
+            self.on_retry_request(task_run) or self.on_stop(task_run) or self.from_exception(task_run, error)
+        )
+
+    @_never_raising
+    def on_retry_request(self, task_run: TaskRun) -> Outcome | None:
+        """Return the outcome of `ctx.retry`, if the body called it, whatever it did afterwards."""
+        request = task_run.control.retry
+        if request is None or task_run.control.stop is StopReason.LOST:
+            return None
+        outcome = retry.decide_requested_retry(
+            task_run.claimed.fence,
+            after_seconds=request.after_seconds,
+            reason=request.reason,
+            charge=request.charge,
+            terms=task_run.terms(self._clock()),
+            counters=task_run.claimed.counters,
+            rng=self._rng,
+        )
+        return replace(outcome, calls=task_run.calls())
+
+    @_never_raising
+    def on_stop(self, task_run: TaskRun) -> Outcome | None:
+        """Return the outcome of being asked to stop: it wins over whatever the body did then."""
+        fence, why = task_run.claimed.fence, task_run.control.stop
+        if why is None or why is StopReason.LOST:
+            return None
+        if why is StopReason.CANCEL:
+            return Cancelled(fence, calls=task_run.calls())
+        if why is StopReason.RELEASE:
+            if task_run.has_started and task_run.function.spec.crash_limit == 0:
+                return replace(dead_if_run_once(fence, why.value), calls=task_run.calls())
+            charge = charge_for_release(task_run.claimed.counters, may_have_called=task_run.may_have_called())
+            return release_run(fence, why.value, charge, calls=task_run.calls())
+        if why is StopReason.DEADLINE:
+            if not task_run.has_started:
+                return retry.expired(fence, task_run.time_left.first)
+            lasted = format_duration(max(0.0, self._clock() - task_run.started_at))
+            expired = retry.expired(fence, task_run.time_left.first, lasted)
+            return replace(expired, calls=task_run.calls())
+        limit = format_duration(task_run.timeout_seconds)
+        return self.from_exception(task_run, TimeoutError(f"ran longer than its timeout of {limit}"))
+
+    @_never_raising
+    def from_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
+        """Return the outcome of an exception."""
+        if isinstance(error, TaskStopped | RetryRequested):
+            error = RuntimeError(f"{type(error).__name__} was raised by hand")
+        spec = task_run.function.spec
+        judged = classify(
+            error,
+            rules=spec.rules,
+            now=self._wall_clock(),
+            classifiers=self._classifiers,
+            provider=spec.provider,
+        )
+        return self.from_failure(task_run, judged.failure, judged.rule)
+
+    @_never_raising
+    def from_failure(self, task_run: TaskRun, failure: Failure, rule: Rule | None) -> Outcome | None:
+        """Return the outcome of a failure that is understood already."""
+        if task_run.control.stop is StopReason.LOST:
+            return None
+        try:
+            terms, counters = task_run.terms(self._clock()), task_run.claimed.counters
+            fence, calls = task_run.claimed.fence, task_run.calls()
+            return retry.decide(fence, failure, rule, terms, counters, self._rng, calls)
+        except (
+            BaseException
+        ) as fault:  # as in `_never_raising`, and here it is known what the run failed with
+            dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault, failure)
+            return replace(dead, calls=task_run.calls())
+
+    @_never_raising
+    def on_success(self, task_run: TaskRun, result: bytes) -> Outcome | None:
+        """Return the outcome of an encoded result."""
+        if task_run.control.stop is StopReason.LOST:
+            return None
+        return Succeeded(task_run.claimed.fence, result, CODEC, task_run.calls())
+
+    @_never_raising
+    def on_attempts_exhausted(self, task_run: TaskRun) -> Outcome | None:
+        """Return the end of a task that has no attempt left although its run was claimed; None if it has."""
+        return retry.spent(task_run.claimed.fence, task_run.terms(self._clock()), task_run.claimed.counters)
+
+    @_never_raising
+    def on_release(self, task_run: TaskRun, why: str) -> Outcome | None:
+        """Return the outcome of a run that could not begin, through no fault of the task."""
+        if task_run.control.stop is StopReason.LOST:
+            return None
+        return Released(task_run.claimed.fence, why)
+
+    @_never_raising
+    def on_crash(self, task_run: TaskRun, how: str) -> Outcome | None:
+        """Return the outcome of a body whose own process died under it."""
+        if task_run.control.stop is StopReason.LOST:
+            return None
+        terms = crash_terms(task_run.function.spec)
+        return decide_orphan(
+            task_run.claimed.fence,
+            why=how,
+            loss=False,
+            cancel_requested=False,
+            crash_limit=crash_limit_after(how, terms.crash_limit),
+            base_seconds=terms.base_seconds,
+            cap_seconds=terms.max_seconds,
+            counters=task_run.claimed.counters,
+        )
+
+
+def bad_arguments_outcome(task_run: TaskRun, error: ArgumentsError | ConfigError) -> Dead:
+    """Return the end of a task whose arguments do not fit the present code; its body is not entered."""
+    failure = bad_arguments_failure(error)
+    return Dead(task_run.claimed.fence, failure, Charge.ATTEMPT, failure.evidence)
+
+
+def bad_arguments_failure(error: ArgumentsError | ConfigError) -> Failure:
+    """Return the failure of arguments that do not fit, or of a function that no worker can call."""
+    return Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        message=presentable(str(error), MESSAGE_LIMIT),
+        error_class=class_name_of(error),
+        evidence="arguments do not fit" if isinstance(error, ArgumentsError) else "it cannot be called",
+    )

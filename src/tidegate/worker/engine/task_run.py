@@ -1,0 +1,169 @@
+"""One run of one task in this process, from claim to outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tidegate.context import Context, RunControl
+from tidegate.domain.calls import CallSummary
+from tidegate.domain.spec import RunsIn
+from tidegate.domain.task_limits import TimeLeft
+from tidegate.policy.retry import RetryTerms
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker.application import Runnable
+from tidegate.worker.children.process import ChildProcess
+from tidegate.worker.engine.fallback_outcome import is_duration
+
+
+class TaskRun:
+    """What the worker knows of one run while it lasts. Finished exactly once.
+
+    Raises:
+        ValueError: A time limit of its function is no number: nothing could ever stop it.
+    """
+
+    __slots__ = (
+        "_calls_in_child",
+        "_context",
+        "cancel_grace",
+        "child",
+        "claimed",
+        "control",
+        "function",
+        "has_hit_limit",
+        "has_started",
+        "is_finished",
+        "is_forced",
+        "is_job_started",
+        "is_killed",
+        "job",
+        "received_at",
+        "runs_in",
+        "thread",
+        "time_left",
+        "timeout_seconds",
+    )
+
+    def __init__(
+        self, claimed: ClaimedTask, function: Runnable, control: RunControl, runs_in: RunsIn
+    ) -> None:
+        self._context: Context | None = None
+        self._calls_in_child: CallSummary | None = None
+        self.claimed = claimed
+        self.function = function
+        self.control = control
+        self.job: asyncio.Task[None] | None = None
+        self.runs_in = runs_in
+        self.child: ChildProcess | None = None
+        """The child process that runs it, while it does."""
+        self.thread: asyncio.Future[Any] | None = None
+        """The thread's answer, where the body is a plain function."""
+        self.received_at = control.started_at
+        """When this process took it up, by the clock of its control: what `time_left` counts from."""
+        self.is_job_started = False
+        """Whether its job has taken its first step. A job cancelled before that would never settle it."""
+        self.has_started = False
+        """Whether its body may have done something."""
+        self.is_forced = False
+        self.is_killed = False
+        """Whether its child process was killed because it did not stop."""
+        self.has_hit_limit = False
+        self.is_finished = False
+        spec = function.spec
+        self.timeout_seconds = _seconds("timeout", claimed.timeout_seconds or spec.timeout)
+        self.time_left = _time_left(claimed, function)
+        """Until the limits of the whole task, from `received_at`."""
+        self.cancel_grace = None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether one more crash would bury it: then it runs alone, so that no other can be to blame."""
+        crashes, limit = self.claimed.counters.crashes, self.function.spec.crash_limit
+        return crashes > 0 and crashes + 1 >= limit
+
+    def context(self) -> Context:
+        """Return the one context of the run, for its body and for whatever the body calls."""
+        if self._context is None:
+            self._context = self._new_context()
+        return self._context
+
+    def _new_context(self) -> Context:
+        claimed = self.claimed
+        return Context(
+            self.control,
+            task_id=claimed.fence.task_id,
+            run=claimed.fence.run,
+            attempt=claimed.counters.attempts + 1,
+            max_attempts=claimed.max_attempts or self.function.spec.max_attempts,
+            queue=claimed.queue,
+            priority=claimed.priority,
+            upstream=claimed.upstream,
+            is_probe=claimed.is_probe,
+            function=claimed.function,
+            tenant=claimed.tenant,
+            labels=claimed.labels,
+            last_failure=claimed.last_failure,
+        )
+
+    def terms(self, now: float) -> RetryTerms:
+        """Return what the task is allowed from now on.
+
+        Args:
+            now: By the clock of its control.
+        """
+        return RetryTerms.of(
+            self.function.spec,
+            max_attempts=self.claimed.max_attempts,
+            time_left=self.time_left.after(now - self.received_at),
+            upstream=self.claimed.upstream,
+        )
+
+    def record_child_calls(self, calls: CallSummary) -> None:
+        """Note what a child process reports about the calls its body made."""
+        self._calls_in_child = calls
+
+    def calls(self) -> CallSummary:
+        """Return what the run has called so far; of a child that did not answer nothing is known."""
+        if self._calls_in_child is not None:
+            return self._calls_in_child
+        return self.control.calls.summary(self.claimed.upstream)
+
+    def may_have_called(self) -> bool:
+        """Whether a call of it may have been processed.
+
+        A run that used no transport counts as one call of its upstream.
+        """
+        if not self.has_started:
+            return False
+        calls = self.calls()
+        return calls.may_be_processed or (calls.count == 0 and bool(self.claimed.upstream))
+
+    @property
+    def started_at(self) -> float:
+        """When its time limits began, by the clock of its control: a body in a child waits for one first."""
+        return self.control.started_at
+
+    def load_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments, decoded for the present code, with the context among them.
+
+        Raises:
+            ArgumentsError: They do not fit.
+        """
+        signature = self.function.signature
+        args, kwargs = signature.load(self.claimed.args)
+        if signature.context is None:
+            return args, kwargs
+        return signature.with_context(args, kwargs, self.context())
+
+
+def _time_left(claimed: ClaimedTask, function: Runnable) -> TimeLeft:
+    total = _seconds("total_timeout", claimed.total_timeout_seconds or function.spec.total_timeout)
+    deadline = float("inf") if claimed.deadline_at is None else claimed.deadline_at - claimed.claimed_at
+    return TimeLeft(total - claimed.spent_seconds, deadline)
+
+
+def _seconds(name: str, value: float) -> float:
+    if not is_duration(value):
+        raise ValueError(f"{name} is {value!r}: use a number of seconds")
+    return float(value)

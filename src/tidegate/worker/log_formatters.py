@@ -1,0 +1,148 @@
+"""What a log line of our own processes looks like: text or JSON, without secrets, one record a line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidegate.context import current_context
+from tidegate.domain.text import one_line, presentable
+
+MAX_MESSAGE_LENGTH = 16_000
+"""Characters of a message that are logged."""
+MAX_TRACEBACK_LENGTH = 32_000
+"""Characters of a traceback that are logged."""
+
+PLAIN = {"is_plain": True}
+"""`extra` of records that hold names, ids and numbers only: they are not searched for secrets."""
+
+_TASK_FIELDS = ("task_id", "run", "queue")
+_STANDARD_LIBRARY = str(Path(os.__file__).parent)
+
+
+class TaskFieldsFilter(logging.Filter):
+    """Adds `task_id`, `run` and `queue` of the running task to each record; None outside a task.
+
+    A record that has a field of that name keeps it.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields; let every record pass."""
+        context = current_context()
+        for name in _TASK_FIELDS:
+            if not hasattr(record, name):
+                setattr(record, name, None if context is None else getattr(context, name))
+        return True
+
+
+class LibraryRecordsFilter(logging.Filter):
+    """Lets records below WARNING pass from Tidegate and the application, not from the libraries they use.
+
+    A library is what is installed (`site-packages`) or belongs to Python. Its logger is set to WARNING at its
+    first lesser record, so that the next ones cost nothing; one whose level somebody has set is left alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = {"tidegate", "root", "__main__"}
+        """Top-level packages whose records pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is to be logged."""
+        if record.levelno >= logging.WARNING:
+            return True
+        top = record.name.partition(".")[0]
+        if top in self.own or not _is_library(top):
+            return True
+        names = [record.name.rsplit(".", depth)[0] for depth in range(record.name.count(".") + 1)]
+        if any(logging.getLogger(name).level != logging.NOTSET for name in names):
+            return True
+        logging.getLogger(top).setLevel(logging.WARNING)
+        return False
+
+
+def _is_library(package: str) -> bool:
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if not isinstance(file, str):
+        return False
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_STANDARD_LIBRARY)
+
+
+class TextFormatter(logging.Formatter):
+    """`TIME LEVEL LOGGER[PROCESS] MESSAGE`, then what follows of a traceback, indented.
+
+    Control characters are shown escaped, so no message can begin a line of its own or act on a terminal.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines, without the last line's end."""
+        message = one_line(_message(record))
+        task = "".join(
+            f" {name}={one_line(str(value))}"
+            for name in _TASK_FIELDS
+            if (value := getattr(record, name, None)) is not None
+        )
+        lines = [
+            f"{_time(record)} {record.levelname:<7} {one_line(record.name)}[{record.process}] {message}{task}"
+        ]
+        lines += [f"    {one_line(line)}" for line in _traceback(record).splitlines()]
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, without its end."""
+        fields: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "process": record.process,
+            "message": _message(record),
+        }
+        fields |= {name: value for name in _TASK_FIELDS if (value := getattr(record, name, None)) is not None}
+        if found := _traceback(record):
+            fields["exception"] = found
+        return msgspec.json.encode({name: _encodable(value) for name, value in fields.items()}).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        message = record.getMessage()
+    except Exception as error:  # a faulty log call must not cost the line
+        message = f"{record.msg!r} (its arguments do not fit: {error!r})"
+    if getattr(record, "is_plain", False):
+        return message
+    return presentable(message, MAX_MESSAGE_LENGTH)
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info and record.exc_info[1] is not None:
+        try:
+            parts.append("".join(traceback.format_exception(record.exc_info[1])))
+        except Exception as error:  # what a stranger's exception says of itself may fail
+            parts.append(f"{type(record.exc_info[1]).__name__} (its traceback cannot be shown: {error!r})")
+    elif record.exc_text:
+        parts.append(record.exc_text)
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return presentable("\n".join(parts), MAX_TRACEBACK_LENGTH) if parts else ""
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value if isinstance(value, int | float) else str(value)

@@ -1,0 +1,96 @@
+"""All duties of one steward, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+from tidegate.errors import StoreError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import WorkerRow
+from tidegate.worker.maintenance.capacity import CapacityWatch
+from tidegate.worker.maintenance.job import MaintenanceJob
+from tidegate.worker.maintenance.reaper import Reaper
+from tidegate.worker.settings import Timings
+
+RETENTION_SECONDS = 60.0
+CAPACITY_SECONDS = 60.0
+RETENTION_LIMIT = 1_000
+RELEASE_LIMIT = 5_000
+RETIRED_WORKER_SECONDS = 86_400.0
+
+
+class MaintenanceLoop:
+    """Does the housekeeping of a store until it is stopped.
+
+    Args:
+        store: An open store.
+        timings: Intervals and retention times.
+        rng: For jitter.
+        clock: Monotonic seconds.
+        on_retired: Told of each worker that was retired because its lease ran out.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        timings: Timings,
+        *,
+        rng: random.Random,
+        clock: Callable[[], float],
+        on_retired: Callable[[WorkerRow], Awaitable[None]] | None = None,
+    ) -> None:
+        self._store = store
+        self._timings = timings
+        self._reaper = Reaper(
+            store, interval=timings.reap, lease=timings.lease, clock=clock, on_retired=on_retired
+        )
+        self._reap_job = MaintenanceJob(
+            "reap", timings.reap, self._reaper.run_once, rng=rng, on_failure=self._reaper.reset_patience
+        )
+        self._jobs = [
+            MaintenanceJob("promote", timings.promote, self._promote, rng=rng),
+            self._reap_job,
+            MaintenanceJob("retention", RETENTION_SECONDS, self._delete_expired, rng=rng),
+            MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),
+        ]
+
+    def start(self) -> None:
+        """Begin every duty."""
+        for job in self._jobs:
+            job.start()
+
+    async def stop(self) -> None:
+        """End every duty."""
+        await asyncio.gather(*(job.stop() for job in self._jobs))
+
+    def busy_seconds(self) -> float:
+        """Return how long the longest round under way has been going on: a duty that hangs."""
+        return max(job.busy_seconds() for job in self._jobs)
+
+    async def requeue_orphans(self) -> None:
+        """Decide the runs of retired workers now; if the store is away, as soon as it is back."""
+        self._reap_job.wake()
+
+    async def requeue_last_orphans(self, within: float) -> None:
+        """Decide the runs of retired workers before this process ends, unless the store is away."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(within):
+                await self._reaper.decide_orphans()
+
+    async def _promote(self) -> bool:
+        released = await self._store.release_batches(RELEASE_LIMIT)
+        moved = await self._store.promote(self._timings.promote_batch)
+        return moved >= self._timings.promote_batch or released > 0
+
+    async def _delete_expired(self) -> bool:
+        gone = await self._store.delete_expired(
+            finished_seconds=self._timings.retention_finished,
+            dead_seconds=self._timings.retention_dead,
+            limit=RETENTION_LIMIT,
+        )
+        await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
+        await self._store.checkpoint()
+        return gone >= RETENTION_LIMIT

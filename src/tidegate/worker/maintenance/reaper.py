@@ -1,0 +1,181 @@
+"""The patient reaper: workers whose lease ran out are retired, and their runs are taken up again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from tidegate.domain.outcome import Dead, Outcome
+from tidegate.policy.crash import crash_limit_after, decide_orphan
+from tidegate.store.protocol import Store
+from tidegate.store.rows import Orphan, ReaperPass, WorkerRow
+
+log = logging.getLogger("tidegate.maintenance")
+PAGE_SIZE = 500
+
+
+class Reaper:
+    """Retires expired workers, but only after one full lease of its own uninterrupted passes.
+
+    After an outage of the store, the sleep of a laptop or a step of the clock every lease has run out
+    although most workers live. So everyone gets the time to beat first: a lease is judged only by a reaper
+    that has itself been passing without a gap for as long as that lease, and has seen no beat for nearly
+    as long. Both are measured by its own monotonic clock, so no jump of the store's can retire the living.
+    Each pass begins with a write, which waits as long as beats must wait: a store that only answers readers
+    makes everyone look silent, and a pass that waited is a gap.
+
+    A reaper that has not lived for a lease, as in a fleet whose machines die again and again, goes by what
+    the store kept of the passes of all: they must have followed each other without a gap for a lease, and no
+    beat have come in that time. It judges so only workers that have not changed since its own passes began.
+
+    Silence alone is enough after some time: a clock set back leaves dead workers a lease that ends in a far
+    future.
+
+    Args:
+        store: Whose workers.
+        interval: Seconds between passes.
+        lease: Seconds of the lease that a worker gets whose row was missing.
+        clock: Monotonic seconds.
+        on_retired: Told of each worker that it has retired.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        interval: float,
+        lease: float = 30.0,
+        clock: Callable[[], float],
+        on_retired: Callable[[WorkerRow], Awaitable[None]] | None = None,
+    ) -> None:
+        self._store = store
+        self._interval = interval
+        self._lease = lease
+        self._longest_gap = min(max(3 * interval, 1.0), lease / 2)
+        self._clock = clock
+        self._on_retired = on_retired
+        self._uninterrupted_since: float | None = None
+        self._last_pass = 0.0
+        self._last_beats: dict[str, tuple[float, float]] = {}
+        """By living worker: the end of the lease it last beat for, and when that was first seen."""
+        self._leases_at_start: dict[str, float] | None = None
+        """By worker that was there when our passes began: the end of its lease then."""
+
+    def reset_patience(self) -> None:
+        """Begin the patience anew: a pass failed."""
+        self._uninterrupted_since = None
+
+    async def run_once(self) -> bool:
+        """Make one pass. Return whether there is more to do at once.
+
+        Raises:
+            StoreError: The store is away; patience begins anew.
+        """
+        reaper_pass = await self._store.record_reaper_pass(
+            longest_gap_seconds=self._longest_gap, lease_seconds=self._lease
+        )
+        for worker_id in reaper_pass.restored_workers:
+            log.warning(
+                "worker %s holds runs and had no row: it has one again, and is reaped if it does not beat",
+                worker_id,
+            )
+        uninterrupted_seconds = self._uninterrupted_seconds()
+        living = [worker for worker in await self._store.list_workers() if worker.retired_at is None]
+        self._record_beats(living)
+        for worker in living:
+            is_expired = worker.expires_at < reaper_pass.at
+            if self._has_been_silent(worker, uninterrupted_seconds, is_expired=is_expired) or (
+                is_expired and self._was_silent_before(worker, reaper_pass)
+            ):
+                await self._retire(worker, only_if_expired=is_expired)
+        return await self.decide_orphans() >= PAGE_SIZE
+
+    def _has_been_silent(self, worker: WorkerRow, uninterrupted_seconds: float, *, is_expired: bool) -> bool:
+        """Whether our own passes are enough to tell that a worker is dead."""
+        lease = worker.expires_at - worker.heartbeat_at
+        silent_for = self._last_pass - self._last_beats[worker.id][1]
+        # A beat is first seen up to one pass late; its lease ran on from the beat itself.
+        enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
+        return uninterrupted_seconds >= lease and silent_for >= enough
+
+    def _was_silent_before(self, worker: WorkerRow, reaper_pass: ReaperPass) -> bool:
+        """Whether everyone's passes are, where ours are too few: all moments are the store's."""
+        lease = worker.expires_at - worker.heartbeat_at
+        silent_for = reaper_pass.at - max(worker.heartbeat_at, reaper_pass.since_at)
+        is_as_at_first = (self._leases_at_start or {}).get(worker.id) == worker.expires_at
+        return silent_for >= lease + self._interval and is_as_at_first
+
+    def _record_beats(self, living: Iterable[WorkerRow]) -> None:
+        """Note who has beaten since the last pass, and forget who is gone."""
+        last_beats: dict[str, tuple[float, float]] = {}
+        for worker in living:
+            known, since = self._last_beats.get(worker.id, (0.0, 0.0))
+            last_beats[worker.id] = (
+                worker.expires_at,
+                since if known == worker.expires_at else self._last_pass,
+            )
+        if self._leases_at_start is None:
+            self._leases_at_start = {worker_id: lease_end for worker_id, (lease_end, _) in last_beats.items()}
+        self._last_beats = last_beats
+
+    async def decide_orphans(self) -> int:
+        """Decide the runs of every retired worker; return how many there were."""
+        orphans = await self._store.list_orphans(PAGE_SIZE)
+        if orphans:
+            outcomes = [_decide(orphan) for orphan in orphans]
+            await self._store.finish(outcomes)
+            for orphan, outcome in zip(orphans, outcomes, strict=True):
+                _log_outcome(orphan, outcome)
+        return len(orphans)
+
+    async def _retire(self, worker: WorkerRow, *, only_if_expired: bool) -> None:
+        if await self._store.retire_worker(
+            worker.id, why="lease ran out", is_loss=True, only_if_expired=only_if_expired
+        ):
+            log.warning(
+                "worker %s did not renew its lease (ran out at %.3f); its runs are taken up again",
+                worker.id,
+                worker.expires_at,
+            )
+            if self._on_retired is not None:
+                await self._on_retired(worker)
+
+    def _uninterrupted_seconds(self) -> float:
+        """Return for how many seconds passes have followed each other without a gap."""
+        now = self._clock()
+        gap = now - self._last_pass
+        self._last_pass = now
+        if self._uninterrupted_since is None or gap > max(3 * self._interval, 1.0):
+            self._uninterrupted_since = now
+            self._last_beats.clear()
+            self._leases_at_start = None
+        return now - self._uninterrupted_since
+
+
+def _decide(orphan: Orphan) -> Outcome:
+    limit = orphan.crash_policy.crash_limit
+    return decide_orphan(
+        orphan.fence,
+        why=orphan.why,
+        loss=orphan.is_loss,
+        cancel_requested=orphan.cancel_requested,
+        crash_limit=crash_limit_after(orphan.why, limit) if orphan.is_culprit else limit,
+        base_seconds=orphan.crash_policy.base_seconds,
+        cap_seconds=orphan.crash_policy.max_seconds,
+        counters=orphan.counters,
+        culprit=orphan.is_culprit,
+        may_have_called=bool(orphan.upstream),
+    )
+
+
+def _log_outcome(orphan: Orphan, outcome: Outcome) -> None:
+    level = logging.ERROR if isinstance(outcome, Dead) else logging.WARNING
+    log.log(
+        level,
+        "%s: %s %s, run %d was orphaned (%s)",
+        "dead" if isinstance(outcome, Dead) else "taken up again",
+        orphan.function,
+        orphan.fence.task_id,
+        orphan.fence.run,
+        orphan.why,
+    )

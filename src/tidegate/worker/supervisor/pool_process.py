@@ -1,0 +1,204 @@
+"""The supervisor's side of one pool process: start it, talk to it, see it end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+from tidegate.domain.outcome import Fence
+from tidegate.worker import scratch
+from tidegate.worker.children import process_tree
+from tidegate.worker.control import ControlConnection, Message
+from tidegate.worker.engine.current_task import NO_CULPRIT, CurrentTaskSlot
+from tidegate.worker.engine.pool_main import PoolProcessOptions, options_to_json
+from tidegate.worker.settings import Pool, Timings
+
+log = logging.getLogger("tidegate.supervisor")
+
+OVERDUE = "did not end within its grace time"
+"""Why a process that was told to end is killed. Unless a task holds its loop, none is to blame."""
+
+
+class PoolProcess:
+    """One pool process, from its start to its reaping. A new process is a new `PoolProcess` with a new id.
+
+    Args:
+        application: `module:attribute` that it imports.
+        pool: What it serves.
+        timings: Passed on to it.
+        database_url: Overrides the application's own.
+    """
+
+    def __init__(self, *, application: str, pool: Pool, timings: Timings, database_url: str | None) -> None:
+        self.worker_id = str(uuid.uuid4())
+        self.pool = pool
+        self._timings = timings
+        self._application = application
+        self._database_url = database_url
+        self._process: asyncio.subprocess.Process | None = None
+        self._connection: ControlConnection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ready_at: float | None = None
+        self._answered_at = time.monotonic()
+        self._pinged_at: float | None = None
+        self._current_task = CurrentTaskSlot()
+        self.is_registered = False
+        """Whether the store has its row; before that it has no lease to keep."""
+        self.good_until = 0.0
+        """Until when its lease holds, by the monotonic clock."""
+        self.busy = 0
+        """Tasks it runs, as it said last."""
+        self.on_ready: Callable[[PoolProcess], None] = lambda process: None
+        """Called in the loop when it is ready."""
+        self.drain_reason = ""
+        """Why it takes no more tasks; empty if it does."""
+        self.is_over_memory = False
+        """Whether that is because of its memory."""
+        self.problem = ""
+        """Why a part of its tasks cannot run there, as it said last; empty if all can."""
+        self.children_killed = 0
+        """Its own child processes that it had to kill because their tasks did not stop."""
+        self.kill_reason = ""
+        """Why the supervisor killed it, if it did."""
+        self.culprit: Fence | None = None
+        """Once it has ended: whose task had the loop then; `NO_CULPRIT` if it ended as it was told."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before the start."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has imported the application and begun."""
+        return self._ready_at is not None
+
+    def stalled_seconds(self) -> float:
+        """Return for how long it has not answered; 0 while it is still importing."""
+        if self._ready_at is None or self._pinged_at is None or self._answered_at >= self._pinged_at:
+            return 0.0
+        return time.monotonic() - self._pinged_at
+
+    def discount(self, seconds: float) -> None:
+        """Do not count so many seconds against an answer it owes."""
+        if self._pinged_at is not None and self._answered_at < self._pinged_at:
+            self._pinged_at = min(time.monotonic(), self._pinged_at + seconds)
+
+    async def start(self) -> None:
+        """Start the interpreter, in a session of its own, with a socket pair for control."""
+        ours, theirs = socket.socketpair()
+        options = PoolProcessOptions(
+            application=self._application,
+            worker_id=self.worker_id,
+            control_fd=theirs.fileno(),
+            current_task_fd=self._current_task.fd,
+            pool=self.pool,
+            timings=self._timings,
+            database_url=self._database_url,
+        )
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tidegate.worker.engine.pool_main",
+                options_to_json(options),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), self._current_task.fd],
+                env=os.environ | {process_tree.MARK: self.worker_id},
+                start_new_session=True,
+            )
+        self._connection = ControlConnection(ours, self._on_message, lambda: None)
+        self._connection.start()
+
+    def extend_lease(self, good_until: float) -> None:
+        """Tell it until when its lease is good, by the monotonic clock; it must answer."""
+        self.good_until = good_until
+        self._request(beat=good_until)
+
+    def ping(self) -> None:
+        """Ask whether it still answers."""
+        self._request(ping=True)
+
+    def drain(self, grace: float, why: str) -> None:
+        """Tell it to claim no more and end within `grace` seconds. The first reason counts."""
+        self._send(drain=grace)
+        if not self.drain_reason:
+            self.drain_reason = why
+            log.info("pool %s: process %d takes no more tasks: %s", self.pool.name, self.pid, why)
+
+    def release(self) -> None:
+        """Tell it to give everything back and end now."""
+        self.drain_reason = self.drain_reason or "told to give its tasks back"
+        self._send(release=True)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                self._process.send_signal(number)
+
+    def notify_lease_lost(self) -> None:
+        """Tell it that its lease is lost."""
+        self._send(lost=True)
+
+    def kill(self, why: str) -> None:
+        """Kill it and every process of its session."""
+        self.kill_reason = self.kill_reason or why
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def wait_ended(self) -> int:
+        """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
+        assert self._process is not None
+        code = await self._process.wait()
+        was_asked_for = self.kill_reason == OVERDUE if self.kill_reason else code == 0 and self.drain_reason
+        self.culprit = self._current_task.read() or (NO_CULPRIT if was_asked_for else None)
+        self._current_task.close()
+        if code != 0 or not self.drain_reason:
+            process_tree.kill_tree(self._process.pid, self.worker_id)
+        if self._connection is not None:
+            self._connection.close()
+        await asyncio.to_thread(scratch.remove, self.worker_id)  # it may be large, and others need the loop
+        return code
+
+    def describe_end(self, code: int) -> str:
+        """Return its end in words."""
+        if self.kill_reason:
+            return self.kill_reason
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"exit code {code}"
+
+    def _request(self, **message: object) -> None:
+        if self._pinged_at is None or self._answered_at >= self._pinged_at:
+            self._pinged_at = time.monotonic()
+        self._send(**message)
+
+    def _send(self, **message: object) -> None:
+        if self._connection is not None:
+            self._connection.send(**message)
+
+    def _on_message(self, message: Message) -> None:
+        """Note one message; runs in the control thread."""
+        self._answered_at = time.monotonic()
+        self.busy = message.get("busy", self.busy)
+        self.problem = message.get("problem", self.problem)
+        self.children_killed = message.get("killed", self.children_killed)
+        self.drain_reason = self.drain_reason or message.get("leaving", "")
+        if "ready" in message:
+            self._ready_at = self._answered_at
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the worker
+                self._loop.call_soon_threadsafe(self._notify_ready)
+
+    def _notify_ready(self) -> None:
+        self.on_ready(self)

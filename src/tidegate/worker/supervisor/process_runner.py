@@ -1,0 +1,186 @@
+"""Keeps one process of a pool running: starts it, sees its end, starts the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tidegate.worker.backoff_delay import BackoffDelay
+from tidegate.worker.engine.pool_main import EXIT_CONFIG, EXIT_REPLACE
+from tidegate.worker.settings import Pool
+from tidegate.worker.supervisor.crash_loop import CrashLoopDetector
+from tidegate.worker.supervisor.pool_process import PoolProcess
+
+log = logging.getLogger("tidegate.supervisor")
+
+HEALTHY_SECONDS = 30.0
+"""A process that lived so long is restarted at once when it ends."""
+QUICK_REPLACE_SECONDS = 3.0
+"""The same for one that asks to be replaced; one that asks for it sooner may do so for ever."""
+
+
+class ProcessHost(Protocol):
+    """What a keeper asks of its supervisor."""
+
+    async def start(self, pool: Pool, runner: ProcessRunner) -> PoolProcess:
+        """Start a child, have the keeper hold it, and register it.
+
+        Raises:
+            OSError: No process is to be had.
+        """
+        ...
+
+    async def retire(self, process: PoolProcess, why: str) -> None:
+        """Take the row of a dead process out of work; its tasks are taken up again."""
+        ...
+
+    @property
+    def on_killed(self) -> Callable[[], None]:
+        """Hears that, while the worker stops, a process had to be killed."""
+        ...
+
+    @property
+    def on_bad_setup(self) -> Callable[[Pool], bool]:
+        """Hears that a process says so; returns whether the whole worker stops for it."""
+        ...
+
+
+class ProcessRunner:
+    """One place for a pool process. When one ends, the next takes its place.
+
+    Args:
+        pool: What the next process serves; may be replaced at any time.
+        host: Starts and retires.
+        crash_loop: Counts the deaths of the pool's processes.
+        rng: For jitter.
+    """
+
+    def __init__(
+        self, pool: Pool, *, host: ProcessHost, crash_loop: CrashLoopDetector, rng: random.Random
+    ) -> None:
+        self.pool = pool
+        self.crash_loop = crash_loop
+        self.process: PoolProcess | None = None
+        """The present process; None between two."""
+        self._host = host
+        self._pause = BackoffDelay(rng, first=0.5, cap=30.0)
+        self._stopping = False
+        self._replacements = 0
+        self._grace = 0.0
+        self._woken = asyncio.Event()
+        self._replaced = asyncio.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its process works, or at least takes tasks."""
+        return self.process is not None and self.process.is_ready and not self.process.drain_reason
+
+    async def run(self) -> None:
+        """Keep a process running until `stop`."""
+        while not self._stopping:
+            self._woken.clear()
+            started_at, replacements = time.monotonic(), self._replacements
+            try:
+                process = await self._host.start(self.pool, self)
+            except OSError as error:  # no memory or no process to be had: others go on, and it may pass
+                wait = self._pause.next()
+                log.error(
+                    "pool %s: no process can be started (%s); again in %.1f s", self.pool.name, error, wait
+                )
+                await self._wait(wait)
+                continue
+            if self._stopping:
+                process.release()
+            elif replacements != self._replacements:  # it may have imported the old code
+                process.drain(self._grace, "it is out of date already")
+            code = await process.wait_ended()
+            self.process = None
+            await self._host.retire(process, process.describe_end(code))
+            if self._stopping:
+                self._log_kill(process, code)
+            else:
+                await self._wait(self._restart_delay(process, code, time.monotonic() - started_at))
+
+    def attach(self, process: PoolProcess) -> None:
+        """Take a child that was started."""
+        self.process = process
+        process.on_ready = self._on_ready
+        if process.is_ready:
+            self._on_ready(process)
+
+    def stop(self, grace: float) -> None:
+        """Let its process end within `grace` seconds; start none after it."""
+        self._stopping = True
+        self._woken.set()
+        self._replaced.set()
+        if self.process is not None:
+            self.process.drain(grace, "the worker stops")
+
+    async def replace(self, grace: float, why: str) -> None:
+        """Have a new process take the place of the present one, and wait until it is ready.
+
+        The present one ends first, so there are never more than configured. If the new one cannot start,
+        this does not return: what runs elsewhere goes on as it is.
+
+        Args:
+            grace: Seconds running tasks may go on; then they are given back.
+            why: For logs.
+        """
+        self._replacements += 1
+        self._grace = grace
+        self._pause.reset()
+        self._replaced.clear()
+        self._woken.set()
+        if self.process is not None:
+            self.process.drain(grace, why)
+        await self._replaced.wait()
+
+    def _on_ready(self, process: PoolProcess) -> None:
+        if process is self.process and not process.drain_reason:
+            self._replaced.set()
+
+    def _log_kill(self, process: PoolProcess, code: int) -> None:
+        """Log, while the worker stops, which process did not end by itself or had to kill its children."""
+        name, why = self.pool.name, process.describe_end(code)
+        if code != 0:
+            log.error("pool %s: process %d ended (%s); what it ran is taken up again", name, process.pid, why)
+        if process.children_killed:
+            log.warning(
+                "pool %s: %d child processes were killed because their tasks did not stop",
+                name,
+                process.children_killed,
+            )
+        if process.kill_reason or process.children_killed:
+            self._host.on_killed()
+
+    def _restart_delay(self, process: PoolProcess, code: int, lived: float) -> float:
+        """Return the seconds until the next process starts, and tell of the end of this one."""
+        name, why = self.pool.name, process.describe_end(code)
+        if process.drain_reason and code == 0:
+            log.info("pool %s: process %d has ended: %s", name, process.pid, process.drain_reason)
+            if not process.is_over_memory or lived > HEALTHY_SECONDS:
+                return 0.0
+            why = f"{process.drain_reason}, soon after its start: is memory_soft_limit too low?"
+        if code == EXIT_CONFIG and self._host.on_bad_setup(self.pool):
+            return 0.0
+        self.crash_loop.record_death(why)
+        if lived > HEALTHY_SECONDS:
+            self._pause.reset()
+        wait = (
+            0.0
+            if lived > (QUICK_REPLACE_SECONDS if code == EXIT_REPLACE else HEALTHY_SECONDS)
+            else self._pause.next()
+        )
+        log.error("pool %s: process %d ended (%s); the next starts in %.1f s", name, process.pid, why, wait)
+        return wait
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, unless it is to stop or to begin anew."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()

@@ -1,0 +1,77 @@
+"""Reaps children that this process did not start: they became ours when their parents died.
+
+That happens to process 1 of a container, and to a child subreaper. Children that asyncio waits for are left
+to it: they are looked at without being taken (`WNOWAIT`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator
+
+log = logging.getLogger("tidegate.supervisor")
+
+RECHECK_SECONDS = 0.05
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class ZombieReaper:
+    """Reaps what nobody else will. Belongs to one event loop.
+
+    Args:
+        own_pids: Returns the process ids that somebody here waits for.
+    """
+
+    def __init__(self, own_pids: Callable[[], Collection[int]]) -> None:
+        self._own_pids = own_pids
+        self._starting = 0
+        self._recheck: asyncio.TimerHandle | None = None
+
+    def watch(self) -> None:
+        """Adopt orphans from now on, where the kernel can do that, and reap them when they end."""
+        become_subreaper()
+        if hasattr(os, "waitid"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
+            self.reap()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Reap nothing meanwhile: a process is being started, and its id is not known here yet."""
+        self._starting += 1
+        try:
+            yield
+        finally:
+            self._starting -= 1
+            self._schedule_recheck()
+
+    def reap(self) -> None:
+        """Reap every dead child that is not ours."""
+        with contextlib.suppress(ChildProcessError):  # there is no child at all
+            while not self._starting:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is None:
+                    return
+                if found.si_pid in self._own_pids():
+                    self._schedule_recheck()  # it hides those behind it until its waiter has taken it
+                    return
+                os.waitpid(found.si_pid, os.WNOHANG)
+                log.debug("reaped process %d, an orphan", found.si_pid)
+
+    def _schedule_recheck(self) -> None:
+        if hasattr(os, "waitid") and (self._recheck is None or self._recheck.when() <= self._now()):
+            self._recheck = asyncio.get_running_loop().call_later(RECHECK_SECONDS, self.reap)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def become_subreaper() -> None:
+    """Have orphaned descendants become our children rather than those of process 1 (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

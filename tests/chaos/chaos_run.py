@@ -1,0 +1,199 @@
+"""One run from the first process to the last: start, let things go wrong, wait until all is final, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos import processes
+from chaos.client import ChaosClient, client_log_path
+from chaos.fault_injector import ProcessFaultInjector
+from chaos.faults import FaultLog
+from chaos.functions import app
+from chaos.global_faults import GlobalFaultInjector
+from chaos.hosts import ChaosHost
+from chaos.plan import START_SECONDS, ChaosPlan
+from chaos.process_logs import NOTES, PROCESSES, read_clients, read_processes
+from chaos.processes import RUN
+from chaos.run_record import ChaosRecord
+from chaos.setup import ChaosSetup
+from chaos.stall_detector import StallDetector
+from chaos.store_backends import StoreBackend
+from chaos.write_monitor import monitor_writes
+from tidegate.domain.states import FINAL, State
+from tidegate.store.rows import TaskFilter
+from tidegate.testing.checker import RunLimits, read_notes, read_snapshot
+
+OWN_CLIENT = "client-0"
+"""The name under which the run itself enqueues."""
+_CLIENT_STOP_SECONDS = 20.0
+_POLL_SECONDS = 0.1
+
+
+class ChaosRun:
+    """One run. Its environment variables must be set: the bodies are imported by us as well.
+
+    Args:
+        plan: How much of what.
+        directory: For store, ledgers, scratch and logs; exists.
+        run_id: Marks every process of the run.
+        env: Of every process of the run.
+        store_backend: Where the store is.
+        log: Says what happens, for people.
+    """
+
+    def __init__(
+        self,
+        plan: ChaosPlan,
+        directory: Path,
+        run_id: str,
+        env: dict[str, str],
+        store_backend: StoreBackend,
+        log: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._run_id = run_id
+        self._env = env
+        self._backend = store_backend
+        self._log = log
+        self._rng = random.Random(plan.seed)
+        self._fault_log = FaultLog()
+        numbers = range(1, plan.workers + 1)
+        self._workers = [
+            self._host(f"worker-{n}", "-m", "tidegate.cli", "worker", "chaos.functions:app") for n in numbers
+        ]
+        self._clients: list[ChaosHost] = []
+        self._own = ChaosClient(app, client_log_path(directory, OWN_CLIENT), rng=self._rng, lease=plan.lease)
+
+    async def run(self) -> ChaosRecord:
+        """Run it to its end; no process of it is left when this returns or raises."""
+        began_at = time.time()
+        try:
+            with StallDetector() as stall_detector:
+                await self._start()
+                monitoring = asyncio.create_task(
+                    monitor_writes(app.store, self._fault_log), name="chaos prober"
+                )
+                await self._run_faults()
+                final_after, open_at_end, faults_ended_at = await self._wait_until_final()
+                longest_drain = await self._stop()
+                monitoring.cancel()
+                self._fault_log.faults += stall_detector.stalls
+            ended_at = time.time()
+            left = processes.carrying(RUN, self._run_id)
+            self._log("judging")
+            return ChaosRecord(
+                plan=self._plan,
+                clients=read_clients(self._directory.glob("client-*.ndjson")),
+                notes=tuple(read_notes(self._directory / NOTES)),
+                snapshot=await read_snapshot(app.store),
+                limits={name: RunLimits.of(function.spec) for name, function in app.functions.items()},
+                fault_log=self._fault_log,
+                processes=read_processes(self._directory / PROCESSES),
+                began_at=began_at,
+                faults_ended_at=faults_ended_at,
+                final_after=final_after,
+                open_at_end=open_at_end,
+                ended_at=ended_at,
+                left_processes=tuple(processes.describe(pid) for pid in left),
+                left_scratch=tuple(sorted(str(path) for path in (self._directory / "scratch").rglob("*"))),
+                integrity_errors=tuple(await app.store.check_integrity()),
+                longest_drain=longest_drain,
+            )
+        finally:
+            await self._end()
+
+    # --- the acts ----------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        await (await app.opened_store()).migrate()
+        for worker in self._workers:
+            worker.start()
+        share = self._plan.tasks_per_second / self._plan.clients
+        for number in range(1, self._plan.clients + 1):
+            name = f"client-{number}"
+            client = self._host(name, "-m", "chaos.client", name, f"{self._plan.seed}/{name}", str(share))
+            self._clients.append(client)
+            client.start()
+        ready = await asyncio.gather(*(worker.wait_until_ready(START_SECONDS) for worker in self._workers))
+        if not all(ready):
+            self._fault_log.problems.append(
+                f"{ready.count(False)} workers did not start within {START_SECONDS:.0f} s"
+            )
+        self._log(f"{len(self._workers)} workers and {len(self._clients)} clients are there")
+
+    async def _run_faults(self) -> None:
+        setup = ChaosSetup(
+            plan=self._plan,
+            rng=self._rng,
+            workers=self._workers,
+            clients=self._clients,
+            fault_log=self._fault_log,
+            run=(RUN, self._run_id),
+            log=self._log,
+        )
+        global_injector = GlobalFaultInjector(
+            setup, store=app.store, filler_client=self._own, env=self._env, store_backend=self._backend
+        )
+        await ProcessFaultInjector(setup, global_injector).run_faults()
+
+    async def _wait_until_final(self) -> tuple[float | None, int, float]:
+        """Stop the clients and wait until every task is final.
+
+        Returns:
+            The seconds that took (None: too long), the tasks that were open, and when the faults ended.
+        """
+        faults_ended_at = time.time()
+        self._log(f"no more faults after {self._fault_log.worker_kills} kills")
+        for client in self._clients:
+            if (code := await client.end(signal.SIGTERM, _CLIENT_STOP_SECONDS)) not in {0, -signal.SIGTERM}:
+                self._fault_log.problems.append(f"{client.name} ended with code {code} after SIGTERM")
+        open_at_end = await self._open_tasks()
+        bound = self._plan.final_bound(open_at_end)
+        while await self._open_tasks():
+            if time.time() - faults_ended_at > bound:
+                return None, open_at_end, faults_ended_at
+            await asyncio.sleep(_POLL_SECONDS)
+        return time.time() - faults_ended_at, open_at_end, faults_ended_at
+
+    async def _open_tasks(self) -> int:
+        open_states = tuple(state for state in State if state not in FINAL)
+        return len(await app.store.list_tasks(TaskFilter(states=open_states), limit=1_000))
+
+    async def _stop(self) -> float:
+        """Drain every worker; return how long the last one took."""
+        began_at = time.monotonic()
+        within = self._plan.drain_bound + 5.0
+        codes = await asyncio.gather(*(worker.end(signal.SIGTERM, within) for worker in self._workers))
+        for worker, code in zip(self._workers, codes, strict=True):
+            if code != 0:
+                self._fault_log.problems.append(f"{worker.name} ended with code {code} at the last SIGTERM")
+        return time.monotonic() - began_at
+
+    async def _end(self) -> None:
+        hosts = (*self._workers, *self._clients)
+        for host in hosts:
+            host.expect_end()
+            host.stop_restarting()
+        await processes.end_all(RUN, self._run_id)
+        for host in hosts:
+            await host.end(signal.SIGKILL, 5.0)
+        if left := await processes.end_all(RUN, self._run_id):
+            self._log(f"processes that cannot be killed: {left}")
+        await app.aclose()
+
+    def _host(self, name: str, *command: str) -> ChaosHost:
+        return ChaosHost(
+            name,
+            [*command, "--name", name] if name.startswith("worker") else command,
+            directory=self._directory,
+            env=self._env,
+            run_id=self._run_id,
+            fault_log=self._fault_log,
+            rng=self._rng,
+        )

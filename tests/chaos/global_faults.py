@@ -1,0 +1,150 @@
+"""What hits everyone alike: the store goes away, or everything is frozen, while many tasks run.
+
+Nothing else goes wrong then, so whatever is run again afterwards was run again because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from chaos import functions, processes
+from chaos.client import ChaosClient
+from chaos.faults import ChaosFaultKind, GlobalFault
+from chaos.plan import RUNNING, START_SECONDS
+from chaos.setup import ChaosSetup
+from chaos.store_backends import StoreBackend
+from tidegate import State
+from tidegate.domain.outcome import Fence
+from tidegate.store.protocol import Store
+from tidegate.store.rows import TaskFilter
+
+_POLL_SECONDS = 0.05
+_RECOVERY_SECONDS = 60.0
+"""For everyone to be well again beforehand."""
+
+
+class GlobalFaultInjector:
+    """Hits everyone at once.
+
+    Args:
+        setup: Whom.
+        store: As an onlooker sees it.
+        filler_client: Enqueues the tasks that must be running.
+        env: For processes that take part in it.
+        store_backend: Where the store is.
+    """
+
+    def __init__(
+        self,
+        setup: ChaosSetup,
+        *,
+        store: Store,
+        filler_client: ChaosClient,
+        env: Mapping[str, str],
+        store_backend: StoreBackend,
+    ) -> None:
+        self._setup = setup
+        self._plan = setup.plan
+        self._fault_log = setup.fault_log
+        self._store = store
+        self._filler_client = filler_client
+        self._env = env
+        self._backend = store_backend
+        self._outage_kinds = setup.rng.sample(store_backend.outage_kinds, len(store_backend.outage_kinds))
+
+    async def inject(self, kind: ChaosFaultKind) -> None:
+        """Wait until all are well and many tasks run, do it, and wait until its consequences would show."""
+        if not await self._all_workers_ready():
+            return
+        await self._fill_workers()
+        running = await self._running()
+        fault = self._fault_log.record_start(
+            kind, "", what=f"for {self._plan.outage_seconds:.1f} s, {len(running)} tasks run"
+        )
+        global_fault = GlobalFault(fault, running)
+        self._fault_log.global_faults.append(global_fault)
+        self._setup.log(str(fault))
+        if kind is ChaosFaultKind.OUTAGE:
+            outage_kind = self._outage_kinds[
+                self._fault_log.count()[ChaosFaultKind.OUTAGE] % len(self._outage_kinds)
+            ]
+            fault.what = f"{outage_kind} {fault.what}"
+            await self._make_store_unavailable(outage_kind)
+        else:
+            await self._freeze()
+        fault.ended_at = time.time()
+        global_fault.finished_after = await self._first_finish(running)
+        await asyncio.sleep(self._plan.observation_seconds)
+        global_fault.observed_until = time.time()
+        self._setup.log(f"{kind} is over")
+
+    async def _make_store_unavailable(self, outage_kind: str) -> None:
+        async with self._backend.make_unavailable(outage_kind, self._env):
+            if outage_kind != "moved":  # a client that starts then would make a new store in its place
+                self._setup.kill_client(self._setup.rng.choice(self._setup.clients))
+            await asyncio.sleep(self._plan.outage_seconds)
+
+    async def _freeze(self) -> None:
+        processes.stop_all(*self._setup.run, signal.SIGSTOP)
+        await asyncio.sleep(self._plan.outage_seconds)
+        processes.stop_all(*self._setup.run, signal.SIGCONT)
+
+    async def _all_workers_ready(self) -> bool:
+        """Wait until every host has a ready worker, and the store knows of no other."""
+
+        async def are_ready() -> bool:
+            if not all(host.pools() for host in self._setup.workers):
+                return False
+            living = {pid for host in self._setup.workers for pid in host.pools()}
+            return {row.pid for row in await self._store.list_workers()} == living
+
+        if await _until(are_ready, _RECOVERY_SECONDS):
+            return True
+        self._fault_log.problems.append(
+            f"not all workers were well within {_RECOVERY_SECONDS:.0f} s without faults"
+        )
+        return False
+
+    async def _fill_workers(self) -> None:
+        """Have enough long bodies running."""
+        lease, rng = self._plan.lease, self._setup.rng
+        longest = self._plan.outage_seconds + 2.0 * lease
+        tasks = [
+            functions.nap.using(priority="interactive")
+            .prepare(number, rng.uniform(0.75 * longest, longest))
+            .new_task
+            for number in range(int(1.15 * RUNNING))
+        ]
+        await self._filler_client.submit(tasks, many=True)
+
+        async def is_enough() -> bool:
+            return len(await self._running()) >= RUNNING
+
+        if not await _until(is_enough, START_SECONDS):
+            self._fault_log.problems.append(f"{RUNNING} tasks did not run within {START_SECONDS:.0f} s")
+
+    async def _running(self) -> frozenset[Fence]:
+        rows = await self._store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)
+        return frozenset(Fence(row.id, row.run) for row in rows)
+
+    async def _first_finish(self, running: frozenset[Fence]) -> float | None:
+        """Return the seconds until one of those that ran is finished."""
+        began_at = time.monotonic()
+
+        async def one_is_finished() -> bool:
+            return not running <= await self._running()
+
+        return time.monotonic() - began_at if await _until(one_is_finished, self._plan.claim_bound) else None
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], within: float) -> bool:
+    """Ask until it is true; return whether it became so in time."""
+    ends_at = time.monotonic() + within
+    while not await condition():
+        if time.monotonic() > ends_at:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True

@@ -1,0 +1,419 @@
+"""The judge of chaos on made-up runs: what has a fault behind it passes, what has none is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import report
+from chaos.faults import ChaosFaultKind, FaultLog, GlobalFault, InjectedFault
+from chaos.plan import ChaosPlan
+from chaos.process_logs import (
+    ClientError,
+    ClientLogs,
+    EnqueueAnswered,
+    EnqueueSent,
+    FinalSeen,
+    ProcessLog,
+    ProcessStarted,
+    StartedProcesses,
+    is_waiting,
+    read_clients,
+    read_lines,
+)
+from chaos.run_checks import ChaosVerdict, check_run
+from chaos.run_record import ChaosRecord
+from tidegate import Priority
+from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.states import State
+from tidegate.store.rows import CancelStatus, HistoryRow, NewTask, TaskRow
+from tidegate.testing.checker import (
+    ClientObservations,
+    FunctionNote,
+    ObservedCancel,
+    RunLimits,
+    StoreSnapshot,
+    SubmittedTask,
+    digest_of,
+)
+
+TASK, NAP = "task", "chaos.functions:nap"
+SUPERVISOR, POOL, SLOT, OTHER = 10, 11, 12, 99
+ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
+T = 1_000.0
+"""When the task is claimed first."""
+PLAN = ChaosPlan(1, seconds=30.0, workers=2, lease=2.0)
+
+
+@dataclass
+class TwoRunHistory:
+    """One task that ran twice on one host: the first run was taken from its worker, the second succeeded."""
+
+    charge: str = "crash"
+    why: str = "crash 1 of 3, uncharged: killed by signal 9 (SIGKILL)"
+    outcome: str = "retrying"
+    evidence: str = ""
+    reason: str = "crash"
+    lasted: float = 1.0
+    waited: float = 0.5
+    """Until the second run."""
+    faults: list[InjectedFault] = field(default_factory=list)
+    first_starts_at: float = T + 0.1
+    first_ends_at: float | None = None
+    """When the first body wrote its last line."""
+    first_error: str = "CancelledError"
+    function: str = NAP
+    global_fault: GlobalFault | None = None
+    cancels: tuple[ObservedCancel, ...] = ()
+    finals: tuple[FinalSeen, ...] = ()
+    more: dict[str, Any] = field(default_factory=dict)
+    """Other things that were seen."""
+
+    def run_record(self) -> ChaosRecord:
+        closed_at = T + self.lasted
+        again_at = closed_at + self.waited
+        first = HistoryRow(
+            "run", at=T, run=1, ended_at=closed_at, worker_id="w1", outcome=self.outcome, reason=self.reason,
+            charge=self.charge, why=self.why, evidence=self.evidence, message="worker lost: killed",
+        )  # fmt: skip
+        second = HistoryRow(
+            "run", at=again_at, run=2, ended_at=again_at + 1.0, worker_id="w2", outcome="succeeded"
+        )
+        notes = [FunctionNote("start", TASK, 1, POOL, self.first_starts_at)]
+        if self.first_ends_at is not None:
+            notes.append(FunctionNote("end", TASK, 1, POOL, self.first_ends_at, error=self.first_error))
+        notes.append(FunctionNote("start", TASK, 2, 21, again_at + 0.1))
+        notes.append(FunctionNote("end", TASK, 2, 21, again_at + 0.9, RESULT))
+        plain: dict[str, Any] = {
+            "plan": PLAN,
+            "clients": ClientLogs(
+                ClientObservations((SubmittedTask(TASK, ARGS),), self.cancels), [], {one.task_id for one in self.cancels},
+                list(self.finals), [], functions={TASK: self.function},
+            ),
+            "notes": tuple(notes),
+            "record": StoreSnapshot(
+                {TASK: self._row(again_at)}, {TASK: (first, second)}, {TASK: ARGS}, {TASK: RESULT}, ()
+            ),
+            "limits": {NAP: RunLimits()},
+            "journal": FaultLog(
+                [*self.faults, *enough_kills()], [self.global_fault] if self.global_fault else []
+            ),
+            "processes": StartedProcesses(
+                {
+                    "w1": ProcessStarted("pool", POOL, SUPERVISOR, "w1", "host-1", T - 60),
+                    "w2": ProcessStarted("pool", 21, 20, "w2", "host-2", T - 60),
+                },
+                {"w1": [ProcessStarted("slot", SLOT, POOL, "w1", "host-1", T - 50)]},
+            ),
+            "began_at": T - 70,
+            "calm_at": T + 60,
+            "settled_after": 1.0,
+            "open_then": 0,
+            "ended_at": T + 70,
+            "left_processes": (),
+            "left_scratch": (),
+            "faults_in_store": (),
+            "longest_drain": 0.1,
+        }  # fmt: skip
+        return ChaosRecord(**(plain | self.more))
+
+    def _row(self, again_at: float) -> TaskRow:
+        spent = {"crash": "crashes", "loss": "losses", "release": "releases", "attempt": "attempts"}
+        counted: dict[str, Any] = {spent[self.charge]: 1} if self.charge in spent else {}
+        counters = Counters(**counted)
+        return TaskRow(
+            TASK, self.function, "default", Priority.NORMAL, "", "", State.SUCCEEDED, 2, counters, 0, T - 1, None,
+            again_at, again_at + 1.0, "w2", False, "", "",
+        )  # fmt: skip
+
+    def verdict(self) -> ChaosVerdict:
+        return check_run(self.run_record())
+
+    def broken(self) -> list[str]:
+        return [violation.invariant for violation in self.verdict().violations]
+
+
+def enough_kills() -> list[InjectedFault]:
+    """Kills of nobody's processes, long before: a run must have its number of them."""
+    return [
+        InjectedFault(ChaosFaultKind.KILL_CHILD, "host-3", T - 65, T - 65, frozenset({1}))
+        for _ in range(PLAN.kills)
+    ]
+
+
+def fault(
+    kind: ChaosFaultKind, at: float, *pids: int, host: str = "host-1", seconds: float = 0.0
+) -> InjectedFault:
+    return InjectedFault(kind, host, at, at + seconds, frozenset(pids))
+
+
+LOSS: dict[str, Any] = {"charge": "loss", "why": "loss 1 of 10, uncharged: lease ran out", "lasted": 4.0}
+RELEASE: dict[str, Any] = {
+    "charge": "release",
+    "outcome": "released",
+    "why": "released by shutdown",
+    "reason": "",
+}
+STALL_LIMIT = "crash 1 of 3, uncharged: did not answer for 4 s (stall limit)"
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)]),
+        TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_WORKER, T + 0.9, SUPERVISOR, POOL, SLOT)]),
+        TwoRunHistory(why=STALL_LIMIT, lasted=5.0, faults=[fault(ChaosFaultKind.STOP_POOL, T + 0.5, POOL, seconds=6.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.KILL_SUPERVISOR, T + 0.5, SUPERVISOR)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.STALL, T + 0.5, host="", seconds=1.5)]),
+        TwoRunHistory(
+            **LOSS,
+            faults=[
+                fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0),
+                fault(ChaosFaultKind.BLOCKED, T, host="", seconds=3.0),
+            ],
+        ),
+        TwoRunHistory(**RELEASE, faults=[fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)]),
+        TwoRunHistory(
+            **RELEASE | {"why": "its child process had died before it began: killed by signal 9 (SIGKILL)"},
+            faults=[fault(ChaosFaultKind.KILL_CHILD, T - 0.1, SLOT)],
+        ),
+        TwoRunHistory(charge="attempt", reason="unknown", why="waits", first_ends_at=T + 0.9, first_error="Transient"),
+        TwoRunHistory(
+            charge="nothing", reason="unknown", why="asked by the task", evidence="ctx.retry",
+            first_ends_at=T + 0.9, first_error="RetryRequested",
+        ),
+    ],
+    ids=lambda history: f"{history.charge} by {history.faults[0].kind if history.faults else 'its body'}",
+)  # fmt: skip
+def test_a_rerun_with_a_matching_cause_is_accepted(history: TwoRunHistory) -> None:
+    assert history.verdict().violations == ()
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        TwoRunHistory(),
+        TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, OTHER)]),
+        TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL, host="host-2")]),
+        TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T - 10, POOL)]),
+        TwoRunHistory(why=STALL_LIMIT, lasted=5.0, faults=[fault(ChaosFaultKind.FREEZE, T + 0.5, host="", seconds=4.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.OUTAGE, T + 0.2, host="", seconds=4.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.STOP_POOL, T + 0.5, POOL, seconds=3.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.STALL, T + 0.5, host="", seconds=0.3)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)]),
+        TwoRunHistory(**LOSS, faults=[fault(ChaosFaultKind.BLOCKED, T + 0.1, host="", seconds=3.5)]),
+        TwoRunHistory(**RELEASE, faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)]),
+        TwoRunHistory(charge="attempt", reason="unknown", why="waits"),
+        TwoRunHistory(charge="attempt", reason="timeout", why="waits", first_ends_at=T + 0.9),
+        TwoRunHistory(
+            charge="nothing", reason="unknown", why="asked by the task", evidence="ctx.retry",
+            first_ends_at=T + 0.9, first_error="Transient",
+        ),
+    ],
+    ids=lambda history: f"{history.charge} by {history.faults[0].kind if history.faults else 'nothing'}",
+)  # fmt: skip
+def test_a_rerun_without_a_cause_is_a_violation(history: TwoRunHistory) -> None:
+    assert "I12" in history.broken()
+
+
+def test_a_store_outage_alone_must_not_cause_reruns() -> None:
+    outage = fault(ChaosFaultKind.OUTAGE, T + 0.3, host="", seconds=4.0)
+    global_fault = GlobalFault(outage, frozenset({Fence(TASK, 1)}), observed_until=T + 8, finished_after=0.1)
+    threat = fault(ChaosFaultKind.KILL_SUPERVISOR, T + 0.5, SUPERVISOR)
+    assert TwoRunHistory(**LOSS, faults=[threat, outage]).broken() == []
+    assert TwoRunHistory(**LOSS, faults=[threat, outage], global_fault=global_fault).broken() == ["I12"]
+    later = dataclasses.replace(global_fault, observed_until=T + 3)
+    assert TwoRunHistory(**LOSS, faults=[threat, outage], global_fault=later).broken() == []
+
+
+def test_a_store_that_came_back_and_accepted_nothing_is_a_violation() -> None:
+    outage = fault(ChaosFaultKind.OUTAGE, T + 5, host="", seconds=4.0)
+    kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
+    assert TwoRunHistory(faults=[kill, outage], global_fault=GlobalFault(outage, frozenset())).broken() == [
+        "I13"
+    ]
+
+
+def test_a_function_that_starts_after_its_run_was_closed_needs_a_fault() -> None:
+    kill = fault(ChaosFaultKind.KILL_SUPERVISOR, T + 0.5, SUPERVISOR)
+    late = TwoRunHistory(**LOSS, waited=3.0, first_starts_at=T + 6, faults=[kill])
+    assert late.broken() == ["I8"]
+    stop = fault(ChaosFaultKind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.5)
+    explained = TwoRunHistory(**LOSS, waited=3.0, first_starts_at=T + 6, faults=[stop])
+    assert explained.broken() == []
+    assert explained.verdict().zombies == 1
+
+
+def test_a_late_start_after_an_answered_cancel_is_no_violation() -> None:
+    stop = fault(ChaosFaultKind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.5)
+    cancel = ObservedCancel(TASK, CancelStatus.CANCELLED, at=T + 5.0)
+    history = TwoRunHistory(**LOSS, first_starts_at=T + 6, faults=[stop], cancels=(cancel,))
+    assert "I19" not in [v.invariant for v in history.verdict().violations if "a body started" in v.evidence]
+    awake = TwoRunHistory(**LOSS, first_starts_at=T + 6, cancels=(cancel,))
+    assert "I19" in [v.invariant for v in awake.verdict().violations if "a body started" in v.evidence]
+
+
+def test_overlapping_runs_need_a_fault() -> None:
+    kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
+    assert TwoRunHistory(faults=[kill], first_ends_at=T + 2.5).broken() == ["I8"]
+    drain = fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)
+    assert TwoRunHistory(**RELEASE, first_ends_at=T + 2.5, faults=[drain]).broken() == []
+    assert TwoRunHistory(**RELEASE, first_ends_at=T + 2.5, faults=[drain]).verdict().overlaps == 1
+
+
+def test_an_orphan_is_resolved_within_the_bound_of_undisturbed_maintenance() -> None:
+    kill = fault(ChaosFaultKind.KILL_WORKER, T + 0.5, SUPERVISOR, POOL)
+    late = PLAN.orphan_bound + 1.0
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[kill]).broken() == ["I14"]
+    hindered = [
+        fault(ChaosFaultKind.STOP_SUPERVISOR, T + at, 20, host="host-2", seconds=2.0)
+        for at in (2.0, 5.0, 8.0)
+    ]
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[kill, *hindered]).broken() == []
+    stalled = fault(ChaosFaultKind.STALL, T + 3.0, host="", seconds=1.5)
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[kill, stalled]).broken() == []
+    blocked = fault(ChaosFaultKind.BLOCKED, T + 1.0, host="", seconds=3.0)
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[kill, blocked]).broken() == []
+    assert TwoRunHistory(**LOSS | {"lasted": late + 3.5}, faults=[kill, blocked]).broken() == ["I14"]
+
+
+def test_a_host_still_down_after_a_second_fault_runs_no_maintenance_yet() -> None:
+    kill = fault(ChaosFaultKind.KILL_WORKER, T + 0.5, SUPERVISOR, POOL)
+    other = fault(ChaosFaultKind.KILL_WORKER, T + 0.6, 20, 21, host="host-2")
+    blocked = fault(ChaosFaultKind.BLOCKED, T + 1.0, host="", seconds=1.0)
+    late = PLAN.orphan_bound + 5.0
+    assert TwoRunHistory(**LOSS | {"lasted": late}, faults=[kill, other, blocked]).broken() == []
+
+
+def test_the_death_of_a_pool_process_is_resolved_soon_by_its_own_supervisor() -> None:
+    kill = fault(ChaosFaultKind.KILL_POOL, T + 0.5, POOL)
+    assert TwoRunHistory(lasted=1.0 + PLAN.crash_bound, faults=[kill]).broken() == ["I14"]
+    hindered = fault(ChaosFaultKind.STOP_SUPERVISOR, T + 2.0, SUPERVISOR, seconds=3.0)
+    assert TwoRunHistory(lasted=1.0 + PLAN.crash_bound, faults=[kill, hindered]).broken() == []
+
+
+def test_a_task_is_claimed_within_the_bound_after_its_run_was_resolved() -> None:
+    kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
+    assert TwoRunHistory(faults=[kill], waited=PLAN.claim_bound - 0.5).broken() == []
+    assert TwoRunHistory(faults=[kill], waited=PLAN.claim_bound + 0.5).broken() == ["I14"]
+
+
+def test_recovery_counts_from_the_fault_to_the_next_run() -> None:
+    (recovery,) = TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.8, POOL)]).verdict().recoveries
+    assert recovery.seconds == pytest.approx(0.7)
+    assert not recovery.is_loss
+
+
+@pytest.mark.parametrize(
+    ("more", "broken"),
+    [
+        ({"left_processes": ("7: sleep",)}, "left"),
+        ({"left_scratch": ("scratch/w1",)}, "left"),
+        ({"faults_in_store": ("row missing",)}, "I20"),
+        ({"settled_after": None}, "I13"),
+        ({"settled_after": 10_000.0}, "I13"),
+        ({"journal": FaultLog(enough_kills()[1:])}, "plan"),
+        ({"journal": FaultLog(enough_kills(), problems=["host-1 ended by itself"])}, "seen"),
+    ],
+)
+def test_leftovers_delays_and_client_errors_are_violations(more: dict[str, Any], broken: str) -> None:
+    history = TwoRunHistory(
+        charge="attempt", reason="unknown", why="w", first_ends_at=T + 0.9, first_error="Transient"
+    )
+    assert history.broken() == []
+    history.more = more
+    assert history.broken() == [broken]
+
+
+def test_a_task_that_cannot_succeed_and_did_is_named() -> None:
+    kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
+    assert TwoRunHistory(faults=[kill], function="chaos.functions:hopeless").broken() == ["I10"]
+
+
+def test_what_a_client_saw_must_match_the_store() -> None:
+    kill = [fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)]
+    assert TwoRunHistory(faults=kill, finals=(FinalSeen(TASK, "succeeded", 2),)).broken() == []
+    assert TwoRunHistory(faults=kill, finals=(FinalSeen(TASK, "succeeded", 1),)).broken() == ["I6"]
+    assert TwoRunHistory(faults=kill, finals=(FinalSeen(TASK, "dead", 0),)).broken() == ["I6"]
+
+
+def test_the_table_and_the_histories_show_the_violations() -> None:
+    history = TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, OTHER)])
+    run_record, verdict = history.run_record(), history.verdict()
+    lines = list(report.format_violations(run_record, verdict))
+    assert lines[0].startswith("VIOLATION I12 task: run 1 of w1 on host-1 ended retrying")
+    assert any("FAULT pool process killed on host-1 [99]" in line for line in lines)
+    assert any("body: start of run 1 in process 11" in line for line in lines)
+    assert dict(report.format_table(run_record, verdict))["violations"] == "1"
+    assert report.to_plain(run_record, verdict)["ok"] is False
+    assert report.to_plain(run_record, verdict)["reruns_by_reason"] == {"crash: killed": 1}
+
+
+# --- ledgers and ticker ----------------------------------------------------------------------------------
+
+
+def new_task(task_id: str) -> NewTask:
+    return NewTask(task_id, NAP, "default", Priority.NORMAL, b"args", "json/1", key="k")
+
+
+def test_a_line_cut_off_by_a_kill_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "client-1.ndjson"
+    first = ProcessLog(path)
+    first.write(EnqueueSent("call-1", (new_task("a"),), many=False))
+    assert is_waiting(path)
+    first.write(EnqueueAnswered("call-1", ("b",)))
+    assert not is_waiting(path)
+    with path.open("ab") as file:
+        file.write(b'{"type":"sent","call":"call-2"')
+    ProcessLog(path).write(ClientError("later"))
+    assert read_lines(path) == [
+        EnqueueSent("call-1", (new_task("a"),), many=False),
+        EnqueueAnswered("call-1", ("b",)),
+        ClientError("later"),
+    ]
+
+
+def test_an_enqueue_without_an_answer_may_be_stored_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "client-1.ndjson"
+    process_log = ProcessLog(path)
+    process_log.write(EnqueueSent("call-1", (new_task("a"),), many=False))
+    process_log.write(EnqueueSent("call-2", (new_task("c"), new_task("d")), many=True))
+    process_log.write(EnqueueAnswered("call-2", ("c", "e")))
+    clients = read_clients([path])
+    assert [(one.task_id, one.ok) for one in clients.described.submitted] == [
+        ("a", False),
+        ("c", True),
+        ("e", True),
+    ]
+    assert [sent.call for sent in clients.unanswered] == ["call-1"]
+
+
+def test_a_stalled_machine_is_detected() -> None:
+    program = (
+        "import sys, time\n"
+        "from chaos.stall_detector import Ticker\n"
+        "with Ticker() as ticker:\n"
+        "    print('ticks', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "print(any(stall.ended_at - stall.began_at > 0.3 for stall in ticker.stalls))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ticks\n"
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.4)
+    process.send_signal(signal.SIGCONT)
+    stdout, _ = process.communicate("\n", timeout=20)
+    assert stdout == "True\n"

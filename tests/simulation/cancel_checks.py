@@ -1,0 +1,66 @@
+"""Cancels of running tasks: where nothing hinders the worker, the body is stopped soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from simulation.claimed_runs import ClaimedRun, finishes
+from simulation.run_record import RunRecord
+from tidegate.domain.outcome import Fence, FinishStatus
+from tidegate.store.rows import CancelStatus
+from tidegate.testing.checker import Violation
+
+_UNDER_WAY_SECONDS = 3.0
+"""The question and the end may take so long on their way."""
+_SWALLOW_LEASES = 0.4
+"""The longest that a body goes on after it was told to stop."""
+
+
+def cancels_stop_runs(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]) -> Iterator[Violation]:
+    """I19: a run whose cancel was asked for ends within the bound, unless its machine was troubled."""
+    bound = (
+        run_record.setup.timings.cancel_poll + _SWALLOW_LEASES * run_record.setup.lease + _UNDER_WAY_SECONDS
+    )
+    for fence, requested_at, ended_at in cancelled_runs(run_record, claimed):
+        end = requested_at + bound
+        if ended_at > end and not _was_disturbed(run_record, claimed[fence], end):
+            yield Violation(
+                "I19",
+                fence.task_id,
+                f"run {fence.run} on {claimed[fence].machine} went on for more than {bound:.1f} s after its"
+                f" cancel at {requested_at:.1f}",
+            )
+
+
+def cancelled_runs(
+    run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]
+) -> Iterator[tuple[Fence, float, float]]:
+    """Yield the runs under way when their cancel was asked for, with that moment and that of their end."""
+    ended_at = {
+        outcome.fence: commit.at
+        for commit, outcome, answer in finishes(run_record.event_log)
+        if answer is FinishStatus.DONE
+    }
+    for commit in run_record.event_log.commits:
+        if commit.method != "cancel":
+            continue
+        requested = {task_id for task_id, answer in commit.answer.items() if answer is CancelStatus.REQUESTED}
+        for fence, run in claimed.items():
+            end = ended_at.get(fence, float("inf"))
+            if fence.task_id in requested and run.at <= commit.at < end:
+                yield fence, commit.at, end
+
+
+def _was_disturbed(run_record: RunRecord, run: ClaimedRun, end: float) -> bool:
+    """Return whether anything hindered the run's machine since the claim, or the run is over by then."""
+    event_log = run_record.event_log
+    return (
+        end > run_record.virtual_seconds
+        or run_record.deaths.get(run.machine, end) < end
+        or any(fault.touches(run.machine, run.at - _UNDER_WAY_SECONDS, end) for fault in event_log.faults)
+        or any(drain.machine == run.machine and drain.began_at <= end for drain in event_log.drains)
+        or any(
+            machine == run.machine and run.at - _UNDER_WAY_SECONDS <= at <= end
+            for at, machine, _ in event_log.single_faults
+        )
+    )

@@ -1,0 +1,251 @@
+"""Clients of a run: they enqueue, resend, cancel, redrive, re-rank, hurry, purge and wait for results.
+
+What they were told goes to the journal. One that gets no answer resends with the same id, or gives up and
+never knows; one that crashes leaves things as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from simulation.event_log import EventLog
+from simulation.plan import SimulationSetup
+from simulation.tasks import TaskFactory
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.errors import (
+    KeyConflictError,
+    StoreError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskNotFoundError,
+    WrongStateError,
+)
+from tidegate.handle import Handle
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ActionStatus, NewTask, TaskFilter
+from tidegate.task_watcher import TaskWatcher
+from tidegate.testing.checker import digest_of
+
+T = TypeVar("T")
+Action = Callable[[], Awaitable[None]]
+
+_RECENT = 6
+"""Tasks that count as late ones."""
+
+
+class GaveUpError(Exception):
+    """The client stopped asking without an answer."""
+
+
+class SimulatedClient:
+    """One client process.
+
+    Args:
+        store: As this process sees it.
+        setup: Times and sizes.
+        event_log: What was told, over all clients.
+        rng: For everything it does.
+        tasks: Makes what is to be enqueued; shared by all clients.
+        pause_seconds: Between two acts, on average.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        setup: SimulationSetup,
+        event_log: EventLog,
+        rng: random.Random,
+        tasks: TaskFactory,
+        pause_seconds: float,
+    ) -> None:
+        self._store = store
+        self._setup = setup
+        self._event_log = event_log
+        self._rng = rng
+        self._tasks = tasks
+        self._pause_seconds = pause_seconds
+        self._watch = TaskWatcher(store)
+        self._waits: dict[str, asyncio.Task[None]] = {}
+        self.is_done = False
+        """Whether it has nothing more to ask for; it may still wait for results."""
+
+    async def run(self, until: float) -> None:
+        """Do one thing after another until that virtual moment."""
+        while self._event_log.now() < until:
+            await asyncio.sleep(self._rng.expovariate(1 / self._pause_seconds))
+            actions = self._actions()
+            action = self._rng.choices([action for action, _ in actions], [weight for _, weight in actions])[
+                0
+            ]
+            try:
+                await action()
+            except GaveUpError:
+                self._event_log.injected["client gave up"] += 1
+        self.is_done = True
+
+    async def opened_store(self) -> Store:
+        """Return the store, for handles."""
+        return self._store
+
+    def task_watcher(self, store: Store) -> TaskWatcher:
+        """Return the watcher of tasks, for handles."""
+        return self._watch
+
+    def _actions(self) -> Sequence[tuple[Action, int]]:
+        """Return what it may do, and how often."""
+        return (
+            (self._enqueue_one, 8),
+            (self._enqueue_few, 3),
+            (self._enqueue_in_parts, 2),
+            (self._cancel, 3),
+            (self._enqueue_and_cancel, 3),
+            (self._redrive, 2),
+            (self._reprioritise, 1),
+            (self._run_now, 2),
+            (self._purge, 1),
+            (self._wait, 3),
+        )
+
+    # --- enqueue ---
+
+    async def _enqueue_one(self) -> None:
+        await self._enqueue(self._tasks.take(1))
+
+    async def _enqueue_few(self) -> None:
+        await self._enqueue(self._tasks.take(self._rng.randint(2, 5)))
+
+    async def _enqueue(self, tasks: list[NewTask]) -> None:
+        if not tasks:
+            return
+        self._event_log.record_sent(tasks)
+        try:
+            answers = await self._call_until_answered(partial(self._store.enqueue, tasks))
+        except KeyConflictError:
+            self._event_log.record_refused(tasks)
+            return
+        self._event_log.record_accepted(tasks, [answer.task_id for answer in answers])
+
+    async def _enqueue_in_parts(self) -> None:
+        """Do what `enqueue_many` does with more tasks than fit one transaction, with fewer of them."""
+        tasks, batch_id = self._tasks.take(self._rng.randint(3, 7)), self._tasks.make_id()
+        middle = len(tasks) // 2
+        self._event_log.record_sent(tasks)
+        try:
+            await self._call_until_answered(partial(self._store.enqueue_part, batch_id, tasks[:middle]))
+            await self._call_until_answered(partial(self._store.enqueue_part, batch_id, tasks[middle:]))
+        except GaveUpError:
+            await self._call_until_answered(partial(self._store.drop_batch, batch_id))
+            self._event_log.record_refused(tasks)
+            return
+        try:
+            claimed = await self._call_until_answered(partial(self._store.commit_batch, batch_id))
+        except (KeyConflictError, WrongStateError):
+            self._event_log.record_refused(tasks)
+            return
+        self._event_log.record_accepted(tasks, [claimed.get(task.id, task.id) for task in tasks])
+        if self._rng.random() < 0.5:
+            await self._call_until_answered(partial(self._store.release_batches, 2))
+
+    # --- acts by id ---
+
+    async def _cancel(self) -> None:
+        """Cancel a task, half of the time one that runs or will run again, now and then by force."""
+        ids = self._some_stored() if self._rng.random() < 0.5 else await self._one_under_way()
+        for task_id in ids:
+            await self._cancel_one(task_id)
+
+    async def _enqueue_and_cancel(self) -> None:
+        """Enqueue one and think better of it while it may just run, fail or wait."""
+        for task in self._tasks.take(1):
+            await self._enqueue([task])
+            await asyncio.sleep(self._rng.uniform(0.0, self._setup.lease / 2))
+            await self._cancel_one(task.id)
+
+    async def _cancel_one(self, task_id: str) -> None:
+        cancel = partial(self._store.cancel, [task_id], why="at random", force=self._rng.random() < 0.2)
+        self._event_log.record_cancel(task_id, (await self._call_until_answered(cancel))[task_id])
+
+    async def _one_under_way(self) -> list[str]:
+        under_way = TaskFilter(states=(State.RUNNING, State.RETRYING))
+        rows = await self._call_until_answered(partial(self._store.list_tasks, under_way, limit=5))
+        return [self._rng.choice(rows).id] if rows else []
+
+    async def _redrive(self) -> None:
+        if ids := self._some_stored(5):
+            await self._call_until_answered(partial(self._store.redrive, ids))
+
+    async def _reprioritise(self) -> None:
+        if ids := self._some_stored(2):
+            await self._call_until_answered(
+                partial(self._store.reprioritise, ids, self._rng.choice(list(Priority)))
+            )
+
+    async def _run_now(self) -> None:
+        if ids := self._some_stored(4):
+            await self._call_until_answered(partial(self._store.run_now, ids))
+
+    async def _purge(self) -> None:
+        for task_id in self._some_stored():
+            self._event_log.record_purge_sent(task_id)
+            answers = await self._call_until_answered(partial(self._store.purge, [task_id]))
+            if answers[task_id] is ActionStatus.REFUSED:
+                self._event_log.record_purge_refused(task_id)
+
+    def _some_stored(self, number: int = 1) -> list[str]:
+        """Return some tasks that are known to be stored, more often late ones: those are not final yet."""
+        known = self._event_log.accepted_ids()
+        if self._rng.random() < 0.6:
+            known = known[-_RECENT:]
+        return self._rng.sample(known, min(number, len(known)))
+
+    # --- results ---
+
+    async def _wait(self) -> None:
+        """Begin to wait for a result, for as long as it takes."""
+        for task_id in self._some_stored():
+            if task_id not in self._waits:
+                work = self._wait_for(task_id)
+                self._waits[task_id] = asyncio.create_task(work, name=f"wait for {task_id}")
+
+    async def _wait_for(self, task_id: str) -> None:
+        handle: Handle[Any] = Handle(task_id, self, digest_of)
+        while True:
+            try:
+                digest = await handle.result()
+            except StoreError:
+                await asyncio.sleep(self._rng.uniform(0.05, self._setup.lease / 4))
+                continue
+            except TaskNotFoundError:
+                return
+            except TaskCancelledError:
+                self._event_log.record_final(task_id, State.CANCELLED, "")
+                return
+            except TaskFailedError:
+                return  # dead, but a redrive may change that
+            self._event_log.record_final(task_id, State.SUCCEEDED, digest)
+            return
+
+    @property
+    def waiting(self) -> list[str]:
+        """Tasks whose results are still waited for."""
+        return [task_id for task_id, wait in self._waits.items() if not wait.done()]
+
+    # --- asking ---
+
+    async def _call_until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer, resending when none comes, or stop after some tries.
+
+        Raises:
+            GaveUpError: No answer; it may be done or not.
+        """
+        for _ in range(self._rng.choice((1, 3, 6, 12))):
+            try:
+                return await call()
+            except StoreError:
+                await asyncio.sleep(self._rng.uniform(0.05, self._setup.lease / 4))
+        raise GaveUpError

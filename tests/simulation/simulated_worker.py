@@ -1,0 +1,81 @@
+"""A worker's process: an embedded worker is entered, and left when told to or when taken for dead."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from simulation.event_log import EventLog, WorkerDrain
+from simulation.functions import application
+from simulation.plan import SimulationSetup
+from tidegate.errors import StoreError
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ClaimResult
+from tidegate.worker.embedded import EmbeddedWorker
+
+
+class SimulatedWorker:
+    """Runs one worker from its start to its end.
+
+    Args:
+        setup: Pool and times.
+        machine: The name of the machine it runs on.
+        event_log: Told of workers and drains.
+        rng: For ids, jitter and the pauses of whoever starts it.
+    """
+
+    def __init__(self, setup: SimulationSetup, machine: str, event_log: EventLog, rng: random.Random) -> None:
+        self._setup = setup
+        self._machine = machine
+        self._event_log = event_log
+        self._rng = rng
+        self._ending = asyncio.Event()
+        self._grace: float | None = None
+        self._worker_id = ""
+
+    async def run(self, store: Store) -> None:
+        """Enter a worker, trying again while the store is away; leave it when told to."""
+        worker = await self._enter_worker(store)
+        self._event_log.worker_started_at[self._machine] = self._event_log.now()
+        await self._ending.wait()
+        drain = WorkerDrain(self._machine, worker.id, self._event_log.now())
+        self._event_log.drains.append(drain)
+        await worker.stop(self._grace)
+        drain.ended_at = self._event_log.now()
+
+    def drain(self, grace: float | None) -> None:
+        """Tell it to stop, letting tasks go on for so long; None: as its settings say."""
+        if not self._ending.is_set():
+            self._grace = grace
+            self._ending.set()
+
+    def on_answer(self, method: str, answer: Any) -> None:
+        """Notice in an answer of the store that this worker is taken for dead.
+
+        Where it does not begin anew by itself its process ends, as a pool process does under its supervisor.
+        """
+        is_retired = (method == "extend_leases" and self._worker_id in answer) or (
+            method == "claim" and isinstance(answer, ClaimResult) and not answer.is_alive
+        )
+        if is_retired and not self._ending.is_set():
+            self._event_log.injected["worker retired"] += 1
+            if not self._setup.may_restart:
+                self.drain(0.0)
+
+    async def _enter_worker(self, store: Store) -> EmbeddedWorker:
+        app = application(store, self._setup.pool, self._setup.timings)
+        while True:
+            worker = EmbeddedWorker(
+                app,
+                [self._setup.pool],
+                self._setup.timings,
+                rng=random.Random(self._rng.getrandbits(64)),
+                threaded=False,
+                may_restart=self._setup.may_restart,
+            )
+            self._worker_id = worker.id
+            try:
+                return await worker.__aenter__()
+            except StoreError:
+                await asyncio.sleep(self._rng.uniform(0.1, self._setup.lease / 4))

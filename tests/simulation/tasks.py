@@ -1,0 +1,84 @@
+"""The tasks that clients enqueue: plain, delayed, under keys and unique names, with options of all kinds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from simulation.functions import task_functions
+from simulation.scripts import make_script
+from tidegate.domain.ids import IdMaker
+from tidegate.store.rows import NewTask
+
+_FUNCTIONS = ("sim:steady", "sim:steady", "sim:once", "sim:ruled", "sim:urgent")
+_KEYS = 4
+"""So few that they are used again."""
+_UNIQUE_NAMES = 3
+
+
+class TaskFactory:
+    """Makes as many tasks as a run shall have; shared by its clients.
+
+    Args:
+        number: How many.
+        lease: Seconds; tasks last a part of it, or some of it.
+        rng: For what they are.
+        make_id: For their ids.
+        has_broken_function: Whether some are of the function whose settings fail.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        lease: float,
+        rng: random.Random,
+        make_id: IdMaker,
+        has_broken_function: bool = False,
+    ) -> None:
+        self._has_broken_function = has_broken_function
+        self._left = number
+        self._lease = lease
+        self._rng = rng
+        self.make_id = make_id
+
+    def take(self, number: int) -> list[NewTask]:
+        """Return so many tasks, or those that are left to make."""
+        number = min(number, self._left)
+        self._left -= number
+        return [self._one(self._left + place) for place in range(number)]
+
+    def _one(self, number: int) -> NewTask:
+        function, options = task_functions()[self._rng.choice(_FUNCTIONS)], self._options()
+        script = make_script(self._rng, self._lease)
+        draw = self._rng.random()
+        if draw < 0.3:
+            function = task_functions()["sim:steady"]
+            number, script = (self._keyed if draw < 0.15 else self._unique)(options)
+        elif self._has_broken_function and draw < 0.6:
+            function = task_functions()["sim:broken"]
+        return replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
+
+    def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:
+        """Give it a key; return its arguments, which now and then are not those the key stands for."""
+        which = self._rng.randrange(_KEYS)
+        options["key"] = f"key {which}"
+        return which + (100 if self._rng.random() < 0.1 else 0), [f"ok {0.1 * self._lease:.2f}"]
+
+    def _unique(self, options: dict[str, Any]) -> tuple[int, list[str]]:
+        options["unique"] = "until_final"
+        return self._rng.randrange(_UNIQUE_NAMES), [f"ok {0.5 * self._lease:.2f}"]
+
+    def _options(self) -> dict[str, Any]:
+        rng, lease = self._rng, self._lease
+        options: dict[str, Any] = {"timeout": lease * rng.choice((1.5, 5.0))}
+        if rng.random() < 0.3:
+            options["delay"] = lease * 3 * rng.random()
+        if rng.random() < 0.2:
+            options["priority"] = rng.choice(("interactive", "normal", "bulk"))
+        if rng.random() < 0.1:
+            options["max_attempts"] = rng.randint(1, 4)
+        if rng.random() < 0.1:
+            options["deadline"] = options.get("delay", 0.0) + lease * rng.uniform(2, 10)
+        return options

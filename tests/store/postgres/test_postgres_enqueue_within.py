@@ -1,0 +1,529 @@
+"""Enqueues inside the caller's own transaction: rolled back, no task, ever; committed, a task (promise G3)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from pgserver import Server
+from postgres_support import SCHEMA, migrated
+from tidegate import NO_LIMIT, Pool, PreparedTask, Tidegate
+from tidegate.domain.states import State
+from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
+from tidegate.store.postgres import enqueue_within
+from tidegate.store.postgres.roles import role
+from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "apps"))
+from joining import make_app
+
+ORDER = "INSERT INTO own.orders (number) VALUES (1)"
+PROGRAM = Path(__file__).parents[2] / "apps" / "joining.py"
+SOON = 10.0
+
+
+class RolledBack(Exception):
+    """Ends a block without a commit."""
+
+
+@pytest.fixture
+def user_url(postgres: Server, worker_url: str) -> Iterator[str]:
+    """The URL of an application that has a table of its own, and is a member of the worker's role."""
+    with postgres.connect() as admin:
+        admin.execute("DROP SCHEMA IF EXISTS own CASCADE")
+        admin.execute("DROP ROLE IF EXISTS shop")
+        admin.execute(f"CREATE ROLE shop LOGIN IN ROLE {role(SCHEMA, 'worker')}")
+        admin.execute("CREATE SCHEMA own AUTHORIZATION shop")
+        admin.execute("SET ROLE shop")
+        admin.execute("CREATE TABLE own.orders (number integer)")
+        yield postgres.url(user="shop")
+        admin.execute("RESET ROLE")
+        admin.execute("DROP SCHEMA own CASCADE")
+        admin.execute("DROP ROLE shop")
+
+
+@pytest.fixture
+async def shop(worker_url: str) -> AsyncIterator[tuple[Tidegate, Any]]:
+    app, work = make_app(worker_url)
+    yield app, work
+    await app.aclose()
+
+
+def over(url: str, driver: str) -> str:
+    return url.replace("postgresql://", f"postgresql+{driver}://")
+
+
+@dataclass(frozen=True)
+class Goods:
+    """Tasks to enqueue in a transaction: one by `using`, more by `enqueue_many`."""
+
+    app: Tidegate
+    work: Any
+    number: int = 1
+
+    async def within(self, conn: Any) -> list[str]:
+        if self.number == 1:
+            return [(await self.work.using(conn=conn).enqueue(1)).id]
+        return await self.app.enqueue_many(self.prepared(), conn=conn)
+
+    def within_sync(self, conn: Any) -> list[str]:
+        if self.number == 1:
+            return [self.work.using(conn=conn).enqueue_sync(1).id]
+        return self.app.enqueue_many_sync(self.prepared(), conn=conn)
+
+    def prepared(self) -> Iterator[Any]:
+        labelled = self.work.using(labels={"kind": "größer"}, tenant="t", key="k", timeout=7)
+        yield labelled.prepare(1)
+        yield from (self.work.prepare(number) for number in range(2, self.number + 1))
+
+
+async def by_asyncpg(url: str, successes: Goods, commit: bool) -> list[str]:
+    connection = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(ORDER)
+    ids = await successes.within(connection)
+    await (transaction.commit() if commit else transaction.rollback())
+    await connection.close()
+    return ids
+
+
+async def by_asyncpg_pool(url: str, successes: Goods, commit: bool) -> list[str]:
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        try:
+            async with connection.transaction():
+                await connection.execute(ORDER)
+                ids = await successes.within(connection)
+                if not commit:
+                    raise RolledBack
+        except RolledBack:
+            pass
+    return ids
+
+
+async def by_async_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute(ORDER)
+        ids = await successes.within(connection)
+        await (connection.commit() if commit else connection.rollback())
+    return ids
+
+
+def by_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+    with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
+        connection.execute(ORDER)
+        ids = successes.within_sync(connection)
+        (connection.commit if commit else connection.rollback)()
+    return ids
+
+
+def by_psycopg_autocommit_block(url: str, successes: Goods, commit: bool) -> list[str]:
+    connection = psycopg.connect(url, autocommit=True)
+    with connection, connection.transaction(force_rollback=not commit):
+        connection.execute(ORDER)
+        return successes.within_sync(connection)
+
+
+def by_psycopg_pipeline(url: str, successes: Goods, commit: bool) -> list[str]:
+    with psycopg.connect(url) as connection, connection.pipeline():
+        connection.execute(ORDER)
+        ids = successes.within_sync(connection)
+        (connection.commit if commit else connection.rollback)()
+    return ids
+
+
+def by_session(url: str, successes: Goods, commit: bool) -> list[str]:
+    engine = sa.create_engine(over(url, "psycopg"))
+    with Session(engine) as session:
+        session.execute(sa.text(ORDER))
+        ids = successes.within_sync(session)
+        (session.commit if commit else session.rollback)()
+    engine.dispose()
+    return ids
+
+
+def by_sqlalchemy_connection(url: str, successes: Goods, commit: bool) -> list[str]:
+    engine = sa.create_engine(over(url, "psycopg"))
+    with engine.connect() as connection:
+        connection.execute(sa.text(ORDER))
+        ids = successes.within_sync(connection)
+        (connection.commit if commit else connection.rollback)()
+    engine.dispose()
+    return ids
+
+
+async def by_async_session(url: str, successes: Goods, commit: bool, driver: str = "asyncpg") -> list[str]:
+    engine = create_async_engine(over(url, driver))
+    async with AsyncSession(engine) as session:
+        await session.execute(sa.text(ORDER))
+        ids = await successes.within(session)
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+    return ids
+
+
+async def by_async_session_over_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+    return await by_async_session(url, successes, commit, "psycopg")
+
+
+async def by_async_sqlalchemy_connection(url: str, successes: Goods, commit: bool) -> list[str]:
+    engine = create_async_engine(over(url, "asyncpg"))
+    async with engine.connect() as connection:
+        await connection.execute(sa.text(ORDER))
+        ids = await successes.within(connection)
+        await (connection.commit() if commit else connection.rollback())
+    await engine.dispose()
+    return ids
+
+
+async def by_sync_code_under_an_async_session(url: str, successes: Goods, commit: bool) -> list[str]:
+    engine = create_async_engine(over(url, "asyncpg"))
+    async with AsyncSession(engine) as session:
+        await session.execute(sa.text(ORDER))
+        ids = await session.run_sync(successes.within_sync)
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+    return ids
+
+
+CALLERS = {
+    name: value for name, value in dict(globals()).items() if name.startswith("by_") and callable(value)
+}
+
+
+async def called(caller: Any, url: str, successes: Goods, commit: bool) -> list[str]:
+    if inspect.iscoroutinefunction(caller):
+        return await caller(url, successes, commit)
+    return await asyncio.to_thread(caller, url, successes, commit)
+
+
+def orders(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT count(*) FROM own.orders").fetchone()[0]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+async def test_a_committed_transaction_makes_its_tasks(
+    user_url: str, shop: Any, caller: Any, number: int
+) -> None:
+    app, work = shop
+    ids = await called(caller, user_url, Goods(app, work, number), commit=True)
+    assert len(ids) == number
+    for place, task_id in enumerate(ids, 1):
+        assert (await app.status(task_id)).state is State.READY
+        assert await app.store.get_payload(task_id) == (b'{"a":[],"k":{"number":%d}}' % place, "json/1")
+    assert orders(user_url) == 1
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+async def test_a_transaction_that_is_rolled_back_makes_none(
+    user_url: str, shop: Any, caller: Any, number: int
+) -> None:
+    app, work = shop
+    ids = await called(caller, user_url, Goods(app, work, number), commit=False)
+    assert len(ids) == number
+    assert await app.store.read_tasks(ids) == {}
+    assert orders(user_url) == 0
+
+
+@pytest.mark.parametrize(("end", "tasks"), [("commit", 1), ("rollback", 0)])
+async def test_django_makes_a_task_with_its_own_rows(
+    worker_url: str, user_url: str, shop: Any, end: str, tasks: int
+) -> None:
+    done = await asyncio.to_thread(django, worker_url, user_url, end)
+    assert done.returncode == 0, done.stderr
+    ids = done.stdout.split()
+    assert len(ids) == 3
+    assert len(await shop[0].store.read_tasks(ids)) == 3 * tasks
+    assert orders(user_url) == tasks
+
+
+async def test_django_without_an_atomic_block_is_refused(worker_url: str, user_url: str) -> None:
+    done = await asyncio.to_thread(django, worker_url, user_url, "autocommit")
+    assert "no transaction open" in done.stderr
+    assert "transaction.atomic()" in done.stderr
+
+
+def django(url: str, user_url: str, end: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, PROGRAM, url, user_url, end], capture_output=True, text=True, timeout=50
+    )
+
+
+async def test_a_task_is_invisible_until_the_commit(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        handle = await work.using(conn=connection).enqueue(1)
+        assert await app.store.read_tasks([handle.id]) == {}
+    assert set(await app.store.read_tasks([handle.id])) == {handle.id}
+    await connection.close()
+
+
+async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
+    other = Tidegate(worker_url)
+    await other.store.wait_for_change(0.3)
+    waiting = asyncio.create_task(other.store.wait_for_change(SOON))
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    await by_async_session(user_url, Goods(*shop), commit=True)
+    await waiting
+    assert asyncio.get_running_loop().time() - began < SOON / 2
+    await other.aclose()
+
+
+async def test_what_is_committed_without_a_word_is_run_within_the_poll_interval(
+    user_url: str, worker_url: str, shop: Any
+) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    async with app.worker(pools=[Pool(poll_interval=0.3)]):
+        async with connection.transaction():
+            ids = await app.enqueue_many([work.prepare(number) for number in range(20)], conn=connection)
+        async with asyncio.timeout(SOON / 2):
+            assert [await app.result(task_id) for task_id in ids] == list(range(20))
+    await connection.close()
+
+
+async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(user_url)
+    ids = []
+    for _ in range(2):
+        async with connection.transaction():
+            handle = await work.using(conn=connection, key="k").enqueue(1)
+            ids.append((handle.id, handle.created))
+    assert ids == [(ids[0][0], True), (ids[0][0], False)]
+    async with connection.transaction():
+        with pytest.raises(KeyConflictError):
+            await work.using(conn=connection, key="k").enqueue(2)
+        assert (await work.using(conn=connection).enqueue(2)).created  # the transaction is whole
+    await connection.close()
+
+
+async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: str, shop: Any) -> None:
+    app, work = shop
+    first = work.using(key="k", tenant="t", labels={"kind": "größer"}, timeout=7, deadline=50, max_attempts=2)
+    moment = datetime(2100, 1, 1, tzinfo=UTC)
+    once = work.using(unique="until_final", total_timeout=NO_LIMIT, deadline=moment)
+    tasks = [first.prepare(1), first.prepare(1), work.using(delay=60, priority="bulk").prepare(2),
+             once.prepare(3), once.prepare(3), work.prepare(4)]  # fmt: skip
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        ids = await app.enqueue_many(tasks, conn=connection)
+    await connection.close()
+    assert ids == [tasks[task_filter].task_id for task_filter in (0, 0, 2, 3, 3, 5)]
+    rows = await app.store.read_tasks(ids)
+    row = rows[ids[0]]
+    assert (row.tenant, row.labels, row.max_attempts) == ("t", {"kind": "größer"}, 2)
+    assert row.deadline_at == pytest.approx(row.enqueued_at + 50)
+    assert row.key == "k"
+    assert rows[ids[3]].deadline_at == moment.timestamp()
+    worker = NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0)
+    await app.store.add_worker(worker)
+    claim = await app.store.claim(ClaimRequest("w", 10, ("*",), {work.spec.name: CrashPolicy()}))
+    totals = {task.fence.task_id: task.total_timeout_seconds for task in claim.tasks}
+    assert totals == {ids[0]: None, ids[3]: NO_LIMIT, ids[5]: None}
+    assert rows[ids[2]].state is State.SCHEDULED
+    assert len(rows) == 4
+    again = await app.enqueue_many([first.prepare(1), once.prepare(3)])
+    assert again == [ids[0], ids[3]]
+
+
+async def test_a_conflict_stores_none_of_many_and_leaves_the_transaction_whole(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    keyed = work.using(key="k")
+    with psycopg.connect(user_url) as connection:
+        connection.execute(ORDER)
+        with pytest.raises(KeyConflictError, match="'k'"):
+            app.enqueue_many_sync([work.prepare(0), keyed.prepare(1), keyed.prepare(2)], conn=connection)
+        handle = work.using(conn=connection, key="k").enqueue_sync(2)
+    assert handle.created
+    assert orders(user_url) == 1
+    assert [row.id for row in await app.store.list_tasks(TaskFilter())] == [handle.id]
+
+
+async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    sent = []
+    with connection.query_logger(lambda record: sent.append(record.query)):
+        async with connection.transaction():
+            ids = await app.enqueue_many((work.prepare(number) for number in range(2_500)), conn=connection)
+    await connection.close()
+    assert len([query for query in sent if "json_to_recordset" in query]) == 3
+    last = await app.store.get_payload(ids[-1])
+    assert last == (b'{"a":[],"k":{"number":2499}}', "json/1")
+    assert len(set(ids)) == 2_500
+    assert sum(stats.ready for stats in await app.store.get_queue_stats()) == 2_500
+
+
+async def test_transactions_that_want_the_same_names_take_them_in_one_order_over_all_statements(
+    user_url: str, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue_within, "_PART_TASKS", 2)
+    app, work = shop
+
+    async def store(names: list[str]) -> None:
+        connection = await asyncpg.connect(user_url)
+        async with connection.transaction():
+            await app.enqueue_many([work.using(key=name).prepare(1) for name in names], conn=connection)
+        await connection.close()
+
+    for number in range(10):
+        names = [f"{number}-{letter}" for letter in "abcdef"]
+        async with asyncio.timeout(SOON), asyncio.TaskGroup() as both:
+            both.create_task(store(names))
+            both.create_task(store(names[::-1]))
+    assert sum(stats.ready for stats in await app.store.get_queue_stats()) == 60
+
+
+async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
+    user_url: str, shop: Any
+) -> None:
+    app, work = shop
+    bad = PreparedTask(dataclasses.replace(work.prepare(1).new_task, tenant="a\0b"))
+    connection = await asyncpg.connect(user_url)
+    async with connection.transaction():
+        with pytest.raises(ArgumentsError, match="NUL"):
+            await app.enqueue_many([work.prepare(0), bad], conn=connection)
+        assert await app.enqueue_many([], conn=connection) == []
+    await connection.close()
+    assert await app.store.list_tasks(TaskFilter()) == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_many_tasks_of_one_function_are_part_of_the_callers_transaction(
+    user_url: str, shop: Any, commit: bool
+) -> None:
+    app, work = shop
+    held = await work.using(unique="until_final").enqueue(1)
+    connection = await asyncpg.connect(user_url)
+    transaction = connection.transaction()
+    await transaction.start()
+    handles = await work.using(conn=connection, unique="until_final").enqueue_many([(1,), {"number": 2}])
+    await (transaction.commit() if commit else transaction.rollback())
+    await connection.close()
+    with psycopg.connect(user_url) as blocking:
+        more = work.using(conn=blocking).enqueue_many_sync([(3,), work.prepare(4)])
+        await asyncio.to_thread(blocking.commit if commit else blocking.rollback)
+    assert [handle.created for handle in [*handles, *more]] == [False, True, True, True]
+    assert handles[0].id == held.id
+    rows = await app.store.read_tasks([handle.id for handle in [*handles, *more]])
+    assert len(rows) == (4 if commit else 1)
+
+
+async def test_a_task_that_is_only_prepared_may_not_name_a_connection(user_url: str, shop: Any) -> None:
+    _, work = shop
+    with psycopg.connect(user_url) as connection, pytest.raises(UsageError, match="enqueue_many"):
+        work.using(conn=connection).prepare(1)
+
+
+async def test_a_connection_that_writes_json_by_itself_changes_no_labels(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    for name in ("json", "jsonb"):
+        await connection.set_type_codec(name, schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+    labelled = work.using(labels={"a": "b"})
+    async with connection.transaction():
+        one = await work.using(labels={"a": "b"}, conn=connection).enqueue(1)
+        many = await app.enqueue_many([labelled.prepare(2), labelled.prepare(3)], conn=connection)
+    await connection.close()
+    rows = await app.store.read_tasks([one.id, *many])
+    assert [row.labels for row in rows.values()] == [{"a": "b"}] * 3
+
+
+async def test_without_a_transaction_nothing_is_stored(user_url: str, shop: Any) -> None:
+    app, work = shop
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(OptionError, match="no transaction open"):
+        await work.using(conn=connection).enqueue(1)
+    await connection.close()
+    with pytest.raises(OptionError, match="closed"):
+        await work.using(conn=connection).enqueue(1)
+    engine = create_async_engine(over(user_url, "asyncpg"), isolation_level="AUTOCOMMIT")
+    async with AsyncSession(engine) as session:
+        with pytest.raises(OptionError, match="no transaction open"):
+            await work.using(conn=session).enqueue(1)
+    await engine.dispose()
+    blocking = psycopg.connect(user_url, autocommit=True)
+    with blocking, pytest.raises(OptionError, match="no transaction open"):
+        work.using(conn=blocking).enqueue_sync(1)
+    with pytest.raises(OptionError, match="closed"):
+        work.using(conn=blocking).enqueue_sync(1)
+    assert await app.store.list_tasks(TaskFilter()) == []
+
+
+async def test_a_connection_of_the_other_kind_is_refused(user_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(UsageError, match="awaited"):
+        work.using(conn=connection).enqueue_sync(1)
+    await connection.close()
+    with psycopg.connect(user_url) as blocking, pytest.raises(UsageError, match="blocks"):
+        await work.using(conn=blocking).enqueue(1)
+
+
+@pytest.mark.parametrize("conn", [object(), "postgresql://localhost", 7])
+async def test_what_is_no_connection_is_refused(shop: Any, conn: object) -> None:
+    with pytest.raises(OptionError, match="conn= is a"):
+        await shop[1].using(conn=conn).enqueue(1)
+
+
+async def test_another_database_is_refused(fresh_url: str, shop: Any) -> None:
+    _, work = shop
+    connection = await asyncpg.connect(fresh_url)
+    with pytest.raises(ConfigError, match="without the application's tables"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await migrated(fresh_url)
+    with pytest.raises(ConfigError, match="another database"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await connection.close()
+
+
+async def test_a_role_without_rights_is_told_so(postgres: Server, user_url: str, shop: Any) -> None:
+    _, work = shop
+    with postgres.connect() as admin:
+        admin.execute(f"REVOKE {role(SCHEMA, 'worker')} FROM shop")
+    connection = await asyncpg.connect(user_url)
+    with pytest.raises(ConfigError, match="may not enqueue"):
+        async with connection.transaction():
+            await work.using(conn=connection).enqueue(1)
+    await connection.close()
+
+
+async def test_tasks_in_a_file_join_no_transaction(tmp_path: Path) -> None:
+    app, work = make_app(f"sqlite:///{tmp_path}/queue.db")
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        await work.using(conn=object()).enqueue(1)
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        work.using(conn=object()).enqueue_sync(1)
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        await app.enqueue_many([work.prepare(1)], conn=object())
+    with pytest.raises(OptionError, match="PostgreSQL"):
+        app.enqueue_many_sync([work.prepare(1)], conn=object())
+    await app.aclose()

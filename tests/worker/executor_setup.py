@@ -1,0 +1,43 @@
+"""An executor by itself, and what became of the attempts it was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from support import until
+from tidegate import Priority, Tidegate
+from tidegate.domain.outcome import Counters, Fence, Outcome
+from tidegate.store.rows import ClaimedTask
+from tidegate.worker.children.pool import ChildPool
+from tidegate.worker.engine.executor import Executor
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.task_run import TaskRun
+
+
+@dataclass
+class Scene:
+    """An executor whose lease is set by hand, and what became of its attempts."""
+
+    app: Tidegate
+    lease: Lease
+    executor: Executor
+    children: ChildPool
+    outcomes: list[Outcome | None] = field(default_factory=list)
+
+    def start(self, name: str, *args: Any) -> TaskRun:
+        function = self.app.function(name)
+        task = function.prepare(*args).new_task
+        return self.executor.start(
+            ClaimedTask(
+                Fence(task.id, 1), function.spec.name, "default", Priority.NORMAL, "", "", task.args, task.codec_tag,
+                Counters(), 0.0, 0.0, 0.0, 0.0,
+            )
+        )  # fmt: skip
+
+    async def ended(self) -> Outcome | None:
+        async def one() -> bool:
+            return bool(self.outcomes)
+
+        await until(one, what="the attempt is settled")
+        return self.outcomes[0]
