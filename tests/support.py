@@ -172,5 +172,7 @@ async def upgraded_by_later_release(
     ]
     with monkeypatch.context() as patched:
         for back_end in (sqlite_schema, postgres_schema):
-            patched.setattr(back_end, "known", lambda known=back_end.known(): (*known, *later))
+            patched.setattr(
+                back_end, "known_migrations", lambda known=back_end.known_migrations(): (*known, *later)
+            )
         return await store.migrate()

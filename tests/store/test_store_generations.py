@@ -97,7 +97,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Old]:
     server: Server = request.getfixturevalue("postgres")
     with fresh_database(server) as name:
         with server.connect(name) as admin:
-            admin.execute((DATA / "tidegate-0.1.0.sql").read_text())
+            admin.execute((DATA / "tidegate-0.1.0.dump").read_text())
         yield Old(server.url(name))
 
 
@@ -239,7 +239,7 @@ def test_a_restore_refuses_a_backup_of_0_1_0_by_its_name(tmp_path: Path) -> None
 def test_an_enqueue_on_a_callers_blocking_connection_refuses_it(postgres: Server) -> None:
     with fresh_database(postgres) as name:
         with postgres.connect(name) as admin:
-            admin.execute((DATA / "tidegate-0.1.0.sql").read_text())
+            admin.execute((DATA / "tidegate-0.1.0.dump").read_text())
         old = Old(postgres.url(name))
         before, store = old.content(), PostgresStore(old.url)
         task = Build(store, SettableClock()).new()
@@ -291,7 +291,7 @@ async def test_every_later_version_refuses_it_too(refused: Old, monkeypatch: pyt
     later = [Migration(number, f"{number:03d}_later", "SELECT 1") for number in range(2, 9)]
     for back_end in ("sqlite", "postgres"):
         known = (*schema.known_migrations(), *later)
-        monkeypatch.setattr(f"tidegate.store.{back_end}.schema.known", lambda known=known: known)
+        monkeypatch.setattr(f"tidegate.store.{back_end}.schema.known_migrations", lambda known=known: known)
     store = open_store(refused.url)
     for call in (store.open, store.migrate):
         with pytest.raises(SchemaError, match=OF_0_1_0):

@@ -69,7 +69,7 @@ async def test_old_code_refuses_a_schema_that_a_later_migration_closed_to_it(
 ) -> None:
     await upgraded_by_later_release(made, monkeypatch, *later)
     old = unmade()
-    for look in (old.open, old.ahead):
+    for look in (old.open, old.count_newer_migrations):
         with pytest.raises(SchemaError, match=r"newer .*upgrade Tidegate") as caught:
             await look()
         assert (caught.value.facts["database"], caught.value.facts["code"]) == (NEWEST + len(later), NEWEST)
@@ -81,8 +81,8 @@ async def test_a_release_that_knows_what_closed_the_schema_works_beside_one_stil
 ) -> None:
     await upgraded_by_later_release(made, monkeypatch, BREAKS, ADDS)
     for back_end in (sqlite_schema, postgres_schema):
-        known = (*back_end.known(), Migration(NEWEST + 1, f"{NEWEST + 1:03d}_later", BREAKS))
-        monkeypatch.setattr(back_end, "known", lambda known=known: known)
+        known = (*back_end.known_migrations(), Migration(NEWEST + 1, f"{NEWEST + 1:03d}_later", BREAKS))
+        monkeypatch.setattr(back_end, "known_migrations", lambda known=known: known)
     async with opened(unmade) as next_one:
         assert await next_one.count_newer_migrations() == 1
 
