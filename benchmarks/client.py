@@ -15,13 +15,14 @@ from typing import Any
 from benchmarks import noop_app
 from benchmarks.limit import percentiles
 from tidegate import Pool
+from tidegate.internals import core_of
 
 BATCH = 5_000
 
 
 async def bulk(*, n: int) -> dict[str, float]:
     """Store `n` tasks, 5,000 a transaction."""
-    await noop_app.app.opened_store()
+    await core_of(noop_app.app).opened_store()
     began_at = time.perf_counter()
     for first in range(0, n, BATCH):
         numbers = range(first, min(first + BATCH, n))
@@ -33,7 +34,7 @@ async def bulk(*, n: int) -> dict[str, float]:
 
 async def single_async(*, n: int) -> dict[str, float]:
     """Store `n` tasks, each awaited before the next."""
-    await noop_app.app.opened_store()
+    await core_of(noop_app.app).opened_store()
     began_at = time.perf_counter()
     for number in range(n):
         await noop_app.noop_app.enqueue(number)

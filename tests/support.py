@@ -19,6 +19,7 @@ import pytest
 
 from tidegate import Pool, Tidegate, Timings
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 from tidegate.store.common.migrate import Migration
 from tidegate.store.postgres import schema as postgres_schema
 from tidegate.store.protocol import Store
@@ -46,6 +47,13 @@ def make_app(directory: Path, **options: Any) -> Tidegate:
     return Tidegate(f"sqlite:///{directory}/queue.db", **options)
 
 
+def app_on(store: Any, **options: Any) -> Tidegate:
+    """Return an application on a store that is made already."""
+    app = Tidegate("sqlite:///never-opened.db", **options)
+    core_of(app).store = store
+    return app
+
+
 async def until(
     condition: Callable[[], Awaitable[Any]], *, within: float = 15.0, what: str = "it came true"
 ) -> Any:
@@ -61,7 +69,7 @@ async def until(
 
 async def all_final(app: Tidegate, ids: list[str], *, within: float = 30.0) -> dict[str, Any]:
     """Wait until every task is final; return their rows."""
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
 
     async def look() -> dict[str, Any] | None:
         rows = await store.read_tasks(ids)

@@ -16,6 +16,7 @@ import pytest
 
 from chromium import Page
 from tidegate import Tidegate
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(420)]  # the first one may have to install Chromium
@@ -36,7 +37,7 @@ class Chat:
 
     async def pids(self) -> list[int]:
         """Return the pids of the worker: its pool processes, and the supervisor that started them."""
-        store = await self.queue.opened_store()
+        store = await core_of(self.queue).opened_store()
         pools = [row.pid for row in await store.list_workers() if row.retired_at is None]
         return [*pools, *map(_parent, pools)]
 
@@ -106,7 +107,7 @@ async def test_an_answer_streams_in_and_survives_a_reload_and_the_loss_of_the_wo
         await page.set_size(390, 760)
         await page.screenshot(tmp_path / "narrow.png")
 
-        second, first = await (await chat.queue.opened_store()).list_tasks(TaskFilter(), limit=10)
+        second, first = await (await core_of(chat.queue).opened_store()).list_tasks(TaskFilter(), limit=10)
         assert (first.state, first.run) == ("succeeded", 2)
         assert second.state == "cancelled"
     assert page.complaints == []

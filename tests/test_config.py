@@ -12,6 +12,7 @@ from tidegate import Tidegate
 from tidegate.config import DEFAULT_DATABASE_URL, Config, load_config, preset_toml
 from tidegate.domain.spec import Priority
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of
 from tidegate.worker.settings import Pool, Timings
 
 
@@ -352,7 +353,7 @@ def test_the_retry_budget_of_the_system_is_read_and_code_wins_over_it(load, tmp_
     assert load(TIDEGATE_ENV="test").retries_per_minute == 30
     monkeypatch.chdir(tmp_path)
     for app, amount in ((Tidegate(), 90), (Tidegate(retries_per_minute=5), 5)):
-        system = app.declared()[0].limits
+        system = core_of(app).declared()[0].limits
         assert (system.retries_per_minute, system.retry_window_seconds) == (amount, 10)
 
 
@@ -423,7 +424,7 @@ def test_a_new_store_away_from_its_script_is_logged_and_kept_out_of_git(tmp_path
     project.mkdir()
     elsewhere.mkdir()
     (project / "submit.py").write_text(
-        "import asyncio\nfrom tidegate import Tidegate\napp = Tidegate()\nasyncio.run(app.opened_store())\n"
+        "import asyncio\nfrom tidegate import Tidegate\nfrom tidegate.internals import core_of\nasyncio.run(core_of(Tidegate()).opened_store())\n"
     )
     command = [sys.executable, project / "submit.py"]
 

@@ -23,6 +23,7 @@ from tidegate import (
     on,
 )
 from tidegate.domain.spec import Rule
+from tidegate.internals import core_of
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_setting_of_a_task_function_that_cannot_work_is_refused_when_declared(
         def f() -> None: ...
 
     assert caught.value.fix
-    assert not app.functions
+    assert not core_of(app).functions
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 
 from tidegate import Context
 from tidegate.context import RetryRequested
+from tidegate.internals import core_of
 from tidegate.testing.provider import POLICY_MARKER, SimulatedProvider
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +54,7 @@ def named(directory: str) -> Any:
 @named("quickstart")
 async def test_quickstart_greets(example: ModuleType) -> None:
     assert await example.hello("Ada") == "hello Ada"
-    assert list(example.app.functions) == ["example_quickstart:hello"]
+    assert list(core_of(example.app).functions) == ["example_quickstart:hello"]
 
 
 # --- retries ----------------------------------------------------------------------------------------------

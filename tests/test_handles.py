@@ -22,6 +22,7 @@ from tidegate import (
     Tidegate,
     UsageError,
 )
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 
 DAY = date(2026, 3, 1)
@@ -45,7 +46,7 @@ async def app(tmp_path: Path) -> AsyncIterator[Tidegate]:
 
 
 async def stored(app: Tidegate) -> int:
-    return len(await (await app.opened_store()).list_tasks(TaskFilter(), limit=100))
+    return len(await (await core_of(app).opened_store()).list_tasks(TaskFilter(), limit=100))
 
 
 async def test_each_form_of_a_call_becomes_a_task_in_the_order_given(app: Tidegate) -> None:
@@ -190,7 +191,7 @@ async def test_a_stream_that_sync_code_leaves_early_is_closed(app: Tidegate) -> 
 
 def _followers(app: Tidegate, handle: Handle[Any]) -> int:
     """Return how many follow a task on the loops of sync callers."""
-    return sum(len(watch._followed) for watch in app._watches.values())
+    return sum(len(watch._followed) for watch in core_of(app)._task_watchers.values())
 
 
 @pytest.mark.parametrize("timeout", ["0s", 0, timedelta(0)])

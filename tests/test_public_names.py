@@ -36,6 +36,18 @@ def test_a_wrong_name_is_an_attribute_error() -> None:
         _ = tidegate.Tidgate  # type: ignore[attr-defined]
 
 
+def test_an_application_shows_only_what_users_may_use() -> None:
+    by_id = ["cancel", "history", "result", "status"]
+    assert [name for name in dir(tidegate.Tidegate("sqlite:///never-opened.db")) if name[0] != "_"] == sorted(
+        [
+            *by_id,
+            *(f"{name}_sync" for name in by_id),
+            *("aclose", "classifier", "close", "enqueue_many", "enqueue_many_sync", "function", "handle"),
+            *("on_child_start", "on_load", "on_start", "on_stop", "task", "upstream", "url", "worker"),
+        ]
+    )
+
+
 @pytest.mark.parametrize("module", HEAVY)
 def test_importing_tidegate_does_not_load(module: str) -> None:
     code = f"import sys, tidegate; sys.exit({module!r} in sys.modules)"

@@ -13,6 +13,7 @@ import pytest
 from support import all_final, load_app, make_app, until, worker_process
 from tidegate import ArgumentsError, Context, TaskNotFoundError, Tidegate
 from tidegate.domain.states import State
+from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 from tidegate.store.streams import CHUNK_BYTES, StoredChunk
 from tidegate.task_watcher import (
@@ -32,7 +33,7 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 async def follow_to_end(app: Tidegate, task_id: str, after: int = 0, within: float = 20.0) -> list[TaskEvent]:
     """Follow a task to its end."""
-    watch = app.task_watcher(await app.opened_store())
+    watch = core_of(app).task_watcher(await core_of(app).opened_store())
     async with asyncio.timeout(within):
         return [event async for event in watch.follow(task_id, after)]
 
@@ -115,8 +116,8 @@ async def test_a_thousand_chunks_arrive_once_each_and_before_the_end(app: Tidega
 
 async def test_chunks_are_written_twenty_times_a_second_at_most(app: Tidegate) -> None:
     tokens = emitting(app)
-    await app.opened_store()
-    app.store = counted = CountedStore(app.store)  # type: ignore[assignment]
+    await core_of(app).opened_store()
+    core_of(app).store = counted = CountedStore(core_of(app).store)  # type: ignore[assignment]
     async with app.worker():
         begun = asyncio.get_running_loop().time()
         handle = await tokens.enqueue(200, 0.005)
@@ -193,7 +194,7 @@ async def test_functions_in_child_processes_emit_and_a_killed_run_is_followed_by
 
 async def test_chunks_wait_while_the_store_is_unavailable_and_none_is_lost(app: Tidegate) -> None:
     tokens = emitting(app)
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     away = True
     real = store.append_chunks
 
@@ -268,11 +269,11 @@ async def test_an_unknown_task_cannot_be_followed_and_a_cancelled_one_ends_at_on
 
 async def test_a_task_deleted_while_followed_is_told_as_not_found(app: Tidegate) -> None:
     tokens = emitting(app)
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     handle = await tokens.using(delay=60).enqueue(3)
     following = asyncio.create_task(follow_to_end(app, handle.id))
     await asyncio.sleep(0.05)
-    watch = app.task_watcher(store)
+    watch = core_of(app).task_watcher(store)
     real = store.read_stream_heads
 
     async def gone(ids: Sequence[str]) -> dict[str, Any]:
@@ -299,8 +300,8 @@ async def test_progress_is_sent_with_the_chunks(app: Tidegate) -> None:
 
 async def test_two_hundred_followers_share_the_reads_of_one(app: Tidegate) -> None:
     tokens = emitting(app)
-    await app.opened_store()
-    counted = CountedStore(app.store)
+    await core_of(app).opened_store()
+    counted = CountedStore(core_of(app).store)
     watch = TaskWatcher(counted)  # type: ignore[arg-type]
 
     async def follow(task_id: str) -> list[int]:
@@ -320,7 +321,7 @@ async def test_two_hundred_followers_share_the_reads_of_one(app: Tidegate) -> No
 async def test_a_slow_follower_has_no_queue_and_misses_nothing(app: Tidegate) -> None:
     tokens = emitting(app)
     count = CACHED_CHUNKS * 4
-    watch = app.task_watcher(await app.opened_store())
+    watch = core_of(app).task_watcher(await core_of(app).opened_store())
     async with app.worker(), asyncio.timeout(30):
         handle = await tokens.enqueue(count, 0.001)
         slow = watch.follow(handle.id)
@@ -343,7 +344,7 @@ async def test_another_process_can_follow(tmp_path: Path, app: Tidegate) -> None
 
 async def test_followers_get_the_error_of_a_failing_store_and_can_reconnect(app: Tidegate) -> None:
     tokens = emitting(app)
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     handle = await tokens.using(delay=60).enqueue(1)
     following = asyncio.create_task(follow_to_end(app, handle.id))
     await asyncio.sleep(0.05)
@@ -369,6 +370,6 @@ async def test_many_tasks_are_followed_at_once(app: Tidegate) -> None:
     assert [sequences(events) for events in received] == [list(range(1, 11))] * 30
 
     async def nobody_waits() -> bool:
-        return app.task_watcher(app.store)._job is None
+        return core_of(app).task_watcher(core_of(app).store)._job is None
 
     await until(nobody_waits)

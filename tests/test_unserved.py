@@ -12,6 +12,7 @@ import pytest
 
 from support import make_app
 from tidegate import Pool, Tidegate
+from tidegate.internals import core_of
 from tidegate.store.rows import NewWorker
 from tidegate.worker.application import load_application
 from tidegate.worker.supervisor.unserved import unserved_reasons, warn_of_unserved
@@ -35,7 +36,7 @@ async def app(tmp_path: Path) -> AsyncIterator[Tidegate]:
 
 async def add_worker(app: Tidegate, *queues: str, functions: tuple[str, ...]) -> None:
     """Make a live worker known that serves these queues and declares these functions."""
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     await store.save_manifest("app:app", {"functions": {name: {} for name in functions}})
     await store.add_worker(
         NewWorker(
@@ -49,8 +50,8 @@ async def test_an_enqueue_that_nothing_serves_is_warned_of_once(
 ) -> None:
     await add_worker(app, "default", functions=("app:quick", "app:slow"))
     for _ in range(3):
-        await app.functions["app:slow"].enqueue()
-        await app.functions["app:quick"].enqueue()
+        await core_of(app).functions["app:slow"].enqueue()
+        await core_of(app).functions["app:quick"].enqueue()
 
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.startswith("tasks of app:slow wait: nothing serves the queue llm")
@@ -65,7 +66,7 @@ async def test_a_function_that_no_worker_knows_is_warned_of_with_the_setting_tha
     @app.task(name="jobs:report")
     async def report() -> None: ...
 
-    await app.enqueue_many([report.prepare(), app.functions["app:quick"].prepare()])
+    await app.enqueue_many([report.prepare(), core_of(app).functions["app:quick"].prepare()])
 
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "declares the function jobs:report" in warning
@@ -75,9 +76,9 @@ async def test_a_function_that_no_worker_knows_is_warned_of_with_the_setting_tha
 async def test_before_any_worker_the_configured_pools_count(
     app: Tidegate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await app.functions["app:quick"].enqueue()
+    await core_of(app).functions["app:quick"].enqueue()
     assert not caplog.records
-    await asyncio.to_thread(app.functions["app:slow"].enqueue_sync)
+    await asyncio.to_thread(core_of(app).functions["app:slow"].enqueue_sync)
     assert "nothing serves the queue llm" in caplog.text
 
 
@@ -87,9 +88,9 @@ async def test_a_failing_check_for_unserved_tasks_does_not_fail_the_enqueue(
     async def fail() -> None:
         raise OSError("away")
 
-    monkeypatch.setattr(app.store, "list_workers", fail)
+    monkeypatch.setattr(core_of(app).store, "list_workers", fail)
 
-    assert (await app.functions["app:slow"].enqueue()).created
+    assert (await core_of(app).functions["app:slow"].enqueue()).created
     assert not caplog.records
 
 
@@ -100,16 +101,21 @@ async def test_a_starting_worker_names_unserved_tasks_and_functions(
     async def report() -> None: ...
 
     await report.using(queue="default").enqueue()
-    functions = {name: {"queue": app.functions[name].spec.queue} for name in ("app:quick", "app:slow")}
+    functions = {
+        name: {"queue": core_of(app).functions[name].spec.queue} for name in ("app:quick", "app:slow")
+    }
     caplog.clear()
 
-    await warn_of_unserved(app.store, app.pools, functions)
+    await warn_of_unserved(core_of(app).store, core_of(app).pools, functions)
 
     stored, declared = [record.getMessage() for record in caplog.records]
     assert stored.startswith("tasks of jobs:report wait: no live worker that serves default declares")
     assert declared.startswith("tasks of app:slow would wait: nothing serves the queue llm")
     everything = [Pool(queues=["*"])]
-    assert await unserved_reasons(app.store, everything, functions | {"jobs:report": {"queue": "x"}}) == []
+    assert (
+        await unserved_reasons(core_of(app).store, everything, functions | {"jobs:report": {"queue": "x"}})
+        == []
+    )
 
 
 @pytest.fixture
@@ -133,4 +139,4 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_modules_of_the_configuration_are_imported_with_the_application(project: Path) -> None:
     (project / "tidegate.toml").write_text('app = "unserved_app:app"\nmodules = ["unserved_jobs"]\n')
 
-    assert list(load_application("unserved_app:app").functions) == ["unserved_jobs:report"]
+    assert list(core_of(load_application("unserved_app:app")).functions) == ["unserved_jobs:report"]

@@ -17,6 +17,7 @@ from benchmarks.economics.reference import IdealScheduler
 from benchmarks.processes import fresh_directory, worker_command
 from benchmarks.usage import tree, tree_cpu_seconds
 from tidegate import Tidegate
+from tidegate.internals import core_of
 from tidegate.store.connect import open_store
 from tidegate.store.rows import TaskFilter
 
@@ -168,7 +169,7 @@ async def _by_workers(
             )
             for _ in range(WORKERS)
         ]
-        store = await app.opened_store()
+        store = await core_of(app).opened_store()
         while len(await store.list_workers()) < WORKERS:
             if any(worker.poll() is not None for worker in workers):
                 raise RuntimeError("a worker ended before it began")

@@ -19,6 +19,7 @@ import asyncpg
 
 from benchmarks.limit import percentiles
 from benchmarks.peers.ours import app, noop
+from tidegate.internals import core_of
 
 TICK_SECONDS = 0.02
 """Between two enqueues."""
@@ -29,7 +30,7 @@ class TimedClaims:
 
     def __init__(self) -> None:
         self.milliseconds: list[float] = []
-        self._claim = app.store.claim
+        self._claim = core_of(app).store.claim
 
     async def __call__(self, ask: Any) -> Any:
         began_at = time.perf_counter()
@@ -54,8 +55,8 @@ async def main(url: str, *, rate: int, before: float, during: float) -> dict[str
         during: Seconds with one.
     """
     claims = TimedClaims()
-    app.store.claim = claims  # type: ignore[method-assign]
-    async with app.worker(app.pools[0]):
+    core_of(app).store.claim = claims  # type: ignore[method-assign]
+    async with app.worker(core_of(app).pools[0]):
         await _load(rate, 5.0)  # plans, caches and connections are there
         claims.taken()
         await _load(rate, before)

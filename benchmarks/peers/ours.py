@@ -10,13 +10,14 @@ from benchmarks.peers import lock_waits
 from benchmarks.peers.contract import PeerQueue
 from benchmarks.peers.start_times import began
 from tidegate import Pool, Tidegate
+from tidegate.internals import core_of
 
 CONCURRENCY = 1000
 
 _place = os.environ["BENCH_URL"]
 _url = _place if "://" in _place else f"sqlite:///{_place}/queue.db"
 app = Tidegate(_url, pools=[Pool(concurrency=CONCURRENCY)])
-lock_waits.note_claims(app.store)
+lock_waits.note_claims(core_of(app).store)
 
 
 @app.task
@@ -27,11 +28,11 @@ async def noop(number: int) -> None:
 
 class Peer(PeerQueue):
     async def create(self) -> None:
-        await app.store.migrate()
+        await core_of(app).store.migrate()
         await app.aclose()
 
     async def open(self) -> None:
-        await app.opened_store()
+        await core_of(app).opened_store()
 
     async def close(self) -> None:
         await app.aclose()

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from tidegate import Context, Pool, Tidegate
+from tidegate.internals import core_of
 from tidegate.web import Role, WebSettings, create_app
 
 app = Tidegate(pools=[Pool(concurrency=100, poll_interval=0.1)])
@@ -58,7 +59,7 @@ def bare() -> FastAPI:
 
     @site.get("/api/v1/tasks/{task_id}")
     async def status(task_id: str) -> dict[str, Any]:
-        [row] = (await (await app.opened_store()).read([task_id])).values()
+        [row] = (await (await core_of(app).opened_store()).read([task_id])).values()
         return asdict(row)
 
     return site
@@ -74,7 +75,7 @@ async def make_token() -> None:
     from tidegate.domain.access import digest_of
     from tidegate.store.access import NewToken
 
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     await store.add_token(NewToken("bench", digest_of(TOKEN), "bench", Role.SUBMITTER, "bench"))
     await app.aclose()
 

@@ -1,29 +1,21 @@
-"""`Tidegate`: wiring only. Configuration, the registry of task functions, and what is asked by id."""
+"""`Tidegate`: what users see of an application. How it works is in `core`."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import os
-import random
-import threading
-import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary
 
 from tidegate._bridge import run_sync
-from tidegate.bulk_enqueue import BulkEnqueue, each
+from tidegate.bulk_enqueue import each
 from tidegate.calls.keys import Key, KeyRing
 from tidegate.calls.settings import CallTimes
 from tidegate.calls.upstream import Upstream
-from tidegate.codec import CODEC
 from tidegate.codec.declaration import demand_plain_function
-from tidegate.config import Config, load_config
+from tidegate.config import load_config
 from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
+from tidegate.core import Core
 from tidegate.domain.failure import Reason
-from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import (
     NO_LIMIT,
     TIMEOUT_SECONDS,
@@ -40,10 +32,9 @@ from tidegate.domain.spec import (
     Usual,
     backoff_option,
 )
-from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
+from tidegate.errors import OptionError
 from tidegate.hooks import Hooks
 from tidegate.limits.options import UpstreamLimits, make_limits, rate_window
-from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.options import priority_option
 from tidegate.readers import (
     Seconds,
@@ -57,25 +48,19 @@ from tidegate.readers import (
     seconds_option,
     shown,
     size_option,
-    wrong,
 )
-from tidegate.store.connect import check_url, open_store
+from tidegate.store.connect import check_url
 from tidegate.task import (
     TaskDecorator,
     TaskFunction,
     choose_runs_in,
-    defined_at,
     function_name,
     retry_rules_option,
 )
 from tidegate.task_access import TaskAccess
-from tidegate.task_watcher import TaskWatcher
-from tidegate.unserved import UnservedTaskWarner
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
-    from tidegate.store.protocol import Store
-    from tidegate.store.rows import EnqueueResult, NewTask
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
@@ -90,7 +75,6 @@ class Tidegate(Hooks, TaskAccess):
             `.tidegate/tidegate.db`.
         pools: Worker pools; None: those of `tidegate.toml`, else one for everything.
         timings: Leases, beats and grace times; None: those of `tidegate.toml`, else the defaults.
-        store: A store that is made already, for tests.
         modules: Other modules that declare task functions of this application, imported after its own by
             workers and commands; None: those of `tidegate.toml`.
         retries_per_minute: The retry budget of the whole system, with or without upstreams; None: that of
@@ -107,40 +91,38 @@ class Tidegate(Hooks, TaskAccess):
         ConfigError: The URL or a file's setting cannot work.
     """
 
+    _core: Core
+
     def __init__(
         self,
         url: str | None = None,
         *,
         pools: Sequence[Pool] | None = None,
         timings: Timings | None = None,
-        store: Store | None = None,
         modules: Sequence[str] | None = None,
         retries_per_minute: float | None = None,
         retry_window: Seconds | None = None,
     ) -> None:
-        super().__init__()
-        self.config: Config = load_config()
-        retries = self.config.retries_per_minute if retries_per_minute is None else retries_per_minute
-        window = self.config.retry_window if retry_window is None else retry_window
-        self._system_limits = make_limits(retries_per_minute=retries, retry_window=window)
-        self.url = url or self.config.database_url
-        self.modules = self.config.modules if modules is None else names_option("modules", modules)
-        self.pools: tuple[Pool, ...] = self.config.pools if pools is None else pools_option(pools)
-        self.timings = self.config.timings if timings is None else timings_option(timings)
-        self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
-        self.upstreams: dict[str, Upstream] = {}
-        if store is not None:
-            self.store = store
-        else:
-            check_url(self.url)
-        self.unserved = UnservedTaskWarner(self.pools)
-        self._opened_in_pid = 0
-        self._lock, self._lock_pid = threading.Lock(), os.getpid()
-        self._task_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatcher] = WeakKeyDictionary()
-        self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
+        config = load_config()
+        retries = config.retries_per_minute if retries_per_minute is None else retries_per_minute
+        window = config.retry_window if retry_window is None else retry_window
+        self._core = Core(
+            url or config.database_url,
+            config,
+            pools=config.pools if pools is None else pools_option(pools),
+            timings=config.timings if timings is None else timings_option(timings),
+            modules=tuple(config.modules if modules is None else names_option("modules", modules)),
+            limits=make_limits(retries_per_minute=retries, retry_window=window),
+        )
+        check_url(self.url)
 
     def __repr__(self) -> str:
-        return f"<Tidegate {self.url}, {len(self.functions)} task functions>"
+        return f"<Tidegate {self.url}, {len(self._core.functions)} task functions>"
+
+    @property
+    def url(self) -> str:
+        """The URL of its database."""
+        return self._core.url
 
     # --- declaring ---------------------------------------------------------------------------------------
 
@@ -234,7 +216,7 @@ class Tidegate(Hooks, TaskAccess):
         settings = {
             "queue": name_option("queue", queue),
             "priority": priority_option(priority),
-            **self._upstream_settings(upstream),
+            **self._core.upstream_settings(upstream),
             "rate_limit": None if rate_limit is None else rate_window(rate_limit),
             "timeout": _timeout_seconds(timeout, upstream),
             "total_timeout": _total_timeout_seconds(total_timeout, upstream),
@@ -255,7 +237,7 @@ class Tidegate(Hooks, TaskAccess):
             demand_plain_function(function)
             where = choose_runs_in(function, runs_in, memory_limit=memory_limit is not None)
             spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
-            return self._register(function, spec)
+            return self._core.register(function, spec)
 
         return declare if function is None else declare(function)
 
@@ -285,14 +267,14 @@ class Tidegate(Hooks, TaskAccess):
             make_limits(**limits),
             provider=provider,
             times=times,
-            keys=KeyRing(name, keys, self.config.environment or "") if keys else None,
-            opened_store=self.opened_store,
+            keys=KeyRing(name, keys, self._core.config.environment or "") if keys else None,
+            opened_store=self._core.opened_store,
         )
-        if (known := self.upstreams.get(name)) is not None and known.limits != made.limits:
+        if (known := self._core.upstreams.get(name)) is not None and known.limits != made.limits:
             raise OptionError(
                 f"upstream {shown(name)} is declared twice, with different limits", fix="declare it once"
             )
-        return self.upstreams.setdefault(name, made)
+        return self._core.upstreams.setdefault(name, made)
 
     def function(self, name: str) -> TaskFunction[Any, Any, Any]:
         """Return the task function of that name; its part after the colon will do if it is the only one.
@@ -300,106 +282,7 @@ class Tidegate(Hooks, TaskAccess):
         Raises:
             UnknownFunctionError: None, or several.
         """
-        if name in self.functions:
-            return self.functions[name]
-        matches = [full for full in self.functions if full.rpartition(":")[2] == name]
-        if len(matches) == 1:
-            return self.functions[matches[0]]
-        raise UnknownFunctionError(
-            f"no task function is named {shown(name)}",
-            fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
-        )
-
-    def declared(self) -> list[LimitDeclaration]:
-        """Return the limits this application declares, for the store."""
-        limits = {name: function.spec.rate_limit for name, function in self.functions.items()}
-        return [
-            LimitDeclaration(GateKind.SYSTEM, "", self._system_limits),
-            *(each for upstream in self.upstreams.values() for each in upstream.with_keys()),
-            *(
-                LimitDeclaration(GateKind.FUNCTION, name, Limits((limit,)))
-                for name, limit in limits.items()
-                if limit
-            ),
-        ]
-
-    def _upstream_settings(self, upstream: Upstream | str | None) -> dict[str, str]:
-        """Return the name and the provider of a task function's upstream.
-
-        Raises:
-            OptionError: No such upstream is declared.
-        """
-        if upstream is None:
-            return {}
-        name = upstream.name if isinstance(upstream, Upstream) else upstream
-        if not isinstance(name, str):
-            raise wrong("upstream", upstream, "give what app.upstream(…) returned, or its name")
-        if name not in self.upstreams:
-            raise OptionError(
-                f"no upstream is named {shown(name)}",
-                fix=f"declare it before: app.upstream({shown(name)}, …)",
-            )
-        return {"upstream": name, "provider": self.upstreams[name].calls.provider}
-
-    def _register(self, function: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
-        name_option("name", spec.name)
-        known = self.functions.get(spec.name)
-        if known is not None and _definition_key(known.function) != _definition_key(
-            function
-        ):  # the same one again is a reload
-            raise ConfigError(
-                f"two task functions are named {spec.name}: {defined_at(known.function)} "
-                f"and {defined_at(function)}",
-                fix="give one of them another name=",
-            )
-        task_function: TaskFunction[Any, Any, Any] = TaskFunction(function, spec, self)
-        self.functions[spec.name] = task_function
-        return task_function
-
-    @functools.cached_property
-    def store(self) -> Store:
-        """The store, made at its first use; `opened_store` also opens it."""
-        return open_store(self.url)
-
-    # --- storing -----------------------------------------------------------------------------------------
-
-    def next_id(self) -> str:
-        """Return a fresh task id; ids of one process rise."""
-        with self._process_lock():
-            return self._make_id()
-
-    def _process_lock(self) -> threading.Lock:
-        """Return the lock of this process: in a forked child the parent's may be held for ever."""
-        if self._lock_pid != os.getpid():
-            self._lock, self._lock_pid = threading.Lock(), os.getpid()
-        return self._lock
-
-    async def opened_store(self) -> Store:
-        """Return the store, opened in this process."""
-        if self._opened_in_pid != os.getpid():
-            await self.store.open()
-            self._opened_in_pid = os.getpid()
-        return self.store
-
-    def task_watcher(self, store: Store) -> TaskWatcher:
-        """Return the running loop's watcher of tasks."""
-        loop = asyncio.get_running_loop()
-        with self._process_lock():
-            if loop not in self._task_watchers:
-                self._task_watchers[loop] = TaskWatcher(store)
-            return self._task_watchers[loop]
-
-    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
-        """Store one prepared task; in the transaction open on `conn`, if one is given."""
-        store = await self.opened_store()
-        storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
-        (enqueued,) = await storing
-        await self.unserved.warn(store, [(task.queue, task.function)])
-        return enqueued
-
-    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:
-        """Store one prepared task in the transaction open on a connection that blocks."""
-        return self.store.enqueue_within_sync(conn, [task])[0]
+        return self._core.function(name)
 
     async def enqueue_many(
         self, tasks: Iterable[PreparedTask] | AsyncIterable[PreparedTask], *, conn: Any = None
@@ -419,37 +302,13 @@ class Tidegate(Hooks, TaskAccess):
             KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
             UsageError: An item is no prepared task.
         """
-        answers = await self.enqueue_all((new_task_of(task) async for task in each(tasks)), conn)
+        answers = await self._core.enqueue_all((new_task_of(task) async for task in each(tasks)), conn)
         return [answer.task_id for answer in answers]
 
     def enqueue_many_sync(self, tasks: Iterable[PreparedTask], *, conn: Any = None) -> list[str]:
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
-        answers = self.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
+        answers = self._core.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
         return [answer.task_id for answer in answers]
-
-    async def enqueue_all(
-        self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
-    ) -> Sequence[EnqueueResult]:
-        """Store these tasks, all or none, and answer in their order."""
-        if conn is not None:
-            store = await self.opened_store()
-            return await store.enqueue_within(conn, [task async for task in each(tasks)])
-        bulk_enqueue = await self._begin_bulk_enqueue()
-        answers = await bulk_enqueue.store(tasks)
-        await self.unserved.warn(self.store, bulk_enqueue.task_kinds)
-        return answers
-
-    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
-        """As `enqueue_all`, from sync code."""
-        if conn is not None:
-            return self.store.enqueue_within_sync(conn, list(tasks))
-        bulk_enqueue = run_sync(self._begin_bulk_enqueue())
-        answers = bulk_enqueue.store_sync(tasks)
-        run_sync(self.unserved.warn(self.store, bulk_enqueue.task_kinds))
-        return answers
-
-    async def _begin_bulk_enqueue(self) -> BulkEnqueue:
-        return BulkEnqueue(await self.opened_store(), self.next_id())
 
     # --- running -----------------------------------------------------------------------------------------
 
@@ -477,30 +336,13 @@ class Tidegate(Hooks, TaskAccess):
         """
         from tidegate.worker.embedded import EmbeddedWorker
 
-        served = self.pools if pools is None else pools_option(pools)
-        return EmbeddedWorker(self, served, timings or self.timings, may_restart=True)
-
-    def manifest(self) -> dict[str, Any]:
-        """Return what this application declares, for those who cannot import it."""
-        return {
-            "functions": {
-                name: {
-                    "queue": function.spec.queue,
-                    "upstream": function.spec.upstream,
-                    "priority": function.spec.priority.word,
-                    "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
-                    "max_attempts": function.spec.max_attempts,
-                    "signature": function.signature.text,
-                }
-                for name, function in sorted(self.functions.items())
-            },
-            "codec": CODEC,
-        }
+        core = self._core
+        served = core.pools if pools is None else pools_option(pools)
+        return EmbeddedWorker(core, served, timings or core.timings, may_restart=True)
 
     async def aclose(self) -> None:
         """Let go of the store. Safe to repeat; the next use opens it again."""
-        self._opened_in_pid = 0
-        await self.store.close()
+        await self._core.aclose()
 
     def close(self) -> None:
         """As `aclose`, from sync code."""
@@ -517,7 +359,3 @@ def _total_timeout_seconds(configured: Seconds | Usual | None, upstream: Upstrea
     if configured is not USUAL:
         return limit_option("total_timeout", configured)
     return TOTAL_TIMEOUT_SECONDS if upstream is None else TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS
-
-
-def _definition_key(function: Callable[..., Any]) -> tuple[str, str]:
-    return function.__code__.co_filename, function.__qualname__

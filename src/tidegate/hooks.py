@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 Hook = Callable[[], Awaitable[None] | None]
 
 
-class Hooks:
-    """The part of `Tidegate` that keeps the functions to be called."""
+class HookLists:
+    """The functions that were registered, in order."""
 
     def __init__(self) -> None:
         self.load_hooks: list[Callable[[], None]] = []
@@ -23,27 +23,33 @@ class Hooks:
         self.child_start_hooks: list[Hook] = []
         self.classifiers: list[Classifier] = []
 
+
+class Hooks:
+    """The part of `Tidegate` that registers functions to be called."""
+
+    _core: HookLists
+
     def on_load(self, hook: Callable[[], None]) -> Callable[[], None]:
         """Register what declares more once the application is imported, in workers, commands and clients.
 
         It is called each time the application is loaded by its name, and must be safe to repeat.
         """
-        self.load_hooks.append(callable_option("on_load", hook))
+        self._core.load_hooks.append(callable_option("on_load", hook))
         return hook
 
     def on_start(self, hook: Hook) -> Hook:
         """Register what runs in each worker process's loop before its first task: open clients here."""
-        self.start_hooks.append(callable_option("on_start", hook))
+        self._core.start_hooks.append(callable_option("on_start", hook))
         return hook
 
     def on_child_start(self, hook: Hook) -> Hook:
         """Register what runs once in each child process before its first task: load models here."""
-        self.child_start_hooks.append(callable_option("on_child_start", hook))
+        self._core.child_start_hooks.append(callable_option("on_child_start", hook))
         return hook
 
     def on_stop(self, hook: Hook) -> Hook:
         """Register what runs in the same loop after the last task, in reverse order."""
-        self.stop_hooks.append(callable_option("on_stop", hook))
+        self._core.stop_hooks.append(callable_option("on_stop", hook))
         return hook
 
     def classifier(self, classify: Classifier) -> Classifier:
@@ -53,5 +59,5 @@ class Hooks:
             classify: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
                 One that raises is passed over.
         """
-        self.classifiers.append(callable_option("classifier", classify))
+        self._core.classifiers.append(callable_option("classifier", classify))
         return classify

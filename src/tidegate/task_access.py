@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from tidegate.values import HistoryEntry, TaskStatus
 
 
-class TaskAccess(StoreSource):
+class TaskAccess:
     """The part of `Tidegate` that takes a task's id where a handle is not at hand."""
+
+    _core: StoreSource
 
     def handle(self, task_id: str) -> Handle[Any]:
         """Return a handle on a task by its id; what only an annotation restores comes as plain JSON."""
         from tidegate.codec import Shape, load_result
 
-        return Handle(task_id, self, functools.partial(load_result, Shape()))
+        return Handle(task_id, self._core, functools.partial(load_result, Shape()))
 
     async def status(self, task_id: str) -> TaskStatus:
         """As `Handle.status`, by id."""

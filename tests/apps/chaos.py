@@ -7,6 +7,7 @@ import os
 import time
 
 from tidegate import Context, Fixed, Pool, Tidegate, Timings, Transient
+from tidegate.internals import core_of
 from tidegate.testing.checker import FunctionRecorder
 
 LEASE = float(os.environ.get("LEASE", "1.0"))
@@ -50,5 +51,5 @@ async def flaky(ctx: Context, number: int) -> int:
 
 if "WITNESS" in os.environ:
     recorder = FunctionRecorder(os.environ["WITNESS"])
-    for function in app.functions.values():
+    for function in core_of(app).functions.values():
         recorder.record_runs(function)

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from attack_support import OddStore
 
-from support import FAST, make_app
+from support import FAST, app_on, make_app
 from tidegate import ConfigError, Pool, State, StoreUnavailableError, Tidegate, UsageError
+from tidegate.internals import core_of
 from tidegate.store.rows import NewTask
 from tidegate.task_watcher import TaskWatcher
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 def odd_app(directory: Path) -> tuple[Tidegate, OddStore]:
     store = OddStore(directory / "queue.db")
-    return Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST), store  # type: ignore[arg-type]
+    return app_on(store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST), store
 
 
 async def test_a_task_of_a_failed_enqueue_batch_can_be_enqueued_alone(tmp_path: Path) -> None:
@@ -39,11 +40,11 @@ async def test_a_task_of_a_failed_enqueue_batch_can_be_enqueued_alone(tmp_path: 
     store.fail_once("drop_batch", StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         await app.enqueue_many(tasks)
-    answers = [await app.enqueue_prepared(task.new_task) for task in tasks[:3]]
-    rows = await app.store.read_tasks([answer.task_id for answer in answers])
+    answers = [await core_of(app).enqueue_prepared(task.new_task) for task in tasks[:3]]
+    rows = await core_of(app).store.read_tasks([answer.task_id for answer in answers])
     assert [answer.created for answer in answers] == [True, True, True]
     assert {rows[answer.task_id].state for answer in answers} == {State.READY}
-    assert await app.store.check_integrity() == []
+    assert await core_of(app).store.check_integrity() == []
     await app.aclose()
 
 
@@ -66,7 +67,7 @@ async def test_an_enqueue_of_many_that_fails_says_why_and_leaves_nothing(tmp_pat
     store.fail_once("drop_batch", StoreUnavailableError("away as well"))
     with pytest.raises(LookupError):
         await app.enqueue_many(broken())
-    assert await app.store.get_queue_stats() == []
+    assert await core_of(app).store.get_queue_stats() == []
     await app.aclose()
 
 
@@ -130,7 +131,7 @@ def test_an_interrupted_sync_call_goes_on_doing_nothing(tmp_path: Path) -> None:
     assert len(yielded) <= count + 1 < 200
 
     async def stats() -> Any:
-        return await app.store.get_queue_stats()
+        return await core_of(app).store.get_queue_stats()
 
     assert asyncio.run(stats()) == []
     app.close()
@@ -194,7 +195,7 @@ async def test_a_sync_call_inside_a_loop_is_refused_at_once_and_changes_nothing(
         body.enqueue_sync()
     with pytest.raises(UsageError):
         app.enqueue_many_sync([body.prepare()])
-    assert await (await app.opened_store()).get_queue_stats() == []
+    assert await (await core_of(app).opened_store()).get_queue_stats() == []
 
 
 def test_a_forked_child_of_an_application_in_use_enqueues_and_waits_on_its_own(tmp_path: Path) -> None:
@@ -270,5 +271,5 @@ async def test_waiting_for_many_results_leaves_nothing_behind(app: Tidegate) -> 
         for _ in range(20):
             with pytest.raises(TimeoutError):
                 await late.result(0.01)
-    watch: TaskWatcher = app.task_watcher(app.store)
+    watch: TaskWatcher = core_of(app).task_watcher(core_of(app).store)
     assert watch._waiting == {}

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from attack_support import OddStore
 
-from support import FAST, all_final, make_app, until
+from support import FAST, all_final, app_on, make_app, until
 from tidegate import Context, OptionError, Pool, State, StoreUnavailableError, Tidegate
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -55,10 +56,12 @@ async def test_an_embedded_worker_that_lost_its_lease_restarts(app: Tidegate) ->
 
     async with app.worker():
         assert await (await body.enqueue()).result(5) == "done"
-        for worker in await app.store.list_workers():
-            await app.store.retire_worker(worker.id, why="by the test", is_loss=True, only_if_expired=False)
+        for worker in await core_of(app).store.list_workers():
+            await core_of(app).store.retire_worker(
+                worker.id, why="by the test", is_loss=True, only_if_expired=False
+            )
         assert await (await body.enqueue()).result(8) == "done"
-    assert await app.store.list_workers() == []
+    assert await core_of(app).store.list_workers() == []
 
 
 async def test_a_run_of_a_worker_that_lost_its_lease_is_stopped_and_fenced(app: Tidegate) -> None:
@@ -74,8 +77,10 @@ async def test_a_run_of_a_worker_that_lost_its_lease_is_stopped_and_fenced(app: 
     async with app.worker():
         handle = await body.enqueue()
         await until(lambda: _truth(starts))
-        for worker in await app.store.list_workers():
-            await app.store.retire_worker(worker.id, why="by the test", is_loss=True, only_if_expired=False)
+        for worker in await core_of(app).store.list_workers():
+            await core_of(app).store.retire_worker(
+                worker.id, why="by the test", is_loss=True, only_if_expired=False
+            )
         assert await handle.result(8) == "run 2"
     assert len(starts) == 2
     runs = [entry for entry in await handle.history() if entry.kind == "run"]
@@ -125,7 +130,7 @@ async def test_an_embedded_worker_serves_every_pool_of_its_application_and_runs_
 
     async with app.worker() as worker:
         handles = [await body.using(queue=pool.name).enqueue() for pool in pools]
-        assert len(await app.store.list_workers()) == len(worker.ids) == 3
+        assert len(await core_of(app).store.list_workers()) == len(worker.ids) == 3
         assert [await handle.result(10) for handle in handles] == [True] * 3
         started.clear()
         await body.using(queue="files").enqueue()
@@ -145,7 +150,7 @@ async def test_an_embedded_worker_leaves_pools_alone_that_it_was_not_given(tmp_p
     async with app.worker(pools=pools[1:]):
         left = await body.using(queue="chat").enqueue()
         assert await (await body.using(queue="mail").enqueue()).result(10) == "done"
-        rows = await app.store.read_tasks([left.id])
+        rows = await core_of(app).store.read_tasks([left.id])
     assert rows[left.id].state is State.READY
     with pytest.raises(OptionError, match="pools"):
         app.worker(pools=[])
@@ -223,7 +228,7 @@ def test_many_threads_with_loops_of_their_own_share_one_application(tmp_path: Pa
 
 async def test_outcomes_a_stopping_worker_could_not_write_run_again_uncharged(tmp_path: Path) -> None:
     store = OddStore(tmp_path / "queue.db")
-    app = Tidegate(store=store, pools=[Pool(concurrency=4, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
+    app = app_on(store, pools=[Pool(concurrency=4, poll_interval=0.05)], timings=FAST)
     started: list[int] = []
 
     async def away(method: Any, *args: Any) -> Any:

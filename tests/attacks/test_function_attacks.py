@@ -16,6 +16,7 @@ from tidegate import NO_LIMIT, Context, Pool, State, Tidegate
 from tidegate.codec import CODEC
 from tidegate.context import RunControl
 from tidegate.domain.spec import Priority
+from tidegate.internals import core_of
 from tidegate.store.rows import NewTask
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def by_hand(app: Tidegate, name: str, args: bytes = b'{"a":[],"k":{"x":1}}') -> NewTask:
     """Return a task as another release might have stored it."""
-    return NewTask(app.next_id(), name, "default", Priority.NORMAL, args, CODEC)
+    return NewTask(core_of(app).next_id(), name, "default", Priority.NORMAL, args, CODEC)
 
 
 async def test_a_signature_that_cannot_be_read_ends_the_run_and_frees_its_slot(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ async def test_a_signature_that_cannot_be_read_ends_the_run_and_frees_its_slot(t
 
     async with app.worker():
         task = by_hand(app, "broken")
-        await app.enqueue_prepared(task)
+        await core_of(app).enqueue_prepared(task)
         rows = await all_final(app, [task.id], within=8)
         assert rows[task.id].state is State.DEAD
         assert await (await fine.enqueue()).result(5) == "done"
@@ -94,7 +95,7 @@ async def test_odd_arguments_and_results_never_leak_a_slot(tmp_path: Path, how: 
     async with app.worker():
         number = 666 if how == "arguments" else 1
         task = by_hand(app, "body", b'{"a":[],"k":{"x":{"x":%d}}}' % number)
-        await app.enqueue_prepared(task)
+        await core_of(app).enqueue_prepared(task)
         rows = await all_final(app, [task.id], within=8)
         assert rows[task.id].state in (State.SUCCEEDED, State.DEAD)
         assert await (await fine.enqueue()).result(5) == "done"
@@ -122,7 +123,7 @@ async def test_every_slot_is_free_after_a_thousand_odd_outcomes(tmp_path: Path) 
         ids = await app.enqueue_many(odd.prepare(number) for number in range(300))
         rows = await all_final(app, ids, within=40)
         assert {row.state for row in rows.values()} == {State.SUCCEEDED, State.DEAD}
-        assert await app.store.get_queue_stats() != []
+        assert await core_of(app).store.get_queue_stats() != []
         handles = [await odd.enqueue(4) for _ in range(50)]
         assert [await handle.result(10) for handle in handles] == [4] * 50
     assert FAST.lease < 1

@@ -20,6 +20,7 @@ import pytest
 from support import APPS, all_final
 from tidegate import State
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 from tidegate.store.rows import CancelStatus
 from tidegate.testing.checker import (
     ClientObservations,
@@ -139,7 +140,7 @@ class Crowd:
                 lambda: module.flaky.prepare(number),
             ]
         )().new_task
-        await module.app.enqueue_prepared(task)
+        await core_of(module.app).enqueue_prepared(task)
         self.submitted.append(SubmittedTask(task.id, digest_of(task.args)))
         if rng.random() < 0.05:
             await self.cancel(rng.choice(self.submitted).task_id)
@@ -167,7 +168,7 @@ async def rage(
     module = load_chaos(directory, monkeypatch)
     rng = random.Random(seed)
     fleet, crowd, done = Fleet(directory), Crowd(module, rng), Counter[str]()
-    await module.app.opened_store()
+    await core_of(module.app).opened_store()
 
     enough = asyncio.Event()
 
@@ -191,8 +192,8 @@ async def rage(
         await all_final(module.app, [one.task_id for one in crowd.submitted], within=120)
     finally:
         fleet.close()
-    snapshot = await read_snapshot(module.app.store)
-    limits = {name: RunLimits.of(function.spec) for name, function in module.app.functions.items()}
+    snapshot = await read_snapshot(core_of(module.app).store)
+    limits = {name: RunLimits.of(function.spec) for name, function in core_of(module.app).functions.items()}
     told = ClientObservations(tuple(crowd.submitted), tuple(crowd.cancels))
     violations = check(told, read_notes(directory / "notes"), snapshot, limits=limits)
     assert [str(violation) for violation in violations] == []
@@ -200,7 +201,7 @@ async def rage(
     assert {row.state for row in snapshot.rows.values()} <= FINAL
     states = Counter(row.state for row in snapshot.rows.values())
     assert states[State.SUCCEEDED] > 0.7 * len(snapshot.rows)
-    assert await module.app.store.check_integrity() == []
+    assert await core_of(module.app).store.check_integrity() == []
     await module.app.aclose()
     return done | Counter({"tasks": len(snapshot.rows)})
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from attack_support import OddStore
 
-from support import FAST, until
-from tidegate import Context, Pool, Tidegate
+from support import FAST, app_on, until
+from tidegate import Context, Pool
 from tidegate.context import Progress
 from tidegate.domain.outcome import Fence
 from tidegate.store.rows import ProgressUpdate
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_last_progress_is_kept_while_other_outcomes_are_written(tmp_path: Path) -> None:
     store = OddStore(tmp_path / "queue.db")
-    app = Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
+    app = app_on(store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)
     writing, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(method: Any, *args: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 from support import FAST, all_final, until
 from tidegate import NO_LIMIT, Context, State, Tidegate
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_a_start_hook_that_raises_leaves_no_thread_and_no_lease(app: Tideg
         async with app.worker():
             pass
     assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
-    assert await app.store.list_workers() == []
+    assert await core_of(app).store.list_workers() == []
 
 
 async def test_a_stop_hook_that_raises_keeps_no_thread_and_no_lease_and_no_other_hook_back(
@@ -95,7 +96,7 @@ async def test_a_stop_hook_that_raises_keeps_no_thread_and_no_lease_and_no_other
         handle = await body.enqueue()
         assert await handle.result(5) == "done"
     assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
-    assert await app.store.list_workers() == []
+    assert await core_of(app).store.list_workers() == []
     assert stopped == ["last"]
 
 
@@ -118,7 +119,7 @@ async def test_a_stop_that_is_cancelled_midway_leaves_no_thread_and_no_lease(app
         async with asyncio.timeout(5):
             await stopping
     assert not [thread for thread in threading.enumerate() if thread.name == "tidegate-background"]
-    assert await app.store.list_workers() == []
+    assert await core_of(app).store.list_workers() == []
     assert await state_of(handle) is State.READY
 
 
@@ -208,4 +209,4 @@ async def test_ctrl_c_in_a_program_with_a_worker_releases_its_tasks_at_once(
     (task_id,) = told - {"started"}
     row = await app.status(task_id)
     assert (row.state, row.releases, row.attempts) == (State.READY, 1, 0)
-    assert await app.store.list_workers() == []
+    assert await core_of(app).store.list_workers() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attack_support import OddStore
 
-from support import FAST, until
+from support import FAST, app_on, until
 from tidegate import Context, Pool, TaskCancelledError, Tidegate
 from tidegate.errors import SchemaError
 
@@ -25,7 +25,7 @@ UNFORESEEN = [
 async def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Tidegate, OddStore]]:
     monkeypatch.setenv("TIDEGATE_SCRATCH", str(tmp_path / "scratch"))
     store = OddStore(tmp_path / "queue.db")
-    app = Tidegate(store=store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)  # type: ignore[arg-type]
+    app = app_on(store, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)
     yield app, store
     await app.aclose()
 

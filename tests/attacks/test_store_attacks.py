@@ -16,6 +16,7 @@ import pytest
 
 from support import FAST, all_final, make_app, until
 from tidegate import State, StoreError, StoreUnavailableError, Tidegate
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ async def test_a_worker_that_starts_and_stops_while_the_store_is_locked_takes_no
         begin = time.monotonic()
         await worker.stop()
         assert time.monotonic() - begin < 8 * FAST.stop_grace + 2
-    assert await (await app.opened_store()).check_integrity() == []
+    assert await (await core_of(app).opened_store()).check_integrity() == []
 
 
 async def _truth(value: bool) -> bool:
@@ -125,7 +126,7 @@ async def test_a_deleted_database_is_logged_and_work_continues_when_it_is_back(
         assert await waiting.result(10) == 2
         assert await (await body.enqueue(4)).result(10) == 4
     assert sorted(runs) == [1, 2, 4]
-    assert await app.store.check_integrity() == []
+    assert await core_of(app).store.check_integrity() == []
     await app.aclose()
 
 
@@ -143,14 +144,14 @@ async def test_a_full_disk_refuses_what_is_new_and_keeps_what_is_there(tmp_path:
         with pytest.raises(StoreUnavailableError):  # noqa: PT012 - the disk is full after some of them
             for _ in range(2_000):
                 accepted.append((await body.enqueue("x" * 1000)).id)
-        assert len(await app.store.read_tasks(accepted)) == len(accepted)
+        assert len(await core_of(app).store.read_tasks(accepted)) == len(accepted)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     async with app.worker():
         accepted.append((await body.enqueue("after")).id)
         rows = await all_final(app, accepted)
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
-    assert await app.store.check_integrity() == []
+    assert await core_of(app).store.check_integrity() == []
     await app.aclose()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support import make_app, until
+from tidegate.internals import core_of
 from tidegate.store.sqlite.session import JobSession
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ async def test_a_store_that_is_closed_in_mid_write_and_used_again_has_one_writer
     handles = await asyncio.gather(first, second)
     await closing
     assert most == [1]
-    assert len(await app.store.read_tasks([handle.id for handle in handles])) == 2
+    assert len(await core_of(app).store.read_tasks([handle.id for handle in handles])) == 2
     await app.aclose()
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from support import APPS, until, worker_process
 from tidegate import State
+from tidegate.internals import core_of
 from tidegate.worker.control import ControlConnection
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +162,7 @@ async def test_a_bad_deploy_dead_letters_no_task(client: Any, tmp_path: Path) ->
             os.kill(pid, signal.SIGKILL)
         handles = [await client.quick.enqueue() for _ in range(3)]
         await came(lambda: worker.log().count("RuntimeError: a bad deploy") >= 7, "slots are tried")
-        rows = await client.app.store.read_tasks([handle.id for handle in handles])
+        rows = await core_of(client.app).store.read_tasks([handle.id for handle in handles])
         assert {(row.counters.crashes, row.counters.attempts) for row in rows.values()} == {(0, 0)}
         (tmp_path / "fail now").unlink()
         for handle in handles:
@@ -175,7 +176,7 @@ async def test_a_worker_that_loses_its_lease_is_replaced_despite_a_task_that_swa
     with worker_process("attacked:app", tmp_path):
         handle = await client.swallow.enqueue()
         await came(lambda: notes(tmp_path, "swallows"))
-        store = client.app.store
+        store = core_of(client.app).store
         mine = (await handle.status()).worker_id
         await store.retire_worker(mine, why="by the test", is_loss=True, only_if_expired=False)
         await handle.cancel()

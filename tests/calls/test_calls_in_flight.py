@@ -20,6 +20,7 @@ from tidegate.calls.settings import CallTimes
 from tidegate.domain.calls import CallResult
 from tidegate.domain.outcome import Fence
 from tidegate.errors import UpstreamParkedError
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def in_flight(app: Tidegate, name: str = "u") -> int:
-    rows = await (await app.opened_store()).list_upstreams()
+    rows = await (await core_of(app).opened_store()).list_upstreams()
     return next(row.in_flight for row in rows if row.name == name)
 
 
@@ -123,12 +124,12 @@ async def test_tasks_without_this_upstream_count_their_calls_and_wait_uncharged(
             handle = await asks.enqueue()
             rows = await until(lambda: _parked(app, handle.id), what="the task waits")
         assert rows.counters.attempts == 0
-        assert await app.store.run_now([handle.id])
+        assert await core_of(app).store.run_now([handle.id])
         assert await handle.result(10) == "asked"
 
 
 async def _parked(app: Tidegate, task_id: str):
-    row = (await app.store.read_tasks([task_id]))[task_id]
+    row = (await core_of(app).store.read_tasks([task_id]))[task_id]
     return row if row.state is State.RETRYING else None
 
 
@@ -152,7 +153,7 @@ async def test_calls_of_one_run_take_turns_on_its_place_where_there_is_no_other(
     async with app.worker():
         handle = await gathers.enqueue()
         await handle.result(10)
-        (row,) = (await app.store.read_tasks([handle.id])).values()
+        (row,) = (await core_of(app).store.read_tasks([handle.id])).values()
     # Eight calls take longer than one may wait: whoever sees others of its run end waits on.
     assert (inside.calls, inside.most, row.counters.parks) == (8, 1, 0)
 
@@ -179,7 +180,7 @@ async def test_calls_of_one_run_use_what_others_leave_and_no_more(app: Tidegate)
 
 async def test_calls_of_a_run_after_each_other_ask_for_no_permit(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     asked = []
     acquire_slot = store.acquire_slot
 
@@ -289,7 +290,7 @@ async def test_a_stream_that_goes_on_for_longer_than_its_lease_keeps_its_permit(
 
 async def test_a_forgotten_answer_gives_its_runs_place_to_the_next_call(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
-    await (await app.opened_store()).declare_limits([upstream.declared])
+    await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     ask = PermitRequest(fence=Fence("01900000-0000-7000-8000-000000000001", 1), is_own_upstream=True)
     forgotten = await upstream.permits.acquire(ask)
     assert await in_flight(app) == 0

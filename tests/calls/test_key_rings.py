@@ -16,6 +16,7 @@ from tidegate.calls.permits import PermitRequest
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.errors import UpstreamParkedError
+from tidegate.internals import core_of
 from tidegate.limits.values import GateState
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
 
@@ -34,7 +35,7 @@ def names(ring: KeyRing, function: str) -> list[str]:
 
 
 async def states(app: Tidegate) -> dict[str, GateState]:
-    return {row.name: row.gate.state for row in await (await app.opened_store()).list_upstreams()}
+    return {row.name: row.gate.state for row in await (await core_of(app).opened_store()).list_upstreams()}
 
 
 def test_a_key_for_the_function_is_preferred_and_fails_over_within_its_kind_only() -> None:
@@ -101,7 +102,7 @@ async def test_the_upstream_parks_when_no_key_flows_until_the_first_of_them_does
     for failure in (THROTTLED, Failure(Verdict.PERMANENT, Reason.AUTH, message="revoked")):
         await (await upstream.permits.acquire(PermitRequest())).settle(CallResult(failure, failure.status))
     assert set((await states(app)).values()) == {GateState.PARKED}
-    row = next(row for row in await app.store.list_upstreams() if row.name == "u")
+    row = next(row for row in await core_of(app).store.list_upstreams() if row.name == "u")
     assert row.gate.until_at is not None, "the throttled key comes back by itself"
     with pytest.raises(UpstreamParkedError):
         await upstream.permits.acquire(PermitRequest(max_wait_seconds=0.1))
@@ -110,7 +111,7 @@ async def test_the_upstream_parks_when_no_key_flows_until_the_first_of_them_does
 async def test_a_key_that_was_taken_out_of_the_ring_does_not_keep_the_upstream_open(app: Tidegate) -> None:
     old = app.upstream("u", keys=[Key("a", env="KEY_A")])
     await old.permits.acquire(PermitRequest())
-    app.upstreams.clear()
+    core_of(app).upstreams.clear()
     rotated = app.upstream("u", keys=[Key("b", env="KEY_B")])
     await (await rotated.permits.acquire(PermitRequest())).settle(CallResult(THROTTLED, 429))
     with pytest.raises(UpstreamParkedError):
@@ -255,10 +256,10 @@ async def test_an_upstream_without_keys_opens_with_the_key_that_a_person_opens(a
     upstream = app.upstream("u", keys=[Key("a", env="KEY_A")])
     await (await upstream.permits.acquire(PermitRequest())).settle(CallResult(revoked, 401))
     assert set((await states(app)).values()) == {GateState.PARKED}
-    assert await app.store.open_gate("u#a")
+    assert await core_of(app).store.open_gate("u#a")
     assert set((await states(app)).values()) == {GateState.FLOWING}
-    await app.store.park_gate("u", seconds=None, why="a person's own word")
-    assert await app.store.open_gate("u#a")
+    await core_of(app).store.park_gate("u", seconds=None, why="a person's own word")
+    assert await core_of(app).store.open_gate("u#a")
     assert (await states(app))["u"] is GateState.PARKED
 
 

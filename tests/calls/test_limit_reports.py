@@ -22,6 +22,7 @@ from tidegate.calls.permit_source import GatePermitSource
 from tidegate.calls.permits import PermitRequest
 from tidegate.domain.usage import Dimension, HeaderLimit
 from tidegate.errors import StoreUnavailableError, UpstreamParkedError
+from tidegate.internals import core_of
 from tidegate.limits import learned_limits
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow, ObservedLimit
@@ -42,7 +43,7 @@ async def chat(client, number=0, **more):
 
 
 async def learned_of(app, name):
-    rows = await (await app.opened_store()).list_upstreams()
+    rows = await (await core_of(app).opened_store()).list_upstreams()
     return next(row.gate.learned_limits for row in rows if row.name == name)
 
 
@@ -147,7 +148,7 @@ async def test_tasks_wait_in_the_store_for_a_spent_window_and_are_charged_nothin
         assert await (await calls.enqueue(True)).result(10) is None
         await until(lambda: learned_of(app, "openai"), what="the store knows")
         handle = await calls.enqueue(False)
-        (row,) = await (await app.opened_store()).list_upstreams()
+        (row,) = await (await core_of(app).opened_store()).list_upstreams()
         assert "its window of requests is spent" in row.waits_for
         assert await handle.result(10) is None
         (run,) = [entry for entry in await handle.history() if entry.kind == "run"]
@@ -177,7 +178,7 @@ async def test_a_call_made_in_a_thread_observes_its_headers_there(app: Tidegate)
 
 async def test_a_first_call_of_a_task_waits_in_place_for_a_moment_only(app: Tidegate):
     upstream = app.upstream("u")
-    permits = GatePermitSource(upstream.declared, app.opened_store)
+    permits = GatePermitSource(upstream.declared, core_of(app).opened_store)
     permit = await permits.acquire(PermitRequest(is_charged_at_claim=True))
     permit.observe_limits([requests(None, 0, 0.2)])
     began_at = time.monotonic()
@@ -209,7 +210,7 @@ async def test_a_shown_limit_below_the_stored_one_is_warned_of_once_a_change(app
     async def told(limit):
         return [each for each in await learned_of(app, "openai") if each.limit == limit]
 
-    await (await app.opened_store()).declare_limits([upstream.declared])
+    await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     with caplog.at_level(logging.WARNING, "tidegate.calls"):
         await calls(600, 599)
         await shown(600)
@@ -222,7 +223,7 @@ async def test_a_shown_limit_below_the_stored_one_is_warned_of_once_a_change(app
         "upstream openai: its answers show that requests_per_minute is 500",
     ]
     assert warnings[1].endswith("tidegate upstreams set 'openai' requests_per_minute=500")
-    (row,) = await (await app.opened_store()).list_upstreams()
+    (row,) = await (await core_of(app).opened_store()).list_upstreams()
     assert row.limits.window("requests_per_minute").amount == 900
 
 

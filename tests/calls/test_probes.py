@@ -13,6 +13,7 @@ from tidegate.calls.permits import PermitRequest
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import CallFailure, Failure, Reason, Verdict
 from tidegate.errors import UpstreamParkedError
+from tidegate.internals import core_of
 from tidegate.limits.values import Gate, GateState, ParkedBy
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ DOWN = Failure(Verdict.TRANSIENT, Reason.SERVER_ERROR, status=500)
 
 
 async def gate_of(app: Tidegate, name: str = "u") -> Gate:
-    rows = await (await app.opened_store()).list_upstreams()
+    rows = await (await core_of(app).opened_store()).list_upstreams()
     return next(row.gate for row in rows if row.name == name)
 
 
@@ -77,8 +78,8 @@ async def test_a_call_that_tries_in_vain_leaves_the_upstream_parked(app: Tidegat
 
 async def test_a_probing_call_that_is_never_made_leaves_the_gate_to_the_next(app: Tidegate) -> None:
     permits = await parked(app)
-    await app.store.report_probe("u", is_good=True, seconds=600.0)  # a good run takes long here
-    await app.store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
+    await core_of(app).store.report_probe("u", is_good=True, seconds=600.0)  # a good run takes long here
+    await core_of(app).store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
     await (await probe_of(permits)).release()
     assert (await gate_of(app)).state is GateState.PARKED
     await (await probe_of(permits)).settle(CallResult())
@@ -116,15 +117,15 @@ async def test_what_a_person_opens_or_has_tried_is_open_to_those_who_parked_it_t
             (await client.post("http://p/", json={})).raise_for_status()
 
         async def waits(parks: int) -> bool:
-            row = (await app.store.read_tasks([first.id]))[first.id]
+            row = (await core_of(app).store.read_tasks([first.id]))[first.id]
             return row.state is State.RETRYING and row.counters.parks == parks
 
         async with app.worker():
             first = await ask.enqueue()
             await until(lambda: waits(1), what="the first answer parks it")
-            await app.store.open_gate("u")
+            await core_of(app).store.open_gate("u")
             await until(lambda: waits(2), what="it goes at once, and is told to wait again")
-            await app.store.request_probe("u")
+            await core_of(app).store.request_probe("u")
             second = await ask.enqueue()
             await second.result(10)
             rows = await all_final(app, [first.id, second.id], within=15)
@@ -185,5 +186,5 @@ async def test_a_call_of_a_run_on_its_last_attempt_leaves_the_probe_to_others(ap
 
 
 async def _is_probe_due(app: Tidegate) -> bool:
-    store, gate = await app.opened_store(), await gate_of(app)
+    store, gate = await core_of(app).opened_store(), await gate_of(app)
     return gate.probe_at is not None and await store.now() >= gate.probe_at

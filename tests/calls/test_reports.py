@@ -12,6 +12,7 @@ from support import all_final, until
 from tidegate import Context, Fixed, State, Tidegate
 from tidegate.calls.upstream import Upstream
 from tidegate.domain.outcome import Charge
+from tidegate.internals import core_of
 from tidegate.limits.values import Gate, GateState, ParkedBy
 from tidegate.policy.charge import UNCHARGED_LIMIT
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def gate_of(app: Tidegate, name: str) -> Gate:
-    rows = await (await app.opened_store()).list_upstreams()
+    rows = await (await core_of(app).opened_store()).list_upstreams()
     return next(row.gate for row in rows if row.name == name)
 
 
@@ -28,7 +29,7 @@ def client_of(upstream: Upstream, answer: Callable[[httpx2.Request], httpx2.Resp
 
 
 async def charges_of(app: Tidegate, task_id: str) -> list[str]:
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     return [
         entry.charge for entry in await store.get_history(task_id) if entry.kind == "run" and entry.charge
     ]
@@ -69,7 +70,7 @@ async def test_a_failed_call_of_another_upstream_moves_that_one_alone(app: Tideg
             (await client.post("http://p/", json={})).raise_for_status()
 
         async with app.worker():
-            await app.store.report_probe("outer", is_good=True, seconds=0.1)
+            await core_of(app).store.report_probe("outer", is_good=True, seconds=0.1)
             before = await gate_of(app, "outer")
             handle = await ask.enqueue()
             await until(lambda: _has_failed(app, handle.id), what="its first run has failed")
@@ -124,7 +125,7 @@ async def test_a_run_stopped_by_its_time_limit_reports_the_call_it_was_in(app: T
         handle = await ask.enqueue()
         await all_final(app, [handle.id])
     assert (await gate_of(app, "inner")).failed_task_ids == (handle.id,)
-    assert "outer" not in {row.name for row in await app.store.list_upstreams() if row.gate.failures}
+    assert "outer" not in {row.name for row in await core_of(app).store.list_upstreams() if row.gate.failures}
 
 
 @pytest.mark.parametrize("fault", ["500", "slow", "unknown"])
@@ -171,8 +172,8 @@ async def test_a_task_that_is_always_overloaded_is_charged_from_the_21st_run_on(
             handle = await ask.enqueue()
 
             async def is_over() -> bool:
-                await app.store.open_gate("u")
-                return (await app.store.read_tasks([handle.id]))[handle.id].state is State.DEAD
+                await core_of(app).store.open_gate("u")
+                return (await core_of(app).store.read_tasks([handle.id]))[handle.id].state is State.DEAD
 
             await until(is_over, what="its attempts are spent", within=20)
     assert calls == UNCHARGED_LIMIT + 3

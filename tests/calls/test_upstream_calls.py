@@ -18,6 +18,7 @@ from tidegate.calls.settings import CallTimes
 from tidegate.domain.calls import CallResult
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.errors import UpstreamParkedError
+from tidegate.internals import core_of
 from tidegate.limits.values import GateState
 from tidegate.testing.provider import ProviderSettings, SimulatedProvider
 
@@ -38,7 +39,9 @@ async def chat(client, text=TEXT):
 
 
 async def gate_of(app, name):
-    return next(row.gate for row in await (await app.opened_store()).list_upstreams() if row.name == name)
+    return next(
+        row.gate for row in await (await core_of(app).opened_store()).list_upstreams() if row.name == name
+    )
 
 
 async def test_tasks_call_a_real_sdk_through_the_transport_one_call_each(app: Tidegate):
@@ -61,7 +64,7 @@ async def test_tasks_call_a_real_sdk_through_the_transport_one_call_each(app: Ti
 
 async def test_a_call_that_meets_an_empty_account_parks_the_gate_for_everyone(app: Tidegate):
     upstream = app.upstream("openai", times=QUICK)
-    await (await app.opened_store()).declare_limits([upstream.declared])
+    await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     async with (
         SimulatedProvider(ProviderSettings(budget_calls=0)) as provider,
         a_client(provider, upstream) as client,
@@ -96,7 +99,7 @@ async def test_a_task_whose_call_is_rate_limited_waits_uncharged(app: Tidegate):
 
 async def test_a_call_by_hand_is_bounded_and_told_of(app: Tidegate):
     upstream = app.upstream("farm", provider="replicate", times=CallTimes(seconds=0.05))
-    await (await app.opened_store()).declare_limits([upstream.declared])
+    await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     async with upstream.call(model="m", output_tokens=5) as call:
         assert call.api_key is None
         call.failed(Failure(Verdict.TRANSIENT, Reason.OVERLOADED, wait_seconds=60))
@@ -178,7 +181,7 @@ def failed(reason, wait=None, verdict=Verdict.TRANSIENT):
 async def permits(app: Tidegate):
     clock = Clock()
     upstream = app.upstream("u")
-    made = GatePermitSource(upstream.declared, app.opened_store, clock=clock)
+    made = GatePermitSource(upstream.declared, core_of(app).opened_store, clock=clock)
     made.clock = clock
     return made
 
@@ -207,7 +210,7 @@ async def test_a_permit_tells_of_one_end_only(permits, app: Tidegate):
     await permit.settle(failed(Reason.OVERLOADED, 30.0))
     await permit.release()
     await permits.acquire(FIRST)
-    assert await (await app.opened_store()).list_upstreams() == []
+    assert await (await core_of(app).opened_store()).list_upstreams() == []
 
 
 # --- calls that no claim has charged ---
@@ -250,8 +253,8 @@ async def test_calls_outside_tasks_are_paced_too_without_any_worker(app: Tidegat
 )
 async def test_a_call_refused_by_a_persons_park_says_so_and_why(app: Tidegate, why: str, cause: str):
     upstream = app.upstream("acme", times=QUICK)
-    store = await app.opened_store()
-    await store.declare_limits(app.declared())
+    store = await core_of(app).opened_store()
+    await store.declare_limits(core_of(app).declared())
     await store.park_gate("acme", seconds=None, why=why)
     with pytest.raises(UpstreamParkedError, match=cause):
         async with upstream.call():
@@ -260,7 +263,7 @@ async def test_a_call_refused_by_a_persons_park_says_so_and_why(app: Tidegate, w
 
 async def test_a_later_call_waits_in_place_for_a_short_park_and_not_for_a_long_one(app: Tidegate):
     upstream = app.upstream("u")
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     await store.declare_limits([upstream.declared])
     await store.park_gate("u", seconds=0.3, why="a break")
     began = time.monotonic()

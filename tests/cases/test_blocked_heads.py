@@ -12,6 +12,7 @@ import pytest
 
 from support import FAST, all_final
 from tidegate import Pool, Priority, State, Tidegate
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -55,8 +56,8 @@ async def test_unblocked_tasks_run_at_once(
     async def other() -> None:
         await asyncio.sleep(0.01)
 
-    store = await app.opened_store()
-    await store.declare_limits(app.declared())
+    store = await core_of(app).opened_store()
+    await store.declare_limits(core_of(app).declared())
     if kept_back is parked:
         await store.park_gate("parked", seconds=None, why="for the test")
     await app.enqueue_many(head.using(priority=Priority.INTERACTIVE).prepare() for _ in range(heads))
@@ -88,7 +89,7 @@ async def cpu_of_a_second() -> float:
 def timed_claims(app: Tidegate) -> list[float]:
     """Return the list to which every claim's seconds are added from now on."""
     took: list[float] = []
-    claim = app.store.claim
+    claim = core_of(app).store.claim
 
     async def timed(request: Any) -> Any:
         began_at = time.monotonic()
@@ -97,5 +98,5 @@ def timed_claims(app: Tidegate) -> list[float]:
         finally:
             took.append(time.monotonic() - began_at)
 
-    app.store.claim = timed  # type: ignore[method-assign]
+    core_of(app).store.claim = timed  # type: ignore[method-assign]
     return took

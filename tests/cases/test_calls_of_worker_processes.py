@@ -13,6 +13,7 @@ import pytest
 from counting_provider import CountingProvider
 from support import all_final, load_app, worker_process
 from tidegate import CancelStatus, State
+from tidegate.internals import core_of
 from tidegate.limits.values import GateState
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +81,7 @@ async def test_a_key_that_a_proxy_calls_expired_parks_and_every_task_goes_on_wit
         with worker_process("ringed:app", tmp_path, PROVIDER_URL=proxy.url):
             handles = [await client.through_proxy.enqueue(number) for number in range(12)]
             rows = await all_final(client.app, [handle.id for handle in handles])
-        gates = {row.name: row.gate.state for row in await client.app.store.list_upstreams()}
+        gates = {row.name: row.gate.state for row in await core_of(client.app).store.list_upstreams()}
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     assert {row.counters.attempts for row in rows.values()} == {0}
     assert proxy.calls["good"] == 12

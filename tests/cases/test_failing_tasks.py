@@ -27,6 +27,7 @@ from tidegate import (
     on,
 )
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 QUICK = Fixed(0.01)
@@ -258,7 +259,7 @@ async def test_rules_count_their_own_attempts_and_discard_keeps_a_dead_letter(ap
         handle = await function.enqueue()
         rows = await all_final(app, [handle.id])
     assert rows[handle.id].state is State.DEAD
-    assert (await app.store.list_dead_letters(_every()))[0].task_id == handle.id
+    assert (await core_of(app).store.list_dead_letters(_every()))[0].task_id == handle.id
 
 
 def _every() -> Any:
@@ -342,7 +343,7 @@ async def test_arguments_of_an_older_release_are_dead_at_once_and_the_function_i
         entered.append("new")
 
     handle = await app.task(name="t")(old).enqueue(1, b=2)
-    app.functions.clear()
+    core_of(app).functions.clear()
     app.task(name="t")(new)
     async with app.worker():
         rows = await all_final(app, [handle.id])

@@ -15,6 +15,7 @@ from pgserver import NotHereError, Server, unpacked
 from postgres_support import SCHEMA, emptied
 from support import WorkerProcess, all_final, ledger, load_app, starts, until, worker_process
 from tidegate import State
+from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
 
 HOURS = "3h"
@@ -81,7 +82,7 @@ async def test_a_worker_with_a_wrong_clock_does_not_use_it(
         worker_process("bodies:app", tmp_path, TIDEGATE_DATABASE_URL=url, **wrong),
         worker_process("bodies:app", tmp_path, TIDEGATE_DATABASE_URL=url),
     ):
-        store = await client.app.opened_store()
+        store = await core_of(client.app).opened_store()
 
         async def both_work() -> bool:
             return len(await store.list_workers()) == 2
@@ -143,7 +144,7 @@ async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_
         await until(done, within=60, what="all are done")
         return sorted(entry["at"] for entry in ledger(tmp_path)[before:])
 
-    store = await client.app.opened_store()
+    store = await core_of(client.app).opened_store()
     with worker() as one, worker(), worker(), worker(**wrong), ExitStack() as later:
         await all_work(4)
 

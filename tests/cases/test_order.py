@@ -9,6 +9,7 @@ import pytest
 
 from support import all_final, make_app, until
 from tidegate import Fixed, Pool, State, Tidegate
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_a_task_given_another_priority_while_it_waits_goes_by_it(tmp_path:
         order.append(number)
 
     ids = [(await function.enqueue(number)).id for number in range(4)]
-    await app.store.reprioritise([ids[3]], Priority.INTERACTIVE)
+    await core_of(app).store.reprioritise([ids[3]], Priority.INTERACTIVE)
     async with app.worker():
         await all_final(app, ids)
     assert order == [3, 0, 1, 2]
@@ -133,7 +134,7 @@ async def test_tasks_of_the_far_future_cost_the_present_ones_nothing(app: Tidega
     async with app.worker():
         rows = await all_final(app, due)
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
-    (stats,) = [queue for queue in await app.store.get_queue_stats() if queue.queue == "default"]
+    (stats,) = [queue for queue in await core_of(app).store.get_queue_stats() if queue.queue == "default"]
     assert (stats.scheduled, stats.ready) == (5_000, 0)
 
 
@@ -145,7 +146,7 @@ async def test_many_tasks_are_stored_in_order_all_or_none(app: Tidegate, count: 
     ids = await app.enqueue_many(function.prepare(number) for number in range(count))
     assert len(ids) == count == len(set(ids))
     assert ids == sorted(ids)
-    stats = {queue.queue: queue for queue in await app.store.get_queue_stats()}
+    stats = {queue.queue: queue for queue in await core_of(app).store.get_queue_stats()}
     assert (stats["default"].ready if count else 0) == count
 
 
@@ -159,7 +160,9 @@ async def test_a_bad_item_among_many_stores_none(app: Tidegate) -> None:
 
     with pytest.raises(Exception, match="do not fit"):
         await app.enqueue_many(items())  # type: ignore[arg-type]
-    assert [queue for queue in await app.store.get_queue_stats() if queue.ready or queue.scheduled] == []
+    assert [
+        queue for queue in await core_of(app).store.get_queue_stats() if queue.ready or queue.scheduled
+    ] == []
 
 
 async def test_a_key_given_twice_in_one_call_names_one_task(app: Tidegate) -> None:
@@ -181,6 +184,8 @@ async def test_seventy_thousand_at_once_while_a_worker_runs(app: Tidegate) -> No
         assert len(set(ids)) == 70_000
 
         async def done() -> bool:
-            return all(queue.ready == queue.running == 0 for queue in await app.store.get_queue_stats())
+            return all(
+                queue.ready == queue.running == 0 for queue in await core_of(app).store.get_queue_stats()
+            )
 
         await until(done, within=120)

@@ -16,6 +16,7 @@ from pgserver import Bouncer, NotHereError, Server, pgbouncer
 from postgres_support import SCHEMA, emptied
 from support import FAST, all_final, until
 from tidegate import Pool, State, Tidegate
+from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +122,7 @@ async def test_a_savepoint_that_is_rolled_back_takes_its_task_and_its_key_along(
         await undone.rollback()
         again = await function.using(conn=connection, key="k").enqueue(3)
     await connection.close()
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     assert set(await store.read_tasks([kept.id, gone.id, again.id])) == {kept.id, again.id}
 
 
@@ -138,7 +139,7 @@ async def test_a_savepoint_of_psycopg_does_so_too(app: Tidegate, url: str) -> No
         return kept.id, gone.id
 
     kept, gone = await asyncio.to_thread(enqueue)
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     assert set(await store.read_tasks([kept, gone])) == {kept}
     assert (await function.using(key="k").enqueue(3)).created
 
@@ -164,7 +165,7 @@ async def test_a_waiter_for_a_key_gets_the_task_when_the_other_transaction_rolls
     await held.rollback()
     task_id = await waiting
     await asyncio.gather(first.close(), second.close())
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     assert set(await store.read_tasks([never.id, task_id])) == {task_id}
 
 

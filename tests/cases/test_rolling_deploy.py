@@ -12,6 +12,7 @@ from pgserver import Server
 from postgres_support import fresh_database
 from support import all_final, load_app, make_app, until, upgraded_by_later_release, worker_process
 from tidegate import State
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,10 +37,10 @@ async def test_an_old_worker_leaves_new_functions_to_the_new_one(tmp_path: Path)
 
     ids = await new.enqueue_many(t2.prepare(number) for number in range(100))
     nobodys = await t3.enqueue()
-    del new.functions["t3"]
+    del core_of(new).functions["t3"]
     async with old.worker():
         assert await (await old_t1.enqueue()).result(10) == "old"
-        rows = await new.store.read_tasks(ids)
+        rows = await core_of(new).store.read_tasks(ids)
         assert {(row.state, row.run) for row in rows.values()} == {(State.READY, 0)}
         async with new.worker():
             rows = await all_final(new, ids)
@@ -67,7 +68,7 @@ async def test_a_task_behind_thousands_of_unknown_ones_is_found_at_once(tmp_path
 
     await app.enqueue_many(unknown.prepare() for _ in range(5_000))
     handle = await known.enqueue()
-    del app.functions["unknown"]
+    del core_of(app).functions["unknown"]
     async with app.worker():
         assert await handle.result(5) == "found"
     await app.aclose()
@@ -87,11 +88,11 @@ async def test_an_old_supervisor_replaces_its_process_after_the_schema_was_upgra
 
 async def old_supervisor_works_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     bodies = load_app("bodies", tmp_path, monkeypatch, url=url)
-    await bodies.app.store.migrate()
+    await core_of(bodies.app).store.migrate()
     with worker_process("bodies:app", tmp_path, TIDEGATE_DATABASE_URL=url) as worker:
         await (await bodies.nap.enqueue(0.0)).result(20)
         adds = "ALTER TABLE /*schema*/task ADD COLUMN colour text;"
-        assert await upgraded_by_later_release(bodies.app.store, monkeypatch, adds)
+        assert await upgraded_by_later_release(core_of(bodies.app).store, monkeypatch, adds)
 
         (old,) = worker.children()
         os.kill(old, signal.SIGKILL)

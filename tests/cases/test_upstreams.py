@@ -13,6 +13,7 @@ import pytest
 
 from support import FAST, all_final, make_app, until
 from tidegate import Fixed, OptionError, Pool, State, Tidegate
+from tidegate.internals import core_of
 from tidegate.limits.options import changed_limits
 from tidegate.limits.values import GateState
 from tidegate.store.rows import UpstreamRow
@@ -30,7 +31,7 @@ class AnswerError(Exception):
 
 
 async def gate_of(app: Tidegate, name: str) -> UpstreamRow:
-    rows = await (await app.opened_store()).list_upstreams()
+    rows = await (await core_of(app).opened_store()).list_upstreams()
     return next(row for row in rows if row.name == name)
 
 
@@ -96,7 +97,7 @@ async def test_a_429_parks_the_upstream_and_other_tasks_run_on(app: Tidegate) ->
         await until(lambda: _is_parked(app), what="the gate is parked")
         rest = [await call.enqueue() for _ in range(5)]
         assert await (await free.enqueue()).result(5) == "free"
-        (stats,) = await app.store.get_queue_stats()
+        (stats,) = await core_of(app).store.get_queue_stats()
         assert (stats.ready, stats.blocked) == (0, 5)
         rows = await all_final(app, [first.id, *(handle.id for handle in rest)])
     assert calls[1] - calls[0] >= 0.7
@@ -137,7 +138,7 @@ async def test_an_empty_account_parks_with_an_alert_until_a_person_opens(
             await asyncio.sleep(0.3)  # long enough for many looks for work
             assert calls == 1
             is_mended = True
-            assert await app.store.open_gate("u")
+            assert await core_of(app).store.open_gate("u")
             rows = await all_final(app, [handle.id for handle in handles])
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     assert "upstream u is parked until a person opens it" in caplog.text
@@ -182,7 +183,7 @@ async def test_a_storm_of_retries_is_spread_by_the_system_wide_budget(tmp_path: 
         async with app.worker():
             handles = [await call.enqueue(number) for number in range(60)]
             rows = await all_final(app, [handle.id for handle in handles])
-        budget = (await app.store.list_retry_budgets())[0]
+        budget = (await core_of(app).store.list_retry_budgets())[0]
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
     at_most(again, 20 + 4, 1.0)
     assert budget.amount == 20
@@ -204,7 +205,7 @@ async def test_twenty_thousand_blocked_tasks_do_not_delay_others(app: Tidegate) 
         handles = [await free.enqueue() for _ in range(50)]
         await all_final(app, [handle.id for handle in handles])
         assert time.monotonic() - begun < 10
-        (stats,) = await app.store.get_queue_stats()
+        (stats,) = await core_of(app).store.get_queue_stats()
     assert stats.ready + stats.paced + stats.blocked >= 19_998
 
 
@@ -230,7 +231,7 @@ async def test_a_manual_limit_wins_and_the_warning_names_the_command_that_resets
         app.upstream("u", requests_per_minute=500, max_in_flight=4)
         async with app.worker():
             limits = (await gate_of(app, "u")).limits
-            await app.store.set_limits("u", changed_limits(limits, {"requests_per_minute": 600}))
+            await core_of(app).store.set_limits("u", changed_limits(limits, {"requests_per_minute": 600}))
         async with app.worker():
             row = await gate_of(app, "u")
     assert [window.amount for window in row.limits.windows] == [600]

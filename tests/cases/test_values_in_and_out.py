@@ -14,6 +14,7 @@ import pydantic
 import pytest
 
 from tidegate import ArgumentsError, Context, Tidegate
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +127,7 @@ async def test_a_value_that_would_come_back_changed_is_refused_with_its_place(
     with pytest.raises(ArgumentsError) as caught:
         await function.enqueue(value)
     assert str(caught.value.facts["path"]).startswith(place.partition("[")[0].partition(".")[0])
-    assert await app.store.get_queue_stats() == [] if await app.opened_store() else True
+    assert await core_of(app).store.get_queue_stats() == [] if await core_of(app).opened_store() else True
 
 
 async def test_wrong_arguments_are_refused_in_the_calling_process(app: Tidegate) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from support import all_final, ledger, load_app, starts, until, worker_process
 from tidegate import State
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ async def test_another_worker_reclaims_what_ran_when_everything_was_killed(
         with worker_process("bodies:app", tmp_path):
 
             async def two_workers() -> bool:
-                return len(await client.app.store.list_workers()) == 2
+                return len(await core_of(client.app).store.list_workers()) == 2
 
             await until(two_workers)
             killed_at = time.time()
@@ -207,12 +208,12 @@ async def test_sigterm_lets_short_tasks_finish_and_releases_long_ones_uncharged(
         queued = await client.nap.enqueue(0.0)
         assert worker.wait() == 0
         assert 1.0 < time.monotonic() - asked_at < 6.0
-    rows = await client.app.store.read_tasks([short.id, long.id, queued.id])
+    rows = await core_of(client.app).store.read_tasks([short.id, long.id, queued.id])
     assert rows[short.id].state is State.SUCCEEDED
     assert rows[long.id].state is State.READY
     assert (rows[long.id].counters.attempts, rows[long.id].counters.releases) == (0, 1)
     assert rows[queued.id].run == 0
-    assert await client.app.store.list_workers() == []
+    assert await core_of(client.app).store.list_workers() == []
     await client.app.aclose()
 
 
@@ -238,7 +239,7 @@ async def test_an_idle_worker_stops_at_once(client: Any, tmp_path: Path) -> None
     with worker_process("bodies:app", tmp_path) as worker:
 
         async def registered() -> bool:
-            return len(await (await client.app.opened_store()).list_workers()) == 1
+            return len(await (await core_of(client.app).opened_store()).list_workers()) == 1
 
         await until(registered)
         worker.signal(signal.SIGINT)

@@ -25,6 +25,7 @@ from chaos.stall_detector import StallDetector
 from chaos.store_backends import StoreBackend
 from chaos.write_monitor import monitor_writes
 from tidegate.domain.states import FINAL, State
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 from tidegate.testing.checker import RunLimits, read_notes, read_snapshot
 
@@ -77,7 +78,7 @@ class ChaosRun:
             with StallDetector() as stall_detector:
                 await self._start()
                 monitoring = asyncio.create_task(
-                    monitor_writes(app.store, self._fault_log), name="chaos prober"
+                    monitor_writes(core_of(app).store, self._fault_log), name="chaos prober"
                 )
                 await self._run_faults()
                 final_after, open_at_end, faults_ended_at = await self._wait_until_final()
@@ -91,8 +92,10 @@ class ChaosRun:
                 plan=self._plan,
                 clients=read_clients(self._directory.glob("client-*.ndjson")),
                 notes=tuple(read_notes(self._directory / NOTES)),
-                snapshot=await read_snapshot(app.store),
-                limits={name: RunLimits.of(function.spec) for name, function in app.functions.items()},
+                snapshot=await read_snapshot(core_of(app).store),
+                limits={
+                    name: RunLimits.of(function.spec) for name, function in core_of(app).functions.items()
+                },
                 fault_log=self._fault_log,
                 processes=read_processes(self._directory / PROCESSES),
                 began_at=began_at,
@@ -102,7 +105,7 @@ class ChaosRun:
                 ended_at=ended_at,
                 left_processes=tuple(processes.describe(pid) for pid in left),
                 left_scratch=tuple(sorted(str(path) for path in (self._directory / "scratch").rglob("*"))),
-                integrity_errors=tuple(await app.store.check_integrity()),
+                integrity_errors=tuple(await core_of(app).store.check_integrity()),
                 longest_drain=longest_drain,
             )
         finally:
@@ -111,7 +114,7 @@ class ChaosRun:
     # --- the acts ----------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        await (await app.opened_store()).migrate()
+        await (await core_of(app).opened_store()).migrate()
         for worker in self._workers:
             worker.start()
         share = self._plan.tasks_per_second / self._plan.clients
@@ -138,7 +141,11 @@ class ChaosRun:
             log=self._log,
         )
         global_injector = GlobalFaultInjector(
-            setup, store=app.store, filler_client=self._own, env=self._env, store_backend=self._backend
+            setup,
+            store=core_of(app).store,
+            filler_client=self._own,
+            env=self._env,
+            store_backend=self._backend,
         )
         await ProcessFaultInjector(setup, global_injector).run_faults()
 
@@ -163,7 +170,7 @@ class ChaosRun:
 
     async def _open_tasks(self) -> int:
         open_states = tuple(state for state in State if state not in FINAL)
-        return len(await app.store.list_tasks(TaskFilter(states=open_states), limit=1_000))
+        return len(await core_of(app).store.list_tasks(TaskFilter(states=open_states), limit=1_000))
 
     async def _stop(self) -> float:
         """Drain every worker; return how long the last one took."""

@@ -30,6 +30,7 @@ from chaos.process_logs import (
     read_clients,
 )
 from tidegate import State, StoreError, TaskCancelledError, TaskFailedError, Tidegate
+from tidegate.internals import core_of
 from tidegate.store.rows import NewTask
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class ChaosClient:
             many: Through `enqueue_many`, staged from `BATCHED_FROM` tasks on.
             call: Name of a call that was sent before by another process.
         """
-        sent = EnqueueSent(call or self._app.next_id(), tuple(tasks), many)
+        sent = EnqueueSent(call or core_of(self._app).next_id(), tuple(tasks), many)
         self._log.write(sent)
         ids = await self._until_answered(lambda: self._enqueue(sent))
         self._log.write(EnqueueAnswered(sent.call, ids))
@@ -96,8 +97,8 @@ class ChaosClient:
 
     async def _enqueue(self, sent: EnqueueSent) -> tuple[str, ...]:
         if sent.many:
-            return tuple(answer.task_id for answer in await self._app.enqueue_all(list(sent.tasks)))
-        return ((await self._app.enqueue_prepared(sent.tasks[0])).task_id,)
+            return tuple(answer.task_id for answer in await core_of(self._app).enqueue_all(list(sent.tasks)))
+        return ((await core_of(self._app).enqueue_prepared(sent.tasks[0])).task_id,)
 
     async def _inject_one(self) -> None:
         dice = self._rng.random()

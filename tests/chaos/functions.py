@@ -16,6 +16,7 @@ from chaos.plan import CRASH_WAIT_CAP_SECONDS, CRASH_WAIT_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, ProcessLog, ProcessStarted
 from chaos.processes import HOST
 from tidegate import Context, Exponential, Permanent, Tidegate, Transient
+from tidegate.internals import core_of
 from tidegate.testing.checker import FunctionRecorder
 from tidegate.worker.children.process_tree import MARK
 
@@ -128,7 +129,7 @@ async def overrun(ctx: Context, number: int) -> None:
 
 
 _recorder = FunctionRecorder(directory / NOTES)
-for _function in app.functions.values():
+for _function in core_of(app).functions.values():
     _recorder.record_runs(_function)
 
 

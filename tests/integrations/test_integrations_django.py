@@ -32,6 +32,7 @@ TASKS = {
 }
 """
 QUEUE = """
+from tidegate.internals import core_of
 from tidegate import Fixed, Pool, Tidegate, Timings
 from tidegate.integrations.django import use_django
 
@@ -243,7 +244,7 @@ for result in results:
         time.sleep(0.05)
         result.refresh()
 print([result.return_value for result in results])
-print(queue.functions["shop.tasks:greet"].spec.queue)
+print(core_of(queue).functions["shop.tasks:greet"].spec.queue)
 """
     with project.worker():
         assert project.run(script) == [
@@ -262,7 +263,7 @@ from tidegate import TaskFailedError
 from tidegate.integrations.django.tasks import FUNCTION
 
 for path in ("shop_tasks.no_task", "os.system", "nowhere.at_all"):
-    handle = queue.functions[FUNCTION].enqueue_sync(path=path, args=[], kwargs={})
+    handle = core_of(queue).functions[FUNCTION].enqueue_sync(path=path, args=[], kwargs={})
     try:
         handle.result_sync(40)
     except TaskFailedError as error:

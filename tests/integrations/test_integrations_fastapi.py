@@ -22,6 +22,7 @@ from starlette.routing import Route
 from tidegate import ArgumentsError, ConfigError, StoreUnavailableError, Tidegate
 from tidegate.integrations.fastapi import DurableTasksDep, DurableTasksMiddleware, QueueDep, lifespan
 from tidegate.integrations.starlette import DurableTasks
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 from tidegate.web import WebSettings, create_app
 
@@ -79,7 +80,7 @@ async def test_what_is_added_is_stored_when_the_answer_arrives(app: Tidegate) ->
         assert (await app.status(answer.json()["task_id"])).state.value == "ready"
         assert (await client.get(f"/state/{answer.json()['task_id']}")).json() == "ready"
         ids = (await client.post("/twice")).json()
-        rows = await app.store.read_tasks(ids)
+        rows = await core_of(app).store.read_tasks(ids)
         assert {row.state.value for row in rows.values()} == {"scheduled"}
 
 
@@ -89,7 +90,7 @@ async def test_nothing_is_stored_by_an_endpoint_that_refuses(app: Tidegate) -> N
         assert (await client.post("/greet?name=Ada&fails=true")).status_code == 409
         assert (await client.post("/plain")).status_code == 500
         assert (await client.post("/unfit")).json() == "TG104"
-        assert await app.store.list_tasks(TaskFilter()) == []
+        assert await core_of(app).store.list_tasks(TaskFilter()) == []
 
 
 async def test_no_success_is_answered_when_the_store_is_unavailable(
@@ -101,7 +102,7 @@ async def test_no_success_is_answered_when_the_store_is_unavailable(
         raise StoreUnavailableError("gone")
 
     async with site.router.lifespan_context(site), client_of(site) as client:
-        monkeypatch.setattr(app.store, "enqueue", away)
+        monkeypatch.setattr(core_of(app).store, "enqueue", away)
         assert (await client.post("/greet?name=Ada")).status_code == 500
 
 
@@ -151,7 +152,9 @@ async def test_a_mounted_api_answers_below_its_path_and_a_worker_may_run_inside(
         assert (await client.get(gone.json()["type"])).status_code == 200
         assert (await client.get("/tidegate/livez")).json() == {"status": "alive"}
     assert inner == ["up", "down"]
-    assert [entry.action for entry in await (await app.opened_store()).list_audit_entries()] == ["submit"]
+    assert [entry.action for entry in await (await core_of(app).opened_store()).list_audit_entries()] == [
+        "submit"
+    ]
 
 
 async def test_a_request_without_a_queue_says_how_to_give_it_one() -> None:

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from support import make_app
 from tidegate import ConfigError, StoreBusyError, Tidegate
 from tidegate.integrations.flask import accepted, init_app, queue, tasks_blueprint
+from tidegate.internals import core_of
 from tidegate.web import WebSettings, create_app
 
 
@@ -72,7 +73,7 @@ def test_an_unavailable_store_is_a_503_and_a_missing_queue_is_reported(
     async def busy(_: Any) -> Any:
         raise StoreBusyError("busy")
 
-    monkeypatch.setattr(tidegate.store, "enqueue", busy)
+    monkeypatch.setattr(core_of(tidegate).store, "enqueue", busy)
     answer = site.test_client().post("/add/ada")
     assert (answer.status_code, answer.get_json()["code"], answer.headers["Retry-After"]) == (
         503,

@@ -13,8 +13,10 @@ from simulation.machine import current_machine
 from simulation.user_code_faults import break_function, broken_classifier
 from tidegate.app import Tidegate
 from tidegate.context import Context
+from tidegate.core import Core
 from tidegate.domain.spec import Exponential
 from tidegate.errors import Permanent, RetryAfter, Transient
+from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 from tidegate.task import TaskFunction, discard, on
 from tidegate.testing.checker import digest_of
@@ -32,14 +34,14 @@ class MeaninglessError(Exception):
 
 def task_functions() -> Mapping[str, TaskFunction[Any, Any, Any]]:
     """Return the functions all machines know, by name."""
-    return _declared().functions
+    return core_of(_declared()).functions
 
 
-def application(store: Store, pool: Pool, timings: Timings) -> Tidegate:
-    """Return the application as one machine sees it."""
-    app = copy.copy(_declared())
-    app.store, app.pools, app.timings = store, (pool,), timings
-    return app
+def application(store: Store, pool: Pool, timings: Timings) -> Core:
+    """Return the internals of the application as one machine sees them."""
+    core = copy.copy(core_of(_declared()))
+    core.store, core.pools, core.timings = store, (pool,), timings
+    return core
 
 
 @cache

@@ -15,6 +15,7 @@ from web_support import UNKNOWN, bearer, events_of, make, serve, served
 
 from tidegate import Tidegate
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 from tidegate.web import Principal, Role, WebSettings, create_app
 
@@ -129,9 +130,9 @@ async def test_a_tenant_sees_only_its_own_tasks_in_lists_and_bulk_actions(app: T
     async with served(app, worker=True) as api, api.client(mine) as me, api.client(theirs) as them:
         handle = await fail.using(tenant="acme", key="k").enqueue("x")
         alone = await fail.enqueue("x")
-        store = await app.opened_store()
+        store = await core_of(app).opened_store()
         for task in (handle, alone):
-            await app.task_watcher(store).final(task.id)
+            await core_of(app).task_watcher(store).final(task.id)
         for path, field in (("tasks", "tasks"), ("dead-letters", "dead_letters")):
             assert [one["task_id"] for one in (await me.get(f"/api/v1/{path}")).json()[field]] == [handle.id]
             assert (await them.get(f"/api/v1/{path}")).json()[field] == []
@@ -153,7 +154,7 @@ async def test_a_revoked_token_stops_working_and_the_first_token_ends_open_acces
         assert (await anybody.get("/api/v1/tasks")).status_code == 401
         async with api.client(token) as admin:
             assert (await admin.get("/api/v1/tasks")).status_code == 200
-            await app.store.revoke_token(token.split("_")[1])
+            await core_of(app).store.revoke_token(token.split("_")[1])
             assert (await admin.get("/api/v1/tasks")).status_code == 401
         assert (await anybody.get("/api/v1/tasks")).status_code == 401
 
@@ -171,7 +172,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
             events = events_of(response)
             names = {(await anext(events)).name}
             await socket.recv()
-            assert await app.store.revoke_token(token.split("_")[1])
+            assert await core_of(app).store.revoke_token(token.split("_")[1])
             rest = [event async for event in events]
             assert names | {event.name for event in rest[:-1]} <= {"state", ":"}
             assert (rest[-1].name, rest[-1].data) == ("closed", {"reason": "token"})
@@ -186,14 +187,14 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
 async def test_a_valid_token_is_cached_between_store_reads(app: Tidegate) -> None:
     token = await make(app, Role.VIEWER)
     asked = 0
-    real = app.store.find_token
+    real = core_of(app).store.find_token
 
     async def counted(digest: bytes) -> Any:
         nonlocal asked
         asked += 1
         return await real(digest)
 
-    app.store.find_token = counted  # type: ignore[method-assign]
+    core_of(app).store.find_token = counted  # type: ignore[method-assign]
     async with served(app) as api, api.client(token) as client:
         for _ in range(20):
             assert (await client.get("/api/v1/functions")).status_code == 200
@@ -256,7 +257,7 @@ async def test_no_get_changes_anything(app: Tidegate) -> None:
                 answer = await client.get(path.replace("{task_id}", task_id))
                 assert answer.status_code in (200, 404, 405), path
     assert (await app.status(task_id)).state.value == "ready"
-    assert len(await app.store.list_tasks(TaskFilter())) == 1
+    assert len(await core_of(app).store.list_tasks(TaskFilter())) == 1
 
 
 async def test_a_browser_gives_its_token_to_a_socket_as_a_subprotocol(app: Tidegate) -> None:
@@ -313,7 +314,7 @@ async def test_every_change_is_on_record_with_who_made_it(app: Tidegate) -> None
 async def test_what_waits_to_be_recorded_is_written_at_the_end(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         await client.post("/api/v1/tasks/batch", json={"tasks": [BODIES["/api/v1/tasks"]] * 40})
-    entries = await (await app.opened_store()).list_audit_entries(limit=100)
+    entries = await (await core_of(app).opened_store()).list_audit_entries(limit=100)
     assert [entry.action for entry in entries] == ["submit"] * 40
 
 

@@ -15,6 +15,7 @@ from web_support import make, serve, served
 
 from tidegate import State, Tidegate
 from tidegate.errors import StoreUnavailableError
+from tidegate.internals import core_of
 from tidegate.web import Principal, Role, create_app
 from tidegate.web.offload import Offload
 from tidegate.web.submit import Submitter
@@ -202,7 +203,7 @@ async def test_an_outage_during_the_wait_does_not_fail_a_stored_submit(
         async def gone(*_: object) -> None:
             raise StoreUnavailableError("gone", fix="wait")
 
-        monkeypatch.setattr(await app.opened_store(), "read_stream_heads", gone)
+        monkeypatch.setattr(await core_of(app).opened_store(), "read_stream_heads", gone)
         answer = await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]})
     assert answer.status_code == 202
     assert (await app.status(answer.json()["task_id"])).state is State.READY

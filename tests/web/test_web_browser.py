@@ -16,6 +16,7 @@ from web_support import make, serve
 from chromium import Page
 from tidegate import Tidegate
 from tidegate.domain.access import Role
+from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
 from tidegate.web import WebSettings, create_app
 
@@ -80,7 +81,7 @@ async def chunks(page: Page) -> list[str]:
 
 
 async def count(app: Tidegate) -> int:
-    return len(await (await app.opened_store()).list_tasks(TaskFilter(), limit=100))
+    return len(await (await core_of(app).opened_store()).list_tasks(TaskFilter(), limit=100))
 
 
 def encode_events(last: int) -> list[str]:
@@ -101,7 +102,7 @@ async def test_a_page_submits_with_its_token_follows_to_the_end_and_reads_the_re
         assert await chunks(page) == encode_events(12)
         assert await page.run("told.at(-1)") == {"type": "end", "state": "succeeded", "run": 1}
         assert (await page.run(f"queue.result({task['task_id']!r})"))["result"] == 12
-        row = (await (await app.opened_store()).read_tasks([task["task_id"]]))[task["task_id"]]
+        row = (await (await core_of(app).opened_store()).read_tasks([task["task_id"]]))[task["task_id"]]
         assert row.tenant == "acme"
     assert page.complaints == []
 

@@ -16,6 +16,7 @@ from web_support import declare, served
 from support import until
 from tidegate import Tidegate
 from tidegate.domain.states import State
+from tidegate.internals import core_of
 from tidegate.store.streams import StoredChunk, StreamHead
 from tidegate.task_watcher import PART_BYTES, StateChanged, StreamEnded, TaskEvent, TaskWatcher
 from tidegate.web import Principal, Role, WebSettings, create_app
@@ -150,7 +151,7 @@ async def test_a_follower_that_does_not_read_uses_less_than_a_mebibyte(app: Tide
 
 
 async def test_what_is_kept_for_all_followers_of_a_task_is_bounded_in_bytes(app: Tidegate) -> None:
-    watch = app.task_watcher(await app.opened_store())
+    watch = core_of(app).task_watcher(await core_of(app).opened_store())
     async with app.worker():
         task = await app.function("web:flood").enqueue(40)
         slow = watch.follow_in_batches(task.id)
@@ -205,7 +206,7 @@ async def test_a_stream_names_a_deleted_task_or_an_unavailable_store_as_its_end(
     async def away(ids: Any) -> dict[str, Any]:
         raise StoreUnavailableError("gone")
 
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     async with served(app) as api, api.client() as client:
         for heads, reason in ((gone, "deleted"), (away, "store")):
             task = await app.function("web:add").enqueue(1)

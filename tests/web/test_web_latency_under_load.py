@@ -14,6 +14,7 @@ from web_support import serve
 from support import load_app, until, worker_process
 from tidegate import Tidegate
 from tidegate.domain.states import State
+from tidegate.internals import core_of
 from tidegate.web import WebSettings, create_app
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +31,7 @@ async def test_eight_long_tasks_do_not_delay_a_web_request(
             long = [(await submit(client, 60))[0] for _ in range(8)]
 
             async def all_run() -> bool:
-                rows = await app.store.read_tasks(long)
+                rows = await core_of(app).store.read_tasks(long)
                 return [row.state for row in rows.values()] == [State.RUNNING] * 8
 
             await until(all_run, within=30)

@@ -11,6 +11,7 @@ from web_support import direct, make
 
 from tidegate import StoreUnavailableError, Tidegate
 from tidegate.domain.access import Role
+from tidegate.internals import core_of
 from tidegate.web import WebSettings, create_app
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ async def test_nobody_is_admitted_while_the_store_cannot_count_tokens(
     client = direct(app)
     async with client:
         with monkeypatch.context() as patch:
-            patch.setattr(app.store, "list_tokens", away)
+            patch.setattr(core_of(app).store, "list_tokens", away)
             assert (await client.get(TASKS)).status_code == 503
             assert (await client.get(TASKS)).status_code == 503
         assert (await client.get(TASKS)).status_code == 401

@@ -12,6 +12,7 @@ from web_support import declare, follow, make, served
 from pgserver import Server
 from support import FAST
 from tidegate import Pool, Tidegate
+from tidegate.internals import core_of
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,7 @@ async def queue(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
     monkeypatch.setenv("TIDEGATE_SCRATCH", str(tmp_path / "scratch"))
     queue = Tidegate(url, pools=[Pool(concurrency=10, poll_interval=0.05)], timings=FAST)
     declare(queue)
-    await queue.store.migrate()
+    await core_of(queue).store.migrate()
     yield queue
     await queue.aclose()
 
@@ -64,7 +65,7 @@ async def test_another_processes_store_follows_live_and_a_tenant_sees_its_own(
         async with api.client(theirs) as other:
             assert (await other.get(made.headers["location"])).status_code == 404
     await web.aclose()
-    assert [entry.action for entry in await queue.store.list_audit_entries()] == ["submit"]
+    assert [entry.action for entry in await core_of(queue).store.list_audit_entries()] == ["submit"]
 
 
 async def test_a_nul_in_any_text_is_no_fault_of_the_server(queue: Tidegate) -> None:

@@ -19,6 +19,7 @@ from web_support import declare, served
 
 from support import make_app
 from tidegate import Tidegate
+from tidegate.internals import core_of
 from tidegate.web import create_app
 
 CHECKS = [not_a_server_error, response_schema_conformance, content_type_conformance]
@@ -55,7 +56,7 @@ class ApiServer:
             async with self.app.worker():
                 for name, args in (("add", [1]), ("fail", ["no"]), ("tokens", [3])):
                     handle = await self.app.function(f"web:{name}").enqueue(*args)
-                    await self.app.task_watcher(self.app.store).final(handle.id)
+                    await core_of(self.app).task_watcher(core_of(self.app).store).final(handle.id)
                     self.final_ids.append(handle.id)
             self.live_ids = [(await self.app.function("web:add").enqueue(1)).id for _ in range(5)]
             self.url = api.url

@@ -18,6 +18,7 @@ from pgserver import Server
 from support import FAST, all_final
 from tidegate import Permanent, Pool, Tidegate, Transient
 from tidegate.cli import program
+from tidegate.internals import core_of
 from tidegate.web import WebSettings, create_app
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ async def raising(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         except ValueError as error:
             raise Transient(f"it failed: {error}") from error
 
-    await app.store.migrate()
+    await core_of(app).store.migrate()
     yield app
     await app.aclose()
 
@@ -106,7 +107,7 @@ async def test_a_secret_in_an_error_is_stored_and_shown_nowhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    functions = raising.functions
+    functions = core_of(raising).functions
     ids = []
     async with raising.worker():
         for name in ("leak:async", "leak:thread"):

@@ -12,6 +12,7 @@ import pytest
 from web_support import UNKNOWN, make, served
 
 from tidegate import Tidegate
+from tidegate.internals import core_of
 from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
 from tidegate.web import Role
 
@@ -98,7 +99,7 @@ async def test_what_cannot_be_submitted_is_refused_with_its_kind_and_place(
         assert (await client.get(problem["type"])).status_code == 200
         assert {"title", "detail", "status"} <= set(problem)
         assert [fault["at"] for fault in problem.get("errors", [])] == ([] if at is None else [at])
-        assert await (await app.opened_store()).list_tasks(TaskFilter()) == []
+        assert await (await core_of(app).opened_store()).list_tasks(TaskFilter()) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ async def test_fifty_submits_with_one_key_are_one_task(app: Tidegate) -> None:
         assert {answer.status_code for answer in answers} == {202}
         assert len(ids) == 1
         assert sum(answer.json()["created"] for answer in answers) == 1
-        assert len(await (await app.opened_store()).list_tasks(TaskFilter())) == 1
+        assert len(await (await core_of(app).opened_store()).list_tasks(TaskFilter())) == 1
         spaced = '{ "args": {"b": 2,\n "a": 1}, "task": "web:add"}'
         again = await client.post("/api/v1/tasks", content=spaced)
         assert {again.json()["task_id"]} == ids
@@ -203,7 +204,7 @@ async def test_a_batch_is_stored_as_a_whole_or_not_at_all(app: Tidegate) -> None
         )
         assert keyed.status_code == 400
         assert (await client.post("/api/v1/tasks/batch", json={"tasks": []})).json() == {"tasks": []}
-        assert len(await (await app.opened_store()).list_tasks(TaskFilter())) == 5
+        assert len(await (await core_of(app).opened_store()).list_tasks(TaskFilter())) == 5
 
 
 async def test_options_reach_the_task(app: Tidegate) -> None:
@@ -304,9 +305,11 @@ async def test_a_deadline_comes_as_a_moment_too_and_a_total_timeout_is_stored_wi
         assert status["deadline_at"] == datetime(2100, 1, 1, tzinfo=UTC).timestamp()
         both = await client.post("/api/v1/tasks", json=ADD | moment | {"deadline_seconds": 60})
         assert (both.status_code, both.json()["type"]) == (422, "/api/v1/problems/option")
-    await app.store.add_worker(NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0))
+    await core_of(app).store.add_worker(NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0))
     ((task),) = (
-        await app.store.claim(ClaimRequest("w", 10, ("*",), {name: CrashPolicy() for name in app.functions}))
+        await core_of(app).store.claim(
+            ClaimRequest("w", 10, ("*",), {name: CrashPolicy() for name in core_of(app).functions})
+        )
     ).tasks
     assert (task.total_timeout_seconds, task.deadline_at) == (900.0, status["deadline_at"])
 

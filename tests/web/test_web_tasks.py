@@ -11,6 +11,7 @@ import pytest
 from web_support import UNKNOWN, Served, bearer, direct, make, served
 
 from tidegate import Tidegate
+from tidegate.internals import core_of
 from tidegate.web import Role
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,9 @@ async def submit(api: Served, task: str, **asked: Any) -> str:
 async def dead(api: Served, count: int = 1, message: str = "no") -> list[str]:
     ids = [await submit(api, "web:fail", args=[message]) for _ in range(count)]
     async with api.app.worker():
-        await asyncio.gather(*(api.app.task_watcher(api.app.store).final(task_id) for task_id in ids))
+        await asyncio.gather(
+            *(core_of(api.app).task_watcher(core_of(api.app).store).final(task_id) for task_id in ids)
+        )
     return ids
 
 
@@ -54,7 +57,7 @@ async def test_a_status_shows_what_the_calls_of_the_task_consumed(app: Tidegate)
         task_id, other = await submit(api, "web:ask"), await submit(api, "web:add", args=[1])
         async with api.app.worker():
             for each in (task_id, other):
-                await api.app.task_watcher(api.app.store).final(each)
+                await core_of(api.app).task_watcher(core_of(api.app).store).final(each)
         shown = (await client.get(f"/api/v1/tasks/{task_id}")).json()["usage"]
         assert (await client.get(f"/api/v1/tasks/{other}")).json()["usage"] is None
         document = (await client.get("/api/v1/openapi.json")).json()
@@ -219,7 +222,7 @@ async def test_it_reports_liveness_and_readiness(app: Tidegate, monkeypatch: pyt
 
             raise StoreUnavailableError("the disk is gone")
 
-        monkeypatch.setattr(app.store, "now", away)
+        monkeypatch.setattr(core_of(app).store, "now", away)
         assert (await client.get("/livez")).status_code == 200
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "TG301")
@@ -247,7 +250,7 @@ async def test_the_reason_of_unreadiness_is_shown_to_roles_of_all_tenants_only(
     async with direct(app) as client:
         assert (await client.get("/api/v1/functions", headers=bearer(token))).status_code == 200
         for method in ("now", "find_token", "list_tokens"):
-            monkeypatch.setattr(app.store, method, away)
+            monkeypatch.setattr(core_of(app).store, method, away)
         answer = await client.get("/readyz", headers=bearer(token))
         stranger = await client.get("/readyz")
     assert ("/srv/secret" in answer.text) is is_told
@@ -314,7 +317,7 @@ async def test_pages_of_named_origins_can_read_every_refusal_also_of_the_server_
     origin = "https://app.example"
     async with direct(app, origins=(origin,)) as client:
         headers = bearer(token) | {"Origin": origin}
-        monkeypatch.setattr(app.store, "list_tasks", broken)
+        monkeypatch.setattr(core_of(app).store, "list_tasks", broken)
         answers = [
             await client.get("/api/v1/tasks", headers=headers),
             await client.get("/api/v1/tasks", headers={"Origin": origin}),
@@ -337,7 +340,7 @@ async def test_an_unavailable_store_is_a_503_with_retry_after(
                 raise error("path /secret/place", fix="try again")
 
             for method in ("enqueue", "read_tasks", "list_tasks", "get_queue_stats"):
-                monkeypatch.setattr(app.store, method, away)
+                monkeypatch.setattr(core_of(app).store, method, away)
             answers = [
                 await client.post("/api/v1/tasks", json={"task": "web:add", "args": [1]}),
                 await client.post("/api/v1/tasks/batch", json={"tasks": [{"task": "web:add", "args": [1]}]}),
@@ -359,7 +362,7 @@ async def test_an_internal_error_is_a_problem_without_details(
         raise RuntimeError("inner secret")
 
     async with served(app) as api, api.client() as client:
-        monkeypatch.setattr(app.store, "get_queue_stats", broken)
+        monkeypatch.setattr(core_of(app).store, "get_queue_stats", broken)
         answer = await client.get("/api/v1/queues")
         assert (answer.status_code, answer.json()["type"]) == (500, "/api/v1/problems/internal")
         assert "secret" not in answer.text

@@ -16,6 +16,7 @@ import uvicorn
 
 from tidegate import Context, Permanent, Tidegate
 from tidegate.domain.access import Role, digest_of, make_token
+from tidegate.internals import core_of
 from tidegate.store.access import NewToken
 from tidegate.web import WebSettings, create_app
 
@@ -64,7 +65,7 @@ async def make(app: Tidegate, role: Role | str, tenant: str | None = None, **cha
     """Make a token and return it."""
     token_id = secrets.token_hex(4)
     token = make_token(token_id, secrets.token_urlsafe(32))
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     await store.add_token(
         NewToken(token_id, digest_of(token), f"{role} of {tenant}", Role(role), tenant, **changes)
     )

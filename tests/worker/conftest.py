@@ -12,6 +12,7 @@ from executor_setup import Scene
 
 from support import make_app
 from tidegate.domain.outcome import Outcome
+from tidegate.internals import core_of
 from tidegate.worker.children.pool import ChildPool, ChildRules
 from tidegate.worker.children.runner import ChildRunner
 from tidegate.worker.engine.executor import Executor
@@ -28,7 +29,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     children = ChildPool("bodies:app", ChildRules())
     outcomes: list[Outcome | None] = []
     executor = Executor(
-        functions=app.functions,
+        functions=core_of(app).functions,
         scratch_root=tmp_path,
         stop_grace=0.2,
         on_finished=lambda task_run, outcome: outcomes.append(outcome),

@@ -19,6 +19,7 @@ from tidegate.codec.signature import Signature
 from tidegate.domain.outcome import FinishStatus, Outcome
 from tidegate.domain.states import FINAL
 from tidegate.errors import StoreUnavailableError
+from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 
 pytestmark = pytest.mark.anyio
@@ -154,7 +155,7 @@ async def test_a_run_is_over_within_its_timeout_the_stop_grace_and_a_lease(
 ) -> None:
     app = Tidegate(store_url, timings=TIMES, pools=[Pool(concurrency=4, poll_interval=0.05)])
     app.task(end, name="body", timeout=TIMEOUT, max_attempts=1, retry=[on(ValueError)])
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     handle = await app.function("body").enqueue()
     act(app, store, monkeypatch)
     try:

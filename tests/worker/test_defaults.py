@@ -9,6 +9,7 @@ import pytest
 from tidegate import NO_LIMIT, Tidegate
 from tidegate.calls.settings import CallTimes
 from tidegate.cli.doctor import CheckLevel, check_stop
+from tidegate.internals import core_of
 from tidegate.worker.application import short_timeouts
 from tidegate.worker.settings import Timings, drain_grace
 
@@ -39,9 +40,9 @@ def test_a_call_may_take_as_long_as_the_sdks_of_providers_let_it():
 
 
 def test_a_function_with_an_upstream_outlasts_its_calls(app):
-    timeouts = {name: function.spec.timeout for name, function in app.functions.items()}
+    timeouts = {name: function.spec.timeout for name, function in core_of(app).functions.items()}
     assert timeouts == {"asks": 900.0, "counts": 300.0, "waits": NO_LIMIT}
-    assert short_timeouts(app) == []
+    assert short_timeouts(core_of(app)) == []
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,9 @@ async def test_no_default_raises_a_warning(app, caplog):
 
 
 def test_doctor_says_what_to_raise_so_that_long_calls_can_end(app):
-    found = check_stop(Timings(), app.functions.values())
+    found = check_stop(Timings(), core_of(app).functions.values())
     assert found.level is CheckLevel.OK
     assert "25 s" in found.detail
     assert "terminationGracePeriodSeconds" in found.fix
     assert "TimeoutStopSec" in found.fix
-    assert check_stop(Timings(drain_grace="2h"), list(app.functions.values())[:2]).fix == ""
+    assert check_stop(Timings(drain_grace="2h"), list(core_of(app).functions.values())[:2]).fix == ""

@@ -12,6 +12,7 @@ from support import APPS, load_app, starts, until
 from tidegate import Context, Tidegate
 from tidegate.context import StopReason
 from tidegate.domain.outcome import Released, Succeeded
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ async def test_a_lease_that_expired_during_a_child_start_delays_the_task_functio
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(APPS)
-    scene.app.functions |= load_app("bodies", tmp_path, monkeypatch).app.functions
+    core_of(scene.app).functions |= core_of(load_app("bodies", tmp_path, monkeypatch).app).functions
     task_run = scene.start("sync_nap", 0.0)
     scene.lease.renew(OVER)
 

@@ -14,6 +14,7 @@ from pgserver import NotHereError, Server, postgres_server
 from postgres_support import SCHEMA, emptied
 from support import all_final, load_app, until
 from tidegate import State
+from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
 from tidegate.store.rows import NewWorker
 from tidegate.worker.supervisor.connections import open_supervising, say_connections
@@ -51,7 +52,7 @@ async def test_workers_with_the_default_connections_live_and_run_tasks(
             folder.mkdir()
             words = ("worker", "supervised:app", "--name", f"w{number}")
             running.enter_context(service(folder, *words, TIDEGATE_DATABASE_URL=url))
-        store = await client.app.opened_store()
+        store = await core_of(client.app).opened_store()
 
         async def all_live() -> bool:
             return len(await store.list_workers()) == WORKERS

@@ -11,8 +11,9 @@ import pytest
 
 from pgserver import NotHereError, Proxy, Server, postgres_server, proxied
 from postgres_support import SCHEMA, emptied
-from support import FAST, all_final, until
+from support import FAST, all_final, app_on, until
 from tidegate import Handle, Pool, State, StoreUnavailableError, Tidegate
+from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import NewTask
@@ -40,7 +41,7 @@ def fragile() -> Iterator[Server]:
 @asynccontextmanager
 async def application(url: str) -> AsyncIterator[Tidegate]:
     store = PostgresStore(url, busy_seconds=CALL_SECONDS)
-    app = Tidegate(store=store, pools=[Pool(concurrency=20, poll_interval=0.05)], timings=FAST)
+    app = app_on(store, pools=[Pool(concurrency=20, poll_interval=0.05)], timings=FAST)
     try:
         yield app
     finally:
@@ -62,7 +63,7 @@ async def test_a_restart_of_the_server_under_load_loses_nothing(fragile: Server)
                 await asyncio.to_thread(restart, fragile)
                 await asyncio.sleep(0.1)
             rows = await all_final(app, [handle.id for handle in handles], within=30)
-        store = await app.opened_store()
+        store = await core_of(app).opened_store()
         assert await store.check_integrity() == []
     assert {row.state for row in rows.values()} == {State.SUCCEEDED}
 
@@ -143,7 +144,7 @@ async def enqueued(app: Tidegate, task: NewTask) -> Handle[Any]:
     """Store a task, again if a silent connection was met: its id makes it the same task."""
     while True:
         try:
-            return app.handle((await app.enqueue_prepared(task)).task_id)
+            return app.handle((await core_of(app).enqueue_prepared(task)).task_id)
         except StoreUnavailableError:
             await asyncio.sleep(0)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from support import FAST, all_final, until
+from support import FAST, all_final, app_on, until
 from tidegate import Pool, State, StoreUnavailableError, Tidegate
+from tidegate.internals import core_of
 from tidegate.store.connect import open_store
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ class FaultyStore:
 async def faulty(store_url: str) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
     store = FaultyStore(store_url)
     pools = [Pool(concurrency=20, poll_interval=0.05)]
-    app = Tidegate(store=store, pools=pools, timings=FAST)  # type: ignore[arg-type]
+    app = app_on(store, pools=pools, timings=FAST)
     yield app, store
     await app.aclose()
 
@@ -123,9 +124,9 @@ async def test_a_claim_whose_answer_was_lost_is_released(
         store.unanswered = {method} if method != "add_worker" else set()
         task = body.prepare(1).new_task
         try:
-            second = await app.enqueue_prepared(task)
+            second = await core_of(app).enqueue_prepared(task)
         except StoreUnavailableError:
-            second = await app.enqueue_prepared(task)
+            second = await core_of(app).enqueue_prepared(task)
         assert second.created
         rows = await all_final(app, [before_write.id, second.task_id])
     assert sorted(ran) == ["0", "1"]

@@ -15,6 +15,7 @@ from worker_support import came, notes, service
 
 from support import all_final, load_app
 from tidegate import ConfigError, Pool, State, Tidegate
+from tidegate.internals import core_of
 from tidegate.worker.children import process_tree
 from tidegate.worker.engine.pool_main import check_memory_limits
 from tidegate.worker.supervisor.memory_watch import MemoryWatch
@@ -203,8 +204,8 @@ async def test_the_supervisor_does_not_check_the_memory_of_an_importing_process(
 def test_a_functions_memory_limit_below_the_imported_application_is_refused(client: Any) -> None:
     app = Tidegate()
     app.task(name="small", runs_in="process", memory_limit=20 * MIB)(client.hold_in_child.function)
-    check_memory_limits(Pool(), app, lambda limit: None)
+    check_memory_limits(Pool(), core_of(app), lambda limit: None)
     with pytest.raises(
         ConfigError, match="small: memory_limit is 20 MiB; the application alone holds 50 MiB"
     ):
-        check_memory_limits(Pool(), app, lambda limit: 50 * MIB if limit < 50 * MIB else None)
+        check_memory_limits(Pool(), core_of(app), lambda limit: 50 * MIB if limit < 50 * MIB else None)

@@ -18,6 +18,7 @@ from worker_support import came, children, descendants, health, notes, service, 
 
 from support import all_final, load_app, until
 from tidegate import State
+from tidegate.internals import core_of
 
 pytestmark = pytest.mark.anyio
 WORKER = ("worker", "supervised:app")
@@ -79,7 +80,7 @@ async def test_sigterm_drains_a_worker_also_as_process_1_and_behind_a_shell(
         assert worker.wait() == (-signal.SIGTERM if place == "sh -c" else 0)
         await came(lambda: "has stopped" in worker.log(), "the worker has drained")
         assert 1.2 < time.monotonic() - asked_at < 1.5 + 2.0
-    rows = await client.app.store.read_tasks([short.id, long.id, queued.id])
+    rows = await core_of(client.app).store.read_tasks([short.id, long.id, queued.id])
     assert rows[short.id].state is State.SUCCEEDED
     assert (rows[long.id].state, rows[queued.id].run) == (State.READY, 0)
     assert (rows[long.id].counters.attempts, rows[long.id].counters.releases) == (0, 1)

@@ -10,10 +10,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tidegate import Exponential, Fixed, Pool, State, Tidegate, Timings
+from support import app_on
+from tidegate import Exponential, Fixed, Pool, State, Timings
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.spec import Backoff
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 from tidegate.policy.charge import UNCHARGED_LIMIT
 from tidegate.store.rows import TaskRow
 from tidegate.store.sqlite.inline import InlineRunner
@@ -39,11 +41,9 @@ class World:
         self.loop = VirtualLoop()
         path = directory / "queue.db"
         self.store = SqliteStore(path, runner=InlineRunner(path), clock=self.loop.wall)
-        self.app = Tidegate(
-            store=self.store, pools=[Pool(concurrency=4, poll_interval=1.0)], timings=Timings()
-        )
+        self.app = app_on(self.store, pools=[Pool(concurrency=4, poll_interval=1.0)], timings=Timings())
         rng = random.Random(7)
-        self.app._make_id = IdMaker(lambda: int(self.loop.wall() * 1000), rng.getrandbits)
+        core_of(self.app)._make_id = IdMaker(lambda: int(self.loop.wall() * 1000), rng.getrandbits)
         self.calls: list[tuple[float, int, int]] = []
         """Moment, task and status of each call."""
         self._status_at = status_at
@@ -67,7 +67,11 @@ class World:
                 (await client.post(f"http://provider/{number}", json={})).raise_for_status()
 
             worker = EmbeddedWorker(
-                self.app, self.app.pools, self.app.timings, rng=random.Random(3), threaded=False
+                core_of(self.app),
+                core_of(self.app).pools,
+                core_of(self.app).timings,
+                rng=random.Random(3),
+                threaded=False,
             )
             async with worker:
                 ids = [(await body.enqueue(number)).id for number in range(self._tasks)]

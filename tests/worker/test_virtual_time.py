@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tidegate import Exponential, Pool, State, Tidegate, Timings
+from support import app_on
+from tidegate import Exponential, Pool, State, Timings
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
 from tidegate.store.sqlite.inline import InlineRunner
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.virtual_time import StuckError, VirtualLoop, run_virtually
@@ -25,8 +27,8 @@ def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], fl
     loop, rng = VirtualLoop(), random.Random(seed)
     path = directory / "queue.db"
     store = SqliteStore(path, runner=InlineRunner(path), clock=loop.wall)
-    app = Tidegate(store=store, pools=[Pool(concurrency=3, poll_interval=1.0)], timings=Timings())
-    app._make_id = IdMaker(lambda: int(loop.wall() * 1000), rng.getrandbits)
+    app = app_on(store, pools=[Pool(concurrency=3, poll_interval=1.0)], timings=Timings())
+    core_of(app)._make_id = IdMaker(lambda: int(loop.wall() * 1000), rng.getrandbits)
 
     @app.task(name="t", timeout=60, max_attempts=3, backoff=Exponential(base=10))
     async def body(number: int) -> int:
@@ -37,7 +39,13 @@ def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], fl
 
     async def work() -> list[Any]:
         workers = [
-            EmbeddedWorker(app, app.pools, app.timings, rng=random.Random(seed + n), threaded=False)
+            EmbeddedWorker(
+                core_of(app),
+                core_of(app).pools,
+                core_of(app).timings,
+                rng=random.Random(seed + n),
+                threaded=False,
+            )
             for n in range(2)
         ]
         async with workers[0], workers[1]:

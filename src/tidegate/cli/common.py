@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,8 +17,12 @@ from tidegate.cli.output import print_message
 from tidegate.config import load_config
 from tidegate.domain.ids import id_or_none
 from tidegate.errors import ConfigError, StoreUnavailableError, TaskNotFoundError
+from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 from tidegate.store.short_ids import full_ids
+
+if TYPE_CHECKING:
+    from tidegate.core import Core
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,8 +33,8 @@ class StoreLocation:
     """Which store a command works on."""
 
     url: str
-    application: Any = None
-    """The one named by `--app`; None: it was not given."""
+    application: Core | None = None
+    """The internals of the one named by `--app`; None: it was not given."""
 
     @classmethod
     def from_options(cls, database: str | None, app: str | None) -> StoreLocation:
@@ -41,15 +45,16 @@ class StoreLocation:
         return cls(database, application)
 
 
-def load_app(reference: str | None) -> Any:
-    """Import and return an application by its reference; None: the configured one.
+def load_app(reference: str | None) -> Core:
+    """Import an application by its reference, and return its internals; None: the configured one.
 
     Raises:
         ConfigError: None is configured, or it cannot be imported.
     """
     from tidegate.worker.application import load_application
 
-    return load_application(app_reference(reference))
+    core: Core = core_of(load_application(app_reference(reference)))
+    return core
 
 
 def app_reference(reference: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,6 +36,9 @@ from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError, WrongStateError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus
+
+if TYPE_CHECKING:
+    from tidegate.core import Core
 
 ids_argument = click.argument("task_ids", metavar="[ID]...", nargs=-1, type=as_task_id)
 all_option = click.option("--all", "everything", is_flag=True, help="Every dead letter.")
@@ -140,9 +144,9 @@ async def _redrive(
         if not selection.task_ids:
             return await _redrive_matching(store, selection, declared, as_json)
         args = None
-        if new_args is not None:
+        if new_args is not None and location.application is not None:
             task_id = selection.task_ids[0]
-            args = {task_id: await _checked_args(store, task_id, new_args, location)}
+            args = {task_id: await _checked_args(store, task_id, new_args, location.application)}
         answers = await redrive_tasks(store, selection.task_ids, declared, args=args)
         return _print_answers(selection.task_ids, answers, as_json)
 
@@ -190,7 +194,7 @@ async def _purge(
         return _print_tally(await purge_matching(store, which, on_progress=tell), "purged", as_json)
 
 
-async def _checked_args(store: Store, task_id: str, text: str, location: StoreLocation) -> tuple[bytes, str]:
+async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tuple[bytes, str]:
     """Return new arguments as a payload, after checking them against the function's signature."""
     from tidegate.codec import CODEC
 
@@ -204,7 +208,7 @@ async def _checked_args(store: Store, task_id: str, text: str, location: StoreLo
     if task_id not in rows:
         raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id")
     payload = json.dumps({"a": given} if isinstance(given, list) else {"k": given})
-    signature = location.application.function(rows[task_id].function).signature
+    signature = core.function(rows[task_id].function).signature
     return signature.accept(payload.encode()), CODEC
 
 

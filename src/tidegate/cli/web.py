@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from tidegate.cli.common import app_reference, load_app, log_format_option, run
+from tidegate.cli.common import app_reference, log_format_option, run
 from tidegate.cli.output import print_message
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of
 
 DEFAULT_PORT = 4180
 
@@ -65,12 +66,13 @@ def command(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed", fix="pip install 'tidegate[server]'") from error
     from tidegate.worker import signals
+    from tidegate.worker.application import load_application
     from tidegate.worker.logs import register_application_loggers, set_up_logging
 
     signals.reset_inherited_signals()
     set_up_logging(app_reference(app))
-    application = load_app(app)
-    register_application_loggers(application.functions)
+    application = load_application(app_reference(app))
+    register_application_loggers(core_of(application).functions)
     settings = WebSettings(hosts=tuple(hosts), origins=tuple(origins))
     is_open = run(require_access(application, host, settings, print_message))
     settings = replace(settings, open_without_tokens=is_open)

@@ -15,6 +15,7 @@ from tidegate.app import Tidegate
 from tidegate.codec.plain import plain, to_json, unstorable
 from tidegate.errors import ConfigError, StoreError, TaskNotFoundError
 from tidegate.handle import Handle
+from tidegate.internals import core_of
 from tidegate.store.rows import StoredResult
 from tidegate.values import TaskStatus
 
@@ -101,7 +102,7 @@ def accepted(
 
 
 async def _read_visible(queue: Tidegate, task_id: str) -> StoredResult | None:
-    return await (await queue.opened_store()).get_result(task_id)
+    return await (await core_of(queue).opened_store()).get_result(task_id)
 
 
 def _result_json(task_id: str, stored: StoredResult) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app import Tidegate
 from tidegate.configured import ConfiguredTaskFunction, PreparedTask
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of
 from tidegate.readers import shown
 from tidegate.task import TaskFunction
 
@@ -52,7 +53,7 @@ def lifespan(
     async def alive(app: Any) -> AsyncIterator[None]:
         app.state.queue = queue
         async with contextlib.AsyncExitStack() as stack:
-            await queue.opened_store()
+            await core_of(queue).opened_store()
             stack.push_async_callback(queue.aclose)
             if api is not None:
                 await stack.enter_async_context(api.router.lifespan_context(api))

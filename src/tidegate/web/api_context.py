@@ -12,9 +12,9 @@ from fastapi import Path
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from tidegate.app import Tidegate
 from tidegate.codec.plain import is_plain, plain
 from tidegate.codec.plain import to_json as encode
+from tidegate.core import Core
 from tidegate.domain.access import Principal
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskRow
@@ -42,17 +42,17 @@ class ApiContext:
     """What the routes of one API work with.
 
     Args:
-        app: Whose tasks.
+        core: Of the application whose tasks these are.
         settings: Limits.
         authenticate: Says who a request comes from.
     """
 
-    def __init__(self, app: Tidegate, settings: WebSettings, authenticate: Authenticate) -> None:
-        self.app = app
+    def __init__(self, core: Core, settings: WebSettings, authenticate: Authenticate) -> None:
+        self.core = core
         self.settings = settings
         self.authenticate = authenticate
-        self.submitter = Submitter(app)
-        self.audit = AuditLog(app.opened_store, app.next_id)
+        self.submitter = Submitter(core)
+        self.audit = AuditLog(core.opened_store, core.next_id)
         self.offload = Offload()
         self.waiters = SharedCapacity(settings.waiters)
         """For requests that wait for the end of a task."""
@@ -63,7 +63,7 @@ class ApiContext:
 
     async def store(self) -> Store:
         """Return the store, opened."""
-        return await self.app.opened_store()
+        return await self.core.opened_store()
 
     async def read_json(
         self,

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 
 from tidegate.app import Tidegate
 from tidegate.errors import TidegateError
+from tidegate.internals import core_of
 from tidegate.web.access_middleware import AccessMiddleware
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.openapi import Schemas, document
@@ -58,8 +59,8 @@ def create_app(
         >>> site.mount("/tidegate", api)  # doctest: +SKIP
     """
     settings = settings or WebSettings()
-    authenticate = authenticate or TokenAuthenticator(app.opened_store, settings)
-    context, schemas = ApiContext(app, settings, authenticate), Schemas()
+    authenticate = authenticate or TokenAuthenticator(core_of(app).opened_store, settings)
+    context, schemas = ApiContext(core_of(app), settings, authenticate), Schemas()
     protected = ProtectedRouter(schemas.named)
     for routes in (submit, tasks, events, dead_letters, overview, health, browser_module):
         routes.add_routes(protected, context)

@@ -15,6 +15,7 @@ import uvicorn
 from tidegate.app import Tidegate
 from tidegate.domain.access import Role, digest_of, make_token
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of
 from tidegate.store.access import NewAuditEntry, NewToken
 from tidegate.store.connect import is_postgres, sqlite_path
 from tidegate.web.app import create_app
@@ -62,13 +63,13 @@ async def require_access(
 async def _demand_store(app: Tidegate) -> None:
     """Open the database once, so that what is wrong with it is an error of the command."""
     try:
-        await app.opened_store()
+        await core_of(app).opened_store()
     finally:
         await app.aclose()  # a forked or later loop opens it again
 
 
 async def _require_token(app: Tidegate, host: str) -> None:
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     try:
         now = await store.now()
         tokens = await store.list_tokens()
@@ -86,7 +87,7 @@ async def _require_token(app: Tidegate, host: str) -> None:
 
 
 async def _make_first_token(app: Tidegate, names: Sequence[str], print_line: Callable[[str], None]) -> None:
-    store = await app.opened_store()
+    store = await core_of(app).opened_store()
     try:
         if await store.list_tokens():
             return
@@ -99,7 +100,8 @@ async def _make_first_token(app: Tidegate, names: Sequence[str], print_line: Cal
         print_line(f"admin token, shown this once: {token}")
         await store.add_token(NewToken(token_id, digest_of(token), "first start", Role.ADMIN, None))
         answer = f"{Role.ADMIN} of all tenants"
-        entry = NewAuditEntry(app.next_id(), "tidegate web", "", None, "token created", token_id, answer)
+        entry_id = core_of(app).next_id()
+        entry = NewAuditEntry(entry_id, "tidegate web", "", None, "token created", token_id, answer)
         await store.add_audit_entries([entry])
     finally:
         await app.aclose()

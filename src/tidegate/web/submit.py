@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.app import Tidegate
+from tidegate.core import Core
 from tidegate.domain.access import Principal
 from tidegate.domain.text import counted
 from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
@@ -38,11 +38,11 @@ class Submitter:
     """Makes tasks of what requests ask for: of declared functions only, their arguments checked.
 
     Args:
-        app: Whose functions.
+        core: Of the application whose functions these are.
     """
 
-    def __init__(self, app: Tidegate) -> None:
-        self._app = app
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._functions: dict[str, TaskFunction[Any, Any, Any]] = {}
 
     def prepare(self, requested: SubmitRequest, principal: Principal, key: str | None = None) -> NewTask:
@@ -105,7 +105,7 @@ class Submitter:
         function = self._functions.get(name)
         if function is None:
             try:
-                function = self._app.function(name)
+                function = self._core.function(name)
             except UnknownFunctionError:
                 fix = "GET /api/v1/functions lists what is declared"
                 raise UnknownFunctionError(f"no task function is named {shown(name)}", fix=fix) from None

@@ -19,6 +19,7 @@ from tidegate.calls.upstream import Upstream
 from tidegate.codec.signature import Signature
 from tidegate.domain.spec import Backoff, Exponential, Fixed, TaskSpec
 from tidegate.errors import ConfigError
+from tidegate.internals import core_of, is_application
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.readers import shown
 from tidegate.store.rows import CrashPolicy
@@ -43,7 +44,7 @@ class Runnable(Protocol):
 
 
 class Application(Protocol):
-    """A `Tidegate` as the worker sees it."""
+    """The internals of a `Tidegate` as the worker sees them: what `core_of(app)` returns."""
 
     url: str
     pools: tuple[Pool, ...]
@@ -105,15 +106,16 @@ def load_application(reference: str) -> Any:
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     module = _import_module(module_name)
-    app = getattr(module, attribute or "app", None)
-    if not isinstance(getattr(app, "functions", None), Mapping) or not hasattr(app, "opened_store"):
+    app: Any = getattr(module, attribute or "app", None)
+    if not is_application(app):
         raise ConfigError(
             f"{module_name}:{attribute or 'app'} is not a Tidegate application",
             fix=f"name it: {module_name}:NAME",
         )
-    for name in getattr(app, "modules", ()):
+    core: Any = core_of(app)
+    for name in core.modules:
         _import_module(name)
-    for hook in getattr(app, "load_hooks", ()):
+    for hook in core.load_hooks:
         _call_load_hook(hook, reference)
     return app
 

@@ -26,6 +26,7 @@ from postgres_support import SCHEMA, migrated
 from tidegate import NO_LIMIT, Pool, PreparedTask, Tidegate
 from tidegate.domain.states import State
 from tidegate.errors import ArgumentsError, ConfigError, KeyConflictError, OptionError, UsageError
+from tidegate.internals import core_of
 from tidegate.store.postgres import enqueue_within
 from tidegate.store.postgres.roles import role
 from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker, TaskFilter
@@ -228,7 +229,10 @@ async def test_a_committed_transaction_makes_its_tasks(
     assert len(ids) == number
     for place, task_id in enumerate(ids, 1):
         assert (await app.status(task_id)).state is State.READY
-        assert await app.store.get_payload(task_id) == (b'{"a":[],"k":{"number":%d}}' % place, "json/1")
+        assert await core_of(app).store.get_payload(task_id) == (
+            b'{"a":[],"k":{"number":%d}}' % place,
+            "json/1",
+        )
     assert orders(user_url) == 1
 
 
@@ -240,7 +244,7 @@ async def test_a_transaction_that_is_rolled_back_makes_none(
     app, work = shop
     ids = await called(caller, user_url, Goods(app, work, number), commit=False)
     assert len(ids) == number
-    assert await app.store.read_tasks(ids) == {}
+    assert await core_of(app).store.read_tasks(ids) == {}
     assert orders(user_url) == 0
 
 
@@ -252,7 +256,7 @@ async def test_django_makes_a_task_with_its_own_rows(
     assert done.returncode == 0, done.stderr
     ids = done.stdout.split()
     assert len(ids) == 3
-    assert len(await shop[0].store.read_tasks(ids)) == 3 * tasks
+    assert len(await core_of(shop[0]).store.read_tasks(ids)) == 3 * tasks
     assert orders(user_url) == tasks
 
 
@@ -273,15 +277,15 @@ async def test_a_task_is_invisible_until_the_commit(user_url: str, shop: Any) ->
     connection = await asyncpg.connect(user_url)
     async with connection.transaction():
         handle = await work.using(conn=connection).enqueue(1)
-        assert await app.store.read_tasks([handle.id]) == {}
-    assert set(await app.store.read_tasks([handle.id])) == {handle.id}
+        assert await core_of(app).store.read_tasks([handle.id]) == {}
+    assert set(await core_of(app).store.read_tasks([handle.id])) == {handle.id}
     await connection.close()
 
 
 async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
     other = Tidegate(worker_url)
-    await other.store.wait_for_change(0.3)
-    waiting = asyncio.create_task(other.store.wait_for_change(SOON))
+    await core_of(other).store.wait_for_change(0.3)
+    waiting = asyncio.create_task(core_of(other).store.wait_for_change(SOON))
     await asyncio.sleep(0)
     began = asyncio.get_running_loop().time()
     await by_async_session(user_url, Goods(*shop), commit=True)
@@ -331,15 +335,15 @@ async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: 
         ids = await app.enqueue_many(tasks, conn=connection)
     await connection.close()
     assert ids == [tasks[task_filter].task_id for task_filter in (0, 0, 2, 3, 3, 5)]
-    rows = await app.store.read_tasks(ids)
+    rows = await core_of(app).store.read_tasks(ids)
     row = rows[ids[0]]
     assert (row.tenant, row.labels, row.max_attempts) == ("t", {"kind": "größer"}, 2)
     assert row.deadline_at == pytest.approx(row.enqueued_at + 50)
     assert row.key == "k"
     assert rows[ids[3]].deadline_at == moment.timestamp()
     worker = NewWorker("w", "w", "default", "here", 1, ("*",), 10, 30.0)
-    await app.store.add_worker(worker)
-    claim = await app.store.claim(ClaimRequest("w", 10, ("*",), {work.spec.name: CrashPolicy()}))
+    await core_of(app).store.add_worker(worker)
+    claim = await core_of(app).store.claim(ClaimRequest("w", 10, ("*",), {work.spec.name: CrashPolicy()}))
     totals = {task.fence.task_id: task.total_timeout_seconds for task in claim.tasks}
     assert totals == {ids[0]: None, ids[3]: NO_LIMIT, ids[5]: None}
     assert rows[ids[2]].state is State.SCHEDULED
@@ -360,7 +364,7 @@ async def test_a_conflict_stores_none_of_many_and_leaves_the_transaction_whole(
         handle = work.using(conn=connection, key="k").enqueue_sync(2)
     assert handle.created
     assert orders(user_url) == 1
-    assert [row.id for row in await app.store.list_tasks(TaskFilter())] == [handle.id]
+    assert [row.id for row in await core_of(app).store.list_tasks(TaskFilter())] == [handle.id]
 
 
 async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
@@ -374,10 +378,10 @@ async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
             ids = await app.enqueue_many((work.prepare(number) for number in range(2_500)), conn=connection)
     await connection.close()
     assert len([query for query in sent if "json_to_recordset" in query]) == 3
-    last = await app.store.get_payload(ids[-1])
+    last = await core_of(app).store.get_payload(ids[-1])
     assert last == (b'{"a":[],"k":{"number":2499}}', "json/1")
     assert len(set(ids)) == 2_500
-    assert sum(stats.ready for stats in await app.store.get_queue_stats()) == 2_500
+    assert sum(stats.ready for stats in await core_of(app).store.get_queue_stats()) == 2_500
 
 
 async def test_transactions_that_want_the_same_names_take_them_in_one_order_over_all_statements(
@@ -397,7 +401,7 @@ async def test_transactions_that_want_the_same_names_take_them_in_one_order_over
         async with asyncio.timeout(SOON), asyncio.TaskGroup() as both:
             both.create_task(store(names))
             both.create_task(store(names[::-1]))
-    assert sum(stats.ready for stats in await app.store.get_queue_stats()) == 60
+    assert sum(stats.ready for stats in await core_of(app).store.get_queue_stats()) == 60
 
 
 async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
@@ -411,7 +415,7 @@ async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
             await app.enqueue_many([work.prepare(0), bad], conn=connection)
         assert await app.enqueue_many([], conn=connection) == []
     await connection.close()
-    assert await app.store.list_tasks(TaskFilter()) == []
+    assert await core_of(app).store.list_tasks(TaskFilter()) == []
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -431,7 +435,7 @@ async def test_many_tasks_of_one_function_are_part_of_the_callers_transaction(
         await asyncio.to_thread(blocking.commit if commit else blocking.rollback)
     assert [handle.created for handle in [*handles, *more]] == [False, True, True, True]
     assert handles[0].id == held.id
-    rows = await app.store.read_tasks([handle.id for handle in [*handles, *more]])
+    rows = await core_of(app).store.read_tasks([handle.id for handle in [*handles, *more]])
     assert len(rows) == (4 if commit else 1)
 
 
@@ -451,7 +455,7 @@ async def test_a_connection_that_writes_json_by_itself_changes_no_labels(user_ur
         one = await work.using(labels={"a": "b"}, conn=connection).enqueue(1)
         many = await app.enqueue_many([labelled.prepare(2), labelled.prepare(3)], conn=connection)
     await connection.close()
-    rows = await app.store.read_tasks([one.id, *many])
+    rows = await core_of(app).store.read_tasks([one.id, *many])
     assert [row.labels for row in rows.values()] == [{"a": "b"}] * 3
 
 
@@ -473,7 +477,7 @@ async def test_without_a_transaction_nothing_is_stored(user_url: str, shop: Any)
         work.using(conn=blocking).enqueue_sync(1)
     with pytest.raises(OptionError, match="closed"):
         work.using(conn=blocking).enqueue_sync(1)
-    assert await app.store.list_tasks(TaskFilter()) == []
+    assert await core_of(app).store.list_tasks(TaskFilter()) == []
 
 
 async def test_a_connection_of_the_other_kind_is_refused(user_url: str, shop: Any) -> None:

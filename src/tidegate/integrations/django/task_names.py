@@ -16,6 +16,7 @@ from django.tasks.base import Task
 from django.utils.module_loading import autodiscover_modules
 
 from tidegate.app import Tidegate
+from tidegate.internals import core_of
 
 _SEPARATOR = "runs_django_tasks"
 
@@ -27,7 +28,7 @@ def task_function_name(task: Task) -> str:
 
 def runs_django_tasks(queue: Tidegate, name: str) -> bool:
     """Return whether a task function of a queue is one that runs Django tasks."""
-    function = queue.functions.get(name)
+    function = core_of(queue).functions.get(name)
     return function is not None and getattr(function.function, _SEPARATOR, False)
 
 
@@ -57,12 +58,12 @@ class DjangoTaskNames:
             django.setup()
         self._is_done = True
         for task in self._find_tasks():
-            if task_function_name(task) not in self._queue.functions:
+            if task_function_name(task) not in core_of(self._queue).functions:
                 self._queue.task(name=task_function_name(task), **self._settings_of(task))(self._run)
 
     def _find_tasks(self) -> Iterator[Task]:
         autodiscover_modules("tasks")
         names = [f"{app.name}.tasks" for app in apps.get_app_configs()]
-        for name in (*names, *self._queue.modules):
+        for name in (*names, *core_of(self._queue).modules):
             values = vars(sys.modules[name]).values() if name in sys.modules else ()
             yield from (value for value in values if isinstance(value, Task))

@@ -38,6 +38,7 @@ from tidegate.domain.states import State
 from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.task_names import DjangoTaskNames, runs_django_tasks, task_function_name
+from tidegate.internals import core_of
 from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.worker.application import load_application
 
@@ -131,7 +132,7 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
     def queue(self) -> Tidegate:
         """The queue, imported at first use: it may import Django applications."""
         queue = load_application(self._app)
-        if FUNCTION not in queue.functions:
+        if FUNCTION not in core_of(queue).functions:
             raise ImproperlyConfigured(f"{self._app}: call declare_django_tasks(queue) where it is made")
         found: Tidegate = queue
         return found
@@ -144,7 +145,8 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
         if task.run_after is not None:
             options["run_at"] = task.run_after
         name = task_function_name(task)
-        prepared = queue.functions[name if runs_django_tasks(queue, name) else FUNCTION].using(**options)
+        function = queue.function(name if runs_django_tasks(queue, name) else FUNCTION)
+        prepared = function.using(**options)
         new = prepared.prepare(
             path=task.module_path, args=normalize_json(list(args)), kwargs=normalize_json(dict(kwargs))
         )
@@ -174,11 +176,13 @@ class TidegateBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no t
     async def aget_result(self, result_id: str) -> TaskResult:
         """As `get_result`."""
         queue = self.queue
-        store = await queue.opened_store()
+        store = await core_of(queue).opened_store()
         row = (await store.read_tasks([result_id])).get(result_id)
         if row is None or not runs_django_tasks(queue, row.function):
             raise TaskResultDoesNotExist(result_id)
-        _, call = queue.functions[row.function].signature.load((await store.get_payload(result_id))[0])
+        _, call = (
+            core_of(queue).functions[row.function].signature.load((await store.get_payload(result_id))[0])
+        )
         result = self._stored(row, call, await store.get_history(result_id))
         if row.state is State.SUCCEEDED:
             object.__setattr__(result, "_return_value", await queue.result(result_id, 0))

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegate.core import Core
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
 from tidegate.errors import StoreError, TidegateError
+from tidegate.internals import core_of
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import TaskFilter
@@ -96,7 +98,8 @@ class DemoRun:
         self._provider = ProviderProcess(directory, latency=plan.latency, ledger_path=calls_path)
         self._workers: list[DemoProcess] = []
         self._app: Any = load_example().app
-        self._app.url, self._app.store = self._url, open_store(self._url)
+        self._core: Core = core_of(self._app)
+        self._core.url, self._core.store = self._url, open_store(self._url)
         self._enqueued = _EnqueuedTasks()
         self._counts = DemoCounts(0.0, 0)
         self._killed_running: frozenset[str] | None = None
@@ -114,7 +117,7 @@ class DemoRun:
             _SETTINGS.format(lease=self._plan.lease, beat=self._plan.lease / 4, slots=self._plan.slots)
         )
         try:
-            async with self._provider, self._api(await self._app.opened_store()) as api:
+            async with self._provider, self._api(await self._core.opened_store()) as api:
                 self._show_event(f"provider: {self._provider.url}, {self._plan.latency:.1f} s an answer")
                 await self._enqueue()
                 self._view.show_text(await api.wait_for_address())
@@ -204,7 +207,7 @@ class DemoRun:
     async def _poll(self) -> None:
         with contextlib.suppress(StoreError):  # busy: the next look is soon
             self._counts = await read_counts(
-                self._app.store, self._calls, elapsed=self._elapsed(), submitted=len(self._enqueued.jobs)
+                self._core.store, self._calls, elapsed=self._elapsed(), submitted=len(self._enqueued.jobs)
             )
             self._view.show(self._counts)
             self._polled.set()
@@ -239,12 +242,12 @@ class DemoRun:
     async def _kill_worker(self) -> None:
         """Kill supervisor and pool processes at once, note what ran, start another worker."""
         await self._wait_until(self._is_running(self._plan.slots // 2))
-        pids = [row.pid for row in await self._app.store.list_workers() if row.retired_at is None]
+        pids = [row.pid for row in await self._core.store.list_workers() if row.retired_at is None]
         worker = self._workers[-1]
         self._killing = True
         worker.kill(pids)
         await worker.ended()
-        running = await self._app.store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)
+        running = await self._core.store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)
         self._killed_running = frozenset(row.id for row in running)
         self._show_event(
             f"kill -9: supervisor {worker.pid} and pool process {', '.join(map(str, pids))}, "
@@ -281,7 +284,7 @@ class DemoRun:
         return self._counts.throttled > 0
 
     async def _are_reclaimed(self) -> bool:
-        rows = await self._app.store.read_tasks(sorted(self._killed_running or ()))
+        rows = await self._core.store.read_tasks(sorted(self._killed_running or ()))
         return all(row.counters.losses > 0 for row in rows.values())
 
     # --- afterwards --------------------------------------------------------------------------------------
@@ -291,8 +294,8 @@ class DemoRun:
             jobs=self._enqueued.jobs,
             observations=ClientObservations(self._enqueued.submitted),
             notes=tuple(read_notes(self._notes_path)),
-            snapshot=await read_snapshot(self._app.store),
-            limits={name: RunLimits.of(function.spec) for name, function in self._app.functions.items()},
+            snapshot=await read_snapshot(self._core.store),
+            limits={name: RunLimits.of(function.spec) for name, function in self._core.functions.items()},
             calls=tuple(self._calls.calls()),
             killed_running=self._killed_running or frozenset(),
             was_killed=self._killed_running is not None,

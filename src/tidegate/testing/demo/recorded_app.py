@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from tidegate.internals import core_of
 from tidegate.testing.checker import FunctionRecorder
 from tidegate.testing.demo.example import LEDGER_VARIABLE, load_example
 
 app = load_example().app
 _recorder = FunctionRecorder(os.environ[LEDGER_VARIABLE])
-for _function in app.functions.values():
+for _function in core_of(app).functions.values():
     _recorder.record_runs(_function)

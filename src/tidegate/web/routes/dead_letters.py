@@ -81,7 +81,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         store = await context.store()
         answers = dict.fromkeys(task_ids, ActionStatus.UNKNOWN)
         if visible and action == "redrive":
-            answers |= await redrive_tasks(store, visible, context.app.functions)
+            answers |= await redrive_tasks(store, visible, context.core.functions)
         elif visible:
             answers |= await purge_tasks(store, visible)
         await context.audit.record_action(

@@ -110,7 +110,7 @@ async def _event_batches(
         _NoLongerAdmittedError: The client would not be let in now.
     """
     loop = asyncio.get_running_loop()
-    watch = context.app.task_watcher(await context.store())
+    watch = context.core.task_watcher(await context.store())
     idle_seconds = context.settings.heartbeat
     checked_at = loop.time()
     async with contextlib.aclosing(

@@ -32,7 +32,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     )
     async def list_functions(request: Request) -> Response:
         """Return the task functions that may be submitted, with the JSON Schema of their arguments."""
-        functions = context.app.functions.values()
+        functions = context.core.functions.values()
         return json_response(
             FunctionsOut([to_function_out(one) for one in sorted(functions, key=lambda one: one.spec.name)])
         )

@@ -48,7 +48,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             submit_request = await context.read_json(request, SubmitRequest)
             size, key = memoryview(submit_request.args).nbytes, idempotency_key(request)
             task = await context.offload.run(size, context.submitter.prepare, submit_request, principal, key)
-            stored = await context.app.enqueue_prepared(task)
+            stored = await context.core.enqueue_prepared(task)
         context.audit.record_submit(principal, stored.task_id, "created" if stored.created else "was there")
         location = location_of(request, stored.task_id)
         wait = requested_wait(request, context.settings)
@@ -82,7 +82,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             tasks = await context.submitter.prepare_many(submit_request, principal, context.offload)
             store = await context.store()
             stored = await store.enqueue(tasks)
-            await context.app.unserved.warn(store, {(task.queue, task.function) for task in tasks})
+            await context.core.unserved.warn(store, {(task.queue, task.function) for task in tasks})
         for one in stored:
             context.audit.record_submit(principal, one.task_id, "created" if one.created else "was there")
         submitted = [
@@ -113,7 +113,7 @@ async def wait_until_final(
             store: Store = await context.store()
             try:
                 async with asyncio.timeout(seconds):
-                    waiting = context.app.task_watcher(store).final(task_id)
+                    waiting = context.core.task_watcher(store).final(task_id)
                     completed = await first_completed(
                         f"tidegate wait {task_id}", waiting, context.shutdown.wait()
                     )

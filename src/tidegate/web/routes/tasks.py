@@ -149,7 +149,7 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         row = await context.row(task_id, principal)
         task_id, store = row.id, await context.store()
         if row.state is State.DEAD:
-            answers = await redrive_tasks(store, [task_id], context.app.functions)
+            answers = await redrive_tasks(store, [task_id], context.core.functions)
         elif row.state in _RUN_NOW_STATES:
             answers = await store.run_now([task_id])
         else:

@@ -34,6 +34,7 @@ from tidegate.context import (
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Priority
 from tidegate.errors import ArgumentsError, ConfigError
+from tidegate.internals import core_of
 from tidegate.worker import report
 from tidegate.worker.application import Application, Runnable, load_application
 from tidegate.worker.children.messages import (
@@ -258,7 +259,7 @@ def main(application: str, fd: int, parent: int) -> None:
     _die_with_parent(parent)
     set_up_logging(application, patience=LOG_WAIT_SECONDS)
     set_title("child: importing")
-    app = load_application(application)
+    app: Application = core_of(load_application(application))
     register_application_loggers(app.functions)
     ChildRuntime(app, socket.socket(fileno=fd)).serve()
 

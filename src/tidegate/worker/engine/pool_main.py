@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.internals import core_of
 from tidegate.worker import scratch
 from tidegate.worker.application import Application, load_application
 from tidegate.worker.children import process_tree
@@ -93,7 +94,7 @@ def main(argv: list[str]) -> int:
         if options.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = options.database_url
         snapshot = ProcessSnapshot()  # as the supervisor's: nothing of the application has run yet
-        app = load_application(options.application)
+        app: Application = core_of(load_application(options.application))
         register_application_loggers(app.functions)
         # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
         return asyncio.new_event_loop().run_until_complete(_serve(app, options, state, connection, snapshot))

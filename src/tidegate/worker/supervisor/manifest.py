@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.worker.application import load_application
+from tidegate.internals import core_of
+from tidegate.worker.application import Application, load_application
 from tidegate.worker.engine.pool_main import pool_from_dict, pool_to_dict
 from tidegate.worker.settings import Pool, Timings
 
@@ -85,7 +86,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
 
 def _write(application: str, fd: int) -> int:
     try:
-        app = load_application(application)
+        app: Application = core_of(load_application(application))
     except TidegateError as error:
         import traceback
 

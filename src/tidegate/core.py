@@ -1,0 +1,239 @@
+"""What Tidegate's own rooms use of an application: its store, its declarations, its hooks. Not public.
+
+`core_of(app)` leads here from an application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import random
+import threading
+import time
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from tidegate._bridge import run_sync
+from tidegate.bulk_enqueue import BulkEnqueue, each
+from tidegate.calls.upstream import Upstream
+from tidegate.codec import CODEC
+from tidegate.config import Config
+from tidegate.domain.ids import IdMaker
+from tidegate.domain.spec import TaskSpec
+from tidegate.errors import ConfigError, OptionError, UnknownFunctionError
+from tidegate.hooks import HookLists
+from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
+from tidegate.readers import name_option, shown, wrong
+from tidegate.store.connect import open_store
+from tidegate.task import TaskFunction, defined_at
+from tidegate.task_watcher import TaskWatcher
+from tidegate.unserved import UnservedTaskWarner
+from tidegate.worker.settings import Pool, Timings
+
+if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
+    from tidegate.store.protocol import Store
+    from tidegate.store.rows import EnqueueResult, NewTask
+
+
+class Core(HookLists):
+    """The internals of one application. Task functions store their tasks by it.
+
+    Args:
+        url: Of the database.
+        config: What `tidegate.toml` and the environment say.
+        pools: Worker pools.
+        timings: Leases, beats and grace times.
+        modules: Other modules that declare task functions of the application.
+        limits: The retry budget of the whole system.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        config: Config,
+        *,
+        pools: tuple[Pool, ...],
+        timings: Timings,
+        modules: tuple[str, ...],
+        limits: Limits,
+    ) -> None:
+        super().__init__()
+        self.url = url
+        self.config = config
+        self.pools = pools
+        self.timings = timings
+        self.modules = modules
+        self.functions: dict[str, TaskFunction[Any, Any, Any]] = {}
+        self.upstreams: dict[str, Upstream] = {}
+        self.unserved = UnservedTaskWarner(pools)
+        self._system_limits = limits
+        self._opened_in_pid = 0
+        self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        self._task_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskWatcher] = WeakKeyDictionary()
+        self._make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
+
+    # --- declaring ---------------------------------------------------------------------------------------
+
+    def function(self, name: str) -> TaskFunction[Any, Any, Any]:
+        """Return the task function of that name; its part after the colon will do if it is the only one.
+
+        Raises:
+            UnknownFunctionError: None, or several.
+        """
+        if name in self.functions:
+            return self.functions[name]
+        matches = [full for full in self.functions if full.rpartition(":")[2] == name]
+        if len(matches) == 1:
+            return self.functions[matches[0]]
+        raise UnknownFunctionError(
+            f"no task function is named {shown(name)}",
+            fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
+        )
+
+    def declared(self) -> list[LimitDeclaration]:
+        """Return the limits this application declares, for the store."""
+        limits = {name: function.spec.rate_limit for name, function in self.functions.items()}
+        return [
+            LimitDeclaration(GateKind.SYSTEM, "", self._system_limits),
+            *(each for upstream in self.upstreams.values() for each in upstream.with_keys()),
+            *(
+                LimitDeclaration(GateKind.FUNCTION, name, Limits((limit,)))
+                for name, limit in limits.items()
+                if limit
+            ),
+        ]
+
+    def upstream_settings(self, upstream: Upstream | str | None) -> dict[str, str]:
+        """Return the name and the provider of a task function's upstream.
+
+        Raises:
+            OptionError: No such upstream is declared.
+        """
+        if upstream is None:
+            return {}
+        name = upstream.name if isinstance(upstream, Upstream) else upstream
+        if not isinstance(name, str):
+            raise wrong("upstream", upstream, "give what app.upstream(…) returned, or its name")
+        if name not in self.upstreams:
+            raise OptionError(
+                f"no upstream is named {shown(name)}",
+                fix=f"declare it before: app.upstream({shown(name)}, …)",
+            )
+        return {"upstream": name, "provider": self.upstreams[name].calls.provider}
+
+    def register(self, function: Callable[..., Any], spec: TaskSpec) -> TaskFunction[Any, Any, Any]:
+        """Make a task function of a function and keep it by its name.
+
+        Raises:
+            OptionError: The name cannot work.
+            ConfigError: It is taken by another function.
+        """
+        name_option("name", spec.name)
+        known = self.functions.get(spec.name)
+        # The same function again is a reload of its module.
+        if known is not None and _definition_key(known.function) != _definition_key(function):
+            raise ConfigError(
+                f"two task functions are named {spec.name}: {defined_at(known.function)} "
+                f"and {defined_at(function)}",
+                fix="give one of them another name=",
+            )
+        task_function: TaskFunction[Any, Any, Any] = TaskFunction(function, spec, self)
+        self.functions[spec.name] = task_function
+        return task_function
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what this application declares, for those who cannot import it."""
+        return {
+            "functions": {
+                name: {
+                    "queue": function.spec.queue,
+                    "upstream": function.spec.upstream,
+                    "priority": function.spec.priority.word,
+                    "timeout": function.spec.timeout if function.spec.timeout < float("inf") else None,
+                    "max_attempts": function.spec.max_attempts,
+                    "signature": function.signature.text,
+                }
+                for name, function in sorted(self.functions.items())
+            },
+            "codec": CODEC,
+        }
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store, made at its first use; `opened_store` also opens it."""
+        return open_store(self.url)
+
+    # --- storing -----------------------------------------------------------------------------------------
+
+    def next_id(self) -> str:
+        """Return a fresh task id; ids of one process rise."""
+        with self._process_lock():
+            return self._make_id()
+
+    def _process_lock(self) -> threading.Lock:
+        """Return the lock of this process: in a forked child the parent's may be held for ever."""
+        if self._lock_pid != os.getpid():
+            self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        return self._lock
+
+    async def opened_store(self) -> Store:
+        """Return the store, opened in this process."""
+        if self._opened_in_pid != os.getpid():
+            await self.store.open()
+            self._opened_in_pid = os.getpid()
+        return self.store
+
+    def task_watcher(self, store: Store) -> TaskWatcher:
+        """Return the running loop's watcher of tasks."""
+        loop = asyncio.get_running_loop()
+        with self._process_lock():
+            if loop not in self._task_watchers:
+                self._task_watchers[loop] = TaskWatcher(store)
+            return self._task_watchers[loop]
+
+    async def enqueue_prepared(self, task: NewTask, conn: Any = None) -> EnqueueResult:
+        """Store one prepared task; in the transaction open on `conn`, if one is given."""
+        store = await self.opened_store()
+        storing = store.enqueue([task]) if conn is None else store.enqueue_within(conn, [task])
+        (enqueued,) = await storing
+        await self.unserved.warn(store, [(task.queue, task.function)])
+        return enqueued
+
+    def enqueue_prepared_sync(self, task: NewTask, conn: Any) -> EnqueueResult:
+        """Store one prepared task in the transaction open on a connection that blocks."""
+        return self.store.enqueue_within_sync(conn, [task])[0]
+
+    async def enqueue_all(
+        self, tasks: Iterable[NewTask] | AsyncIterable[NewTask], conn: Any = None
+    ) -> Sequence[EnqueueResult]:
+        """Store these tasks, all or none, and answer in their order."""
+        if conn is not None:
+            store = await self.opened_store()
+            return await store.enqueue_within(conn, [task async for task in each(tasks)])
+        bulk_enqueue = await self._begin_bulk_enqueue()
+        answers = await bulk_enqueue.store(tasks)
+        await self.unserved.warn(self.store, bulk_enqueue.task_kinds)
+        return answers
+
+    def enqueue_all_sync(self, tasks: Iterable[NewTask], conn: Any = None) -> Sequence[EnqueueResult]:
+        """As `enqueue_all`, from sync code."""
+        if conn is not None:
+            return self.store.enqueue_within_sync(conn, list(tasks))
+        bulk_enqueue = run_sync(self._begin_bulk_enqueue())
+        answers = bulk_enqueue.store_sync(tasks)
+        run_sync(self.unserved.warn(self.store, bulk_enqueue.task_kinds))
+        return answers
+
+    async def _begin_bulk_enqueue(self) -> BulkEnqueue:
+        return BulkEnqueue(await self.opened_store(), self.next_id())
+
+    async def aclose(self) -> None:
+        """Let go of the store. Safe to repeat; the next use opens it again."""
+        self._opened_in_pid = 0
+        await self.store.close()
+
+
+def _definition_key(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__code__.co_filename, function.__qualname__
