@@ -26,7 +26,7 @@ async def bulk(*, n: int) -> dict[str, float]:
     began_at = time.perf_counter()
     for first in range(0, n, BATCH):
         numbers = range(first, min(first + BATCH, n))
-        await noop_app.app.enqueue_many(noop_app.noop_app.prepare(number) for number in numbers)
+        await noop_app.app.enqueue_many(noop_app.noop.prepare(number) for number in numbers)
     rate = n / (time.perf_counter() - began_at)
     await noop_app.app.aclose()
     return {"rate": rate}
@@ -37,16 +37,16 @@ async def single_async(*, n: int) -> dict[str, float]:
     await core_of(noop_app.app).opened_store()
     began_at = time.perf_counter()
     for number in range(n):
-        await noop_app.noop_app.enqueue(number)
+        await noop_app.noop.enqueue(number)
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
 def single_sync(*, n: int) -> dict[str, float]:
     """Store `n` tasks from sync code, one after the other."""
-    noop_app.noop_app.enqueue_sync(0)
+    noop_app.noop.enqueue_sync(0)
     began_at = time.perf_counter()
     for number in range(n):
-        noop_app.noop_app.enqueue_sync(number)
+        noop_app.noop.enqueue_sync(number)
     return {"rate": n / (time.perf_counter() - began_at)}
 
 
@@ -61,7 +61,7 @@ async def pickup_alone(*, n: int, pause: float) -> dict[str, float]:
 
 async def pickup_across(*, n: int, pause: float, report: str) -> dict[str, float]:
     """Enqueue to a worker in another process, which writes its moments to `report`."""
-    first = await noop_app.noop_app.enqueue(0)
+    first = await noop_app.noop.enqueue(0)
     await first.result(timeout=60)  # it has started
     asked = await _ask(n, pause)
     await _wait_until(lambda: bool(_read(report)))

@@ -161,7 +161,10 @@ async def _by_workers(
     @app.task(name="call")
     async def call(number: int) -> None: ...
 
-    prepared = [replace(call.prepare(number), upstream="provider") for number in range(1, scenario.tasks + 1)]
+    prepared = [
+        replace(call.prepare(number), new_task=replace(call.prepare(number).new_task, upstream="provider"))
+        for number in range(1, scenario.tasks + 1)
+    ]
     with contextlib.ExitStack() as stack:
         workers = [
             stack.enter_context(

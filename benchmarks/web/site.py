@@ -59,7 +59,7 @@ def bare() -> FastAPI:
 
     @site.get("/api/v1/tasks/{task_id}")
     async def status(task_id: str) -> dict[str, Any]:
-        [row] = (await (await core_of(app).opened_store()).read([task_id])).values()
+        [row] = (await (await core_of(app).opened_store()).read_tasks([task_id])).values()
         return asdict(row)
 
     return site

@@ -184,9 +184,9 @@ async def test_calls_of_a_run_after_each_other_ask_for_no_permit(app: Tidegate) 
     asked = []
     acquire_slot = store.acquire_slot
 
-    async def spied(name, *, permit=None, **options):
-        asked.append(permit)
-        return await acquire_slot(name, permit=permit, **options)
+    async def spied(name, *, permit_record=None, **options):
+        asked.append(permit_record)
+        return await acquire_slot(name, permit_record=permit_record, **options)
 
     store.acquire_slot = spied  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tidegate.app
+import tidegate.bulk_enqueue
 from chaos import functions
 from chaos.plan import LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
 from chaos.process_logs import (
@@ -189,7 +189,7 @@ _WEIGHTS = {
 
 
 async def _main(name: str, seed: str, tasks_per_second: float) -> None:
-    tidegate.app.PART_TASKS = BATCHED_FROM  # so that a staged enqueue needs no 5,000 tasks
+    tidegate.bulk_enqueue.PART_TASKS = BATCHED_FROM  # so that a staged enqueue needs no 5,000 tasks
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     path = client_log_path(functions.directory, name)

@@ -92,7 +92,7 @@ def _send(pid: int, number: signal.Signals, name: str, value: str) -> bool:
     except OSError:
         return False
     finally:
-        os.end(handle)
+        os.close(handle)
     return True
 
 

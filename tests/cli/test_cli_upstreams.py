@@ -32,8 +32,10 @@ def openai(workspace: Workspace) -> str:
 
 def parked(task: ClaimedTask) -> Retrying:
     failure = Failure(Verdict.PERMANENT, Reason.AUTH, message="key revoked")
-    signal = CallFailure(Reason.AUTH, needs_person=True, message="key revoked")
-    return Retrying(task.fence, failure, 60.0, Charge.PARK, 0.0, "waits for openai", signal=signal)
+    failure_of_key = CallFailure(Reason.AUTH, needs_person=True, message="key revoked")
+    return Retrying(
+        task.fence, failure, 60.0, Charge.PARK, 0.0, "waits for openai", call_failure=failure_of_key
+    )
 
 
 def test_ls_reports_that_none_is_known(workspace: Workspace) -> None:

@@ -117,7 +117,7 @@ async def test_a_secret_in_an_error_is_stored_and_shown_nowhere(
     assert {str(row.state) for row in rows.values()} == {"dead"}
     said: dict[str, list[str]] = {"the log": [caplog.text]}
     said["the API"] = [text async for text in answered(raising, ids)]
-    with contextlib.shutdown(_in_thread(printed, raising, ids)) as texts:
+    with contextlib.closing(_in_thread(printed, raising, ids)) as texts:
         said["commands"] = list(texts)
     await raising.aclose()
     said["the database"] = list(kept(raising, tmp_path, request))

@@ -107,6 +107,6 @@ async def test_after_a_429_where_nobody_knows_the_limit_claims_go_on_at_half_of_
     assert len(await build.claim(worker)) == 1
     assert await build.claim(worker) == []
     (row,) = await store.list_upstreams()
-    assert row.gate.pace.per_second == pytest.approx(1.0, rel=0.1)
+    assert row.gate.learned_rate.per_second == pytest.approx(1.0, rel=0.1)
     clock.advance(1.1)
     assert len(await build.claim(worker)) == 1

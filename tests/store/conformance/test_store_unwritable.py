@@ -49,7 +49,7 @@ async def test_an_outcome_that_no_store_takes_keeps_no_other_run_open(
     writing = asyncio.create_task(finisher.run())
     try:
         async with asyncio.timeout(20):
-            await finisher.flushed()
+            await finisher.wait_until_written()
     finally:
         writing.cancel()
     states = list((await build.states([fence.task_id for fence in fences])).values())

@@ -138,6 +138,6 @@ def test_counts_that_no_call_can_have_add_nothing() -> None:
     for odd in (-1, 10**13, float("nan"), float("inf"), "7", None):
         log.begin("model")
         usage = Usage(input_tokens=odd, output_tokens=5)  # type: ignore[arg-type]
-        log.end("model", None, may_be_processed=True, is_cut=False, usage=usage)
+        log.end("model", None, may_be_processed=True, is_interrupted=False, usage=usage)
     assert log.summary("").used == UsageTotals(calls=6, output_tokens=30)
     assert NO_CALLS.used is None

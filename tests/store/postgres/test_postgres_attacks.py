@@ -71,7 +71,7 @@ async def test_enqueues_that_wait_for_a_callers_key_leave_connections_to_all_oth
 async def test_results_too_large_for_one_write_go_in_several_and_answers_keep_their_order(
     store: PostgresStore, build: Build, worker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.store.postgres.finish.MOST_BYTES", 10)
+    monkeypatch.setattr("tidegate.store.postgres.finish.MAX_RESULT_BYTES", 10)
     results = [b'"1234"', b'"1"', b'"larger than a write"', b'"1"', b'"12345"']
     tasks = await build.running(len(results))
     outcomes = [succeeded(task.fence, result) for task, result in zip(tasks, results, strict=True)]

@@ -16,7 +16,7 @@ from tidegate.store.rows import NewTask
 from tidegate.store.sqlite import keys, query
 from tidegate.store.sqlite.deletion import delete_tasks
 from tidegate.store.sqlite.enqueue import (
-    PreparedTask,
+    StorableTask,
     count_enqueued,
     insert_tasks,
     prepare,
@@ -59,7 +59,7 @@ def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence
     _require_open(db, batch_id)
     position = query.value(db, _PART["last_position"], (batch_id,))
     there = stored(db, [row.id for row in fresh])
-    new: list[PreparedTask] = []
+    new: list[StorableTask] = []
     for row in fresh:
         position += 1
         if row.id in there:
@@ -140,7 +140,7 @@ def _require_open(db: apsw.Connection, batch_id: str) -> None:
         raise batch_closed(batch_id)
 
 
-def _names(row: PreparedTask) -> tuple[bytes | None, float | None, float | None]:
+def _names(row: StorableTask) -> tuple[bytes | None, float | None, float | None]:
     wanted = wanted_names(row)
     if wanted is None:
         return (None, None, None)

@@ -21,7 +21,7 @@ _SQL = load("enqueue")
 _FORGET_PART = load("drop_batch")["forget_part"]
 
 
-class PreparedTask(NamedTuple):
+class StorableTask(NamedTuple):
     """A task about to be stored."""
 
     id: bytes
@@ -43,7 +43,7 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
     if taken:
         taken -= _forget_unseen(db, taken)
     answers: list[EnqueueResult] = []
-    new: list[PreparedTask] = []
+    new: list[StorableTask] = []
     for row in fresh:
         holder = row.id if row.id in taken else _take_names(db, now, row)
         if holder is None:
@@ -56,7 +56,7 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
     return answers
 
 
-def prepare(now: float, tasks: Sequence[NewTask]) -> list[PreparedTask]:
+def prepare(now: float, tasks: Sequence[NewTask]) -> list[StorableTask]:
     """Check the tasks and find when each is due.
 
     Raises:
@@ -66,7 +66,7 @@ def prepare(now: float, tasks: Sequence[NewTask]) -> list[PreparedTask]:
     require_few(tasks)
     for task in tasks:
         require_storable_texts(task)
-    return [PreparedTask(ids.new_blob(task.id), task, moment_due(now, task)) for task in tasks]
+    return [StorableTask(ids.new_blob(task.id), task, moment_due(now, task)) for task in tasks]
 
 
 def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
@@ -85,14 +85,14 @@ def _forget_unseen(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
     return set(unseen)
 
 
-def insert_tasks(db: apsw.Connection, now: float, new: Iterable[PreparedTask]) -> None:
+def insert_tasks(db: apsw.Connection, now: float, new: Iterable[StorableTask]) -> None:
     """Write the lifelong rows and the payloads."""
     new = list(new)
     db.executemany(_SQL["task"], [task_row(now, row.id, row.task) for row in new])
     db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
 
 
-def insert_places(db: apsw.Connection, now: float, new: Sequence[PreparedTask]) -> None:
+def insert_places(db: apsw.Connection, now: float, new: Sequence[StorableTask]) -> None:
     """Put tasks into the main queue or among the scheduled ones."""
     ready, scheduled = [], []
     for task_id, task, due_at in new:
@@ -111,7 +111,7 @@ def count_enqueued(db: apsw.Connection, now: float, tasks: Counter[RollupKey]) -
     db.executemany(_SQL["count"], [(minute, *where, number) for where, number in tasks.items()])
 
 
-def wanted_names(row: PreparedTask) -> keys.WantedNames | None:
+def wanted_names(row: StorableTask) -> keys.WantedNames | None:
     """Return the names a task wants to hold; None if it wants none."""
     task = row.task
     if task.key is None and task.unique is None:
@@ -127,7 +127,7 @@ def wanted_names(row: PreparedTask) -> keys.WantedNames | None:
     )
 
 
-def _take_names(db: apsw.Connection, now: float, row: PreparedTask) -> bytes | None:
+def _take_names(db: apsw.Connection, now: float, row: StorableTask) -> bytes | None:
     """Store a task that wants names, so that the next one finds them held; return who held them before."""
     wanted = wanted_names(row)
     if wanted is None:
@@ -138,7 +138,7 @@ def _take_names(db: apsw.Connection, now: float, row: PreparedTask) -> bytes | N
     return holder
 
 
-def _insert_rest(db: apsw.Connection, now: float, new: Sequence[PreparedTask]) -> None:
+def _insert_rest(db: apsw.Connection, now: float, new: Sequence[StorableTask]) -> None:
     insert_tasks(db, now, (row for row in new if row.task.key is None and row.task.unique is None))
     insert_places(db, now, new)
     count_enqueued(db, now, Counter([rollup_key(row.task) for row in new]))
