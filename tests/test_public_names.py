@@ -42,7 +42,16 @@ def test_an_application_shows_only_what_users_may_use() -> None:
         [
             *by_id,
             *(f"{name}_sync" for name in by_id),
-            *("aclose", "classifier", "close", "enqueue_many", "enqueue_many_sync", "function", "handle"),
+            *(
+                "aclose",
+                "admin",
+                "classifier",
+                "close",
+                "enqueue_many",
+                "enqueue_many_sync",
+                "function",
+                "handle",
+            ),
             *("on_child_start", "on_load", "on_start", "on_stop", "task", "upstream", "url", "worker"),
         ]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
@@ -60,7 +61,10 @@ from tidegate.task import (
 from tidegate.task_access import TaskAccess
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
-if TYPE_CHECKING:  # a child process imports this module at each start, and never opens the store
+if TYPE_CHECKING:
+    from tidegate.admin import (
+        Admin,  # a child process imports this module at each start, and never opens the store
+    )
     from tidegate.worker.embedded import EmbeddedWorker
 
 P = ParamSpec("P")
@@ -309,6 +313,13 @@ class Tidegate(Hooks, TaskAccess):
         """As `enqueue_many`, from sync code. The iterable is read in the caller's thread."""
         answers = self._core.enqueue_all_sync((new_task_of(task) for task in tasks), conn)
         return [answer.task_id for answer in answers]
+
+    @functools.cached_property
+    def admin(self) -> Admin:
+        """What operators do: tasks, queues, dead letters, upstreams, workers."""
+        from tidegate.admin import Admin
+
+        return Admin(self._core)
 
     # --- running -----------------------------------------------------------------------------------------
 

@@ -47,10 +47,18 @@ class TidegateError(Exception):
         self.message = message
         self.fix = fix
         self.facts = facts
+        for name, value in facts.items():
+            if name in _declared_fields(type(self)):
+                setattr(self, name, value)
         super().__init__(f"{self.code} {message}" + (f" → {fix}" if fix else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.fix, self.facts))
+
+
+def _declared_fields(kind: type) -> frozenset[str]:
+    """Return the facts that a class of errors declares as attributes."""
+    return frozenset(name for each in kind.__mro__ for name in vars(each).get("__annotations__", ()))
 
 
 def _rebuild(kind: type[TidegateError], message: str, fix: str, facts: dict[str, Any]) -> TidegateError:
@@ -67,6 +75,10 @@ class ArgumentsError(UsageError):
     """Arguments do not fit the task function, or one cannot be stored. `facts["path"]` says where."""
 
     code = "TG104"
+    path: str = ""
+    """Which argument or part of it: `doc.tags[0]`; empty: all of them."""
+    function: str = ""
+    """The name of the task function; empty where there is none."""
 
 
 class OptionError(UsageError):
@@ -79,6 +91,9 @@ class KeyConflictError(UsageError):
     """The idempotency key is taken by a task with another payload. `facts["task_id"]` is that task."""
 
     code = "TG109"
+    key: str = ""
+    task_id: str = ""
+    """The task that has the key."""
 
 
 class UnknownFunctionError(UsageError):
@@ -91,18 +106,22 @@ class UnknownUpstreamError(UsageError):
     """No upstream of that name is known to the store. `facts["upstream"]` is the name."""
 
     code = "TG111"
+    upstream: str = ""
 
 
 class NotAcceptedError(UsageError):
     """The request does not fit what the store holds."""
 
     code = "TG120"
+    functions: tuple[str, ...] = ()
+    """Task functions that no application declares, where that is why."""
 
 
 class TaskNotFoundError(NotAcceptedError):
     """No task has this id: it never existed, or its retention time is over."""
 
     code = "TG121"
+    task_id: str = ""
 
 
 class WrongStateError(NotAcceptedError):
@@ -149,12 +168,19 @@ class ResultTimeoutError(TidegateError, TimeoutError):
     """The task did not reach a final state in time. It goes on; ask again later."""
 
     code = "TG400"
+    task_id: str = ""
 
 
 class TaskFailedError(TidegateError):
     """The task is dead. `facts` holds `task_id`, `reason`, `error_class` and `error_message`."""
 
     code = "TG401"
+    task_id: str = ""
+    reason: str = ""
+    """A word of `Reason`."""
+    error_class: str = ""
+    """Dotted name of the exception class; empty if there was none."""
+    error_message: str = ""
 
 
 class TaskCancelledError(TaskFailedError):
@@ -167,6 +193,7 @@ class UpstreamError(TidegateError):
     """A call to an upstream was not made. `facts["upstream"]` names it."""
 
     code = "TG500"
+    upstream: str = ""
 
 
 class UpstreamParkedError(UpstreamError):
@@ -177,6 +204,10 @@ class UpstreamParkedError(UpstreamError):
     """
 
     code = "TG501"
+    reason: str = ""
+    """A word of `Reason`."""
+    wait_seconds: float | None = None
+    """Until the call is worth another try; None: only a person opens the gate."""
 
 
 class CallTooLargeError(UpstreamError):

@@ -15,11 +15,9 @@ import click
 
 from tidegate.cli.output import print_message
 from tidegate.config import load_config
-from tidegate.domain.ids import id_or_none
-from tidegate.errors import ConfigError, StoreUnavailableError, TaskNotFoundError
+from tidegate.errors import ConfigError, StoreUnavailableError
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
-from tidegate.store.short_ids import full_ids
 
 if TYPE_CHECKING:
     from tidegate.core import Core
@@ -160,21 +158,6 @@ def warn_if_moved(url: str, place: str | None) -> None:
     """Say of a file whose tasks have moved to `place` that what is shown of it is from before."""
     if place is not None:
         print_message(f"the tasks of {url} have moved to {place}: what this file shows is from before")
-
-
-async def full_id(store: Store, text: str) -> str:
-    """Return the full id of a task that is named by its id or by a short one.
-
-    Raises:
-        OptionError: The short id stands for several tasks.
-        TaskNotFoundError: No task has this id.
-    """
-    (found,) = await full_ids(store, [text])
-    if id_or_none(found) is None:
-        raise TaskNotFoundError(
-            f"no task has an id that begins with {text}", fix="check the id; finished tasks go after 7 days"
-        )
-    return found
 
 
 async def known_functions(store: Store, location: StoreLocation) -> frozenset[str]:

@@ -11,7 +11,6 @@ import click
 from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
-    full_id,
     json_option,
     known_functions,
     location_options,
@@ -34,6 +33,7 @@ from tidegate.deadletter.redrive import (
 )
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError, WrongStateError
+from tidegate.operations.tasks import full_id
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus
 

@@ -18,7 +18,7 @@ from tidegate.domain.usage import UsageTotals
 from tidegate.errors import TaskNotFoundError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
-from tidegate.store.rows import DeadLetter, HistoryRow, TaskRow
+from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
 
 _RESULT_CHARACTERS = 200
 """Of a result, as many as are shown without being asked for."""
@@ -44,7 +44,7 @@ def short_ids(task_ids: Sequence[str]) -> list[str]:
     return list(task_ids)
 
 
-def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_json(dead_letter: DeadLetterRow) -> dict[str, Any]:
     """Return a dead letter as JSON values, its arguments left out."""
     fields: dict[str, Any] = jsonable(dead_letter)
     fields["counters"]["by_rule"] = dict(dead_letter.counters.by_rule)
@@ -74,7 +74,7 @@ def print_tasks(rows: Sequence[TaskRow], now: float) -> None:
     )
 
 
-def print_dead_letters(dead_letters: Sequence[DeadLetter], now: float) -> None:
+def print_dead_letters(dead_letters: Sequence[DeadLetterRow], now: float) -> None:
     """Print dead letters as a table."""
     print_table(
         ["ID", "FAILED", "FUNCTION", "QUEUE", "REASON", "ERROR"],

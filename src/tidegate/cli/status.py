@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -23,28 +22,17 @@ from tidegate.cli.output import jsonable, print_json
 from tidegate.cli.style import style
 from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
+from tidegate.operations.overview import Overview, read_overview
 from tidegate.policy.backlog import WORKERS
 from tidegate.store.common.stats_builder import estimate_drain
-from tidegate.store.live_workers import find_live_workers, is_live, late_seconds
-from tidegate.store.protocol import Store
-from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
+from tidegate.store.live_workers import is_live, late_seconds
+from tidegate.store.rows import QueueStats, WorkerRow
 
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
 _OPTIONAL_COUNTS = ("SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
 """Columns left out of a narrow terminal, first where they show nothing."""
 _MOST_WAITS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """What one look at the store shows."""
-
-    at: float
-    """By the store's clock."""
-    queues: Sequence[QueueStats]
-    upstreams: Sequence[UpstreamRow]
-    workers: Sequence[WorkerRow]
 
 
 @click.command()
@@ -73,14 +61,6 @@ async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
             if not watch:
                 return
             await asyncio.sleep(_WATCH_SECONDS)
-
-
-async def read_overview(store: Store) -> Overview:
-    """Read what the overview needs. Nothing in it scans what is finished."""
-    workers, now = await store.list_workers(), await store.now()
-    unserved = find_live_workers(workers, await store.load_manifests(), now).unserved
-    queues, upstreams = await store.get_queue_stats(unserved), await store.list_upstreams()
-    return Overview(await store.now(), queues, upstreams, workers)
 
 
 def overview_json(overview: Overview) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import click
 from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
-    full_id,
     json_option,
     known_functions,
     location_options,
@@ -22,18 +21,13 @@ from tidegate.cli.error_report import CONFLICT, NOT_FOUND
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.rendering import print_tasks, show_task, task_json
 from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_id
-from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.operations.tasks import CANCELLABLE, PRIORITY_CHANGEABLE, RETRYABLE, full_id, retry_tasks
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter, TaskRow
 from tidegate.store.short_ids import full_ids
 
 _STATES = click.Choice([state.value for state in State])
-_CANCELLABLE = frozenset(
-    {State.SCHEDULED, State.HELD, State.SUSPENDED, State.READY, State.RETRYING, State.RUNNING}
-)
-_RERANKABLE = _CANCELLABLE - {State.RUNNING}
-_RUN_NOW_STATES = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 @click.group()
@@ -137,7 +131,7 @@ async def _cancel(
     async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
         if dry_run:
-            return _preview(await store.read_tasks(task_ids), task_ids, _CANCELLABLE, "cancel", as_json)
+            return _preview(await store.read_tasks(task_ids), task_ids, CANCELLABLE, "cancel", as_json)
         return _print_results(task_ids, await store.cancel(task_ids, why=why, force=force), as_json)
 
 
@@ -154,17 +148,9 @@ def retry_command(task_ids: Sequence[str], dry_run: bool, location: StoreLocatio
 async def _retry(location: StoreLocation, task_ids: Sequence[str], dry_run: bool, as_json: bool) -> int:
     async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
-        rows = await store.read_tasks(task_ids)
         if dry_run:
-            return _preview(rows, task_ids, _RUN_NOW_STATES | {State.DEAD}, "retry", as_json)
-        answers: dict[str, ActionStatus] = {
-            task_id: ActionStatus.REFUSED if task_id in rows else ActionStatus.UNKNOWN for task_id in task_ids
-        }
-        dead = [task_id for task_id, row in rows.items() if row.state is State.DEAD]
-        if dead:
-            answers |= await redrive_tasks(store, dead, await known_functions(store, location))
-        if waiting := [task_id for task_id, row in rows.items() if row.state in _RUN_NOW_STATES]:
-            answers |= await store.run_now(waiting)
+            return _preview(await store.read_tasks(task_ids), task_ids, RETRYABLE, "retry", as_json)
+        answers = await retry_tasks(store, task_ids, await known_functions(store, location))
         return _print_results(task_ids, answers, as_json)
 
 
@@ -187,7 +173,9 @@ async def _priority(
     async with opened_store(location) as store:
         task_ids = await full_ids(store, task_ids)
         if dry_run:
-            return _preview(await store.read_tasks(task_ids), task_ids, _RERANKABLE, "re-rank", as_json)
+            return _preview(
+                await store.read_tasks(task_ids), task_ids, PRIORITY_CHANGEABLE, "re-rank", as_json
+            )
         return _print_results(task_ids, await store.reprioritise(task_ids, priority), as_json)
 
 

@@ -11,13 +11,18 @@ from tidegate.cli.common import StoreLocation, json_option, location_options, op
 from tidegate.cli.formatting import moment
 from tidegate.cli.output import jsonable, print_facts, print_json, print_message
 from tidegate.cli.table import print_table
-from tidegate.errors import OptionError, UnknownUpstreamError
-from tidegate.limits.formatting import format_block, format_dimension, format_gate, format_learned_limit
-from tidegate.limits.options import DURATIONS, changed_limits, facts, handed_back
+from tidegate.errors import OptionError
+from tidegate.limits.formatting import format_dimension, format_learned_limit
+from tidegate.limits.options import DURATIONS, facts
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
-from tidegate.limits.values import is_key_gate
+from tidegate.operations.upstreams import (
+    describe_upstream,
+    find_upstream,
+    require_known,
+    set_limits,
+    tasks_before,
+)
 from tidegate.readers import positive_option, seconds_option, shown, wrong
-from tidegate.store.protocol import Store
 from tidegate.store.rows import UpstreamRow
 
 _CODE = "code"
@@ -64,7 +69,7 @@ def show_command(name: str, location: StoreLocation, as_json: bool) -> None:
 
 async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
     async with opened_store(location) as store:
-        row = await _known(store, name)
+        row = await find_upstream(store, name)
         now = await store.now()
     if as_json:
         print_json(upstream_json(row, now))
@@ -81,11 +86,11 @@ async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
     print_facts(
         {
             "upstream": row.name,
-            "gate": describe_gate_state(row, now),
+            "gate": describe_upstream(row, now),
             "since": moment(row.gate.since_at),
             "until": moment(row.gate.until_at),
             "in flight": row.in_flight,
-            **counts_of(row),
+            **tasks_before(row),
             "retrying": row.retrying,
         }
         | limits
@@ -110,8 +115,7 @@ def set_command(name: str, limits: Sequence[str], location: StoreLocation) -> No
 async def _set(location: StoreLocation, name: str, changes: dict[str, float | None], back: list[str]) -> None:
     declared = _declared(location, name)
     async with opened_store(location) as store:
-        row = await _known(store, name)
-        await store.set_limits(name, handed_back(changed_limits(row.limits, changes), back, declared))
+        await set_limits(store, name, changes, follow_code=back, declared=declared)
     told = [f"{limit} {_shown(value)}" for limit, value in changes.items()]
     when = " from the next start of a worker on" if declared is None else ""
     print_message(f"{name}: " + ", ".join([*told, *(f"{limit} as the code says{when}" for limit in back)]))
@@ -155,23 +159,8 @@ def probe_command(name: str, location: StoreLocation) -> None:
 
 async def _change_gate(location: StoreLocation, name: str, change: Any, done: str) -> None:
     async with opened_store(location) as store:
-        if not await change(store):
-            raise await _unknown(store, name)
+        await require_known(store, name, is_known=await change(store))
     print_message(f"{name}: {done}")
-
-
-async def _known(store: Store, name: str) -> UpstreamRow:
-    for row in await store.list_upstreams():
-        if row.name == name:
-            return row
-    raise await _unknown(store, name)
-
-
-async def _unknown(store: Store, name: str) -> UnknownUpstreamError:
-    known = ", ".join(row.name for row in await store.list_upstreams()) or "none"
-    return UnknownUpstreamError(
-        f"no upstream is named {shown(name)}", fix=f"known here: {known}", upstream=name
-    )
 
 
 def _change(text: str) -> tuple[str, float | None]:
@@ -197,7 +186,7 @@ def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
     print_table(
         ["UPSTREAM", "IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING", "GATE"],
         [
-            [row.name, row.in_flight, *counts_of(row).values(), row.retrying, describe_gate_state(row, now)]
+            [row.name, row.in_flight, *tasks_before(row).values(), row.retrying, describe_upstream(row, now)]
             for row in rows
         ],
         numbers=["IN FLIGHT", "READY", "PACED", "BLOCKED", "RETRYING"],
@@ -206,30 +195,16 @@ def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
     )
 
 
-def counts_of(row: UpstreamRow) -> dict[str, int]:
-    """Return the ready tasks before an upstream by what they wait for at its gate."""
-    blocked = 0 if row.block is None else row.ready
-    return {"ready": row.ready - row.paced - blocked, "paced": row.paced, "blocked": blocked}
-
-
-def describe_gate_state(row: UpstreamRow, now: float) -> str:
-    """Return what an upstream does, or why its tasks are blocked."""
-    if row.block is not None:
-        return format_block(row.block, row.limits, now)
-    words = format_gate(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
-    return f"{words}; {row.waits_for}" if row.waits_for and row.gate.failures == 0 else words
-
-
 def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
     """Return an upstream as JSON values."""
     return {
         "name": row.name,
         "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned"},
-        "words": describe_gate_state(row, now),
+        "words": describe_upstream(row, now),
         "limits": facts(row.limits),
         "by_hand": row.limits.set_by_person,
         "learned": jsonable(row.gate.learned_limits),
         "in_flight": row.in_flight,
-        **counts_of(row),
+        **tasks_before(row),
         "retrying": row.retrying,
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.errors import NotAcceptedError
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActionStatus, DeadLetter, TaskFilter
+from tidegate.store.rows import ActionStatus, DeadLetterRow, TaskFilter
 
 CHUNK_SIZE = 500
 """Dead letters in one transaction: few enough that no other writer waits long."""
@@ -79,7 +79,7 @@ def require_declared(functions: Collection[str], declared: Collection[str]) -> N
         raise NotAcceptedError(
             f"no application declares {', '.join(unknown)}; nothing was redriven",
             fix="start a worker that has it, or name the application that does",
-            functions=unknown,
+            functions=tuple(unknown),
         )
 
 
@@ -101,7 +101,7 @@ async def redrive_matching(
         on_progress: Called after each chunk.
     """
 
-    async def act(letters: Sequence[DeadLetter], result: BulkResult) -> Mapping[str, ActionStatus]:
+    async def act(letters: Sequence[DeadLetterRow], result: BulkResult) -> Mapping[str, ActionStatus]:
         result.undeclared.update(
             dead_letter.function for dead_letter in letters if dead_letter.function not in declared
         )
@@ -116,7 +116,7 @@ async def purge_matching(
 ) -> BulkResult:
     """Delete every dead letter that matches and was dead when this began, with payload and history."""
 
-    async def act(letters: Sequence[DeadLetter], result: BulkResult) -> Mapping[str, ActionStatus]:
+    async def act(letters: Sequence[DeadLetterRow], result: BulkResult) -> Mapping[str, ActionStatus]:
         return await store.purge([dead_letter.task_id for dead_letter in letters])
 
     return await _act_on_matching(store, task_filter, act, on_progress)
@@ -133,7 +133,7 @@ async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, Action
 async def _act_on_matching(
     store: Store,
     task_filter: TaskFilter,
-    act: Callable[[Sequence[DeadLetter], BulkResult], Awaitable[Mapping[str, ActionStatus]]],
+    act: Callable[[Sequence[DeadLetterRow], BulkResult], Awaitable[Mapping[str, ActionStatus]]],
     on_progress: ProgressCallback,
 ) -> BulkResult:
     now = await store.now()

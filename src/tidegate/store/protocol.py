@@ -24,7 +24,7 @@ from tidegate.store.rows import (
     CancelStatus,
     ClaimRequest,
     ClaimResult,
-    DeadLetter,
+    DeadLetterRow,
     EnqueueResult,
     HistoryRow,
     NewTask,
@@ -403,7 +403,7 @@ class DeadLetters(Protocol):
 
     async def list_dead_letters(
         self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
-    ) -> list[DeadLetter]:
+    ) -> list[DeadLetterRow]:
         """Return dead letters, the latest failure first, continuing after the id `after`."""
 
     async def count_dead_letters(self, task_filter: TaskFilter) -> int:

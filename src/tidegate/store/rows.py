@@ -355,7 +355,7 @@ class TaskFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetterRow:
     """One dead task, with what a person needs to judge it."""
 
     task_id: str

@@ -11,7 +11,7 @@ from tidegate.codec.plain import unstorable
 from tidegate.store.access import AuditEntry
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import DeadLetter, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
+from tidegate.store.rows import DeadLetterRow, HistoryRow, QueueStats, StoredResult, TaskRow, WorkerRow
 from tidegate.web.schemas import (
     AuditOut,
     DeadLetterOut,
@@ -85,7 +85,7 @@ def to_run_out(entry: HistoryRow, *, with_traceback: bool) -> RunOut:
     return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})
 
 
-def to_dead_letter_out(dead_letter: DeadLetter) -> DeadLetterOut:
+def to_dead_letter_out(dead_letter: DeadLetterRow) -> DeadLetterOut:
     """Return a dead letter as it is shown."""
     fields = {name: getattr(dead_letter, name) for name in DeadLetterOut.__struct_fields__}
     shown = {

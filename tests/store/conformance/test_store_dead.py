@@ -9,7 +9,7 @@ from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActionStatus, DeadLetter, TaskFilter
+from tidegate.store.rows import ActionStatus, DeadLetterRow, TaskFilter
 
 DONE, REFUSED, UNKNOWN = ActionStatus
 
@@ -19,7 +19,7 @@ async def test_a_dead_letter_holds_what_a_person_needs(build: Build, clock: Sett
     clock.advance(3)
     await build.done(dead(task.fence))
     assert await build.store.list_dead_letters(TaskFilter()) == [
-        DeadLetter(
+        DeadLetterRow(
             task_id=task.fence.task_id,
             function="app:work",
             queue="q",

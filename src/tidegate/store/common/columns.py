@@ -13,7 +13,7 @@ from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.limits.admission import Admission
-from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetter, Orphan, WorkerRow
+from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow, Orphan, WorkerRow
 
 PRIORITIES = tuple(Priority)
 """By their stored number."""
@@ -128,13 +128,13 @@ def build_orphan(row: Sequence[Any], format_id: FormatId) -> Orphan:
     )
 
 
-def build_dead_letter(row: Sequence[Any], format_id: FormatId) -> DeadLetter:
+def build_dead_letter(row: Sequence[Any], format_id: FormatId) -> DeadLetterRow:
     """Return a dead task with what a person needs to judge it."""
     (
         task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,
         redriven_at, redrives, run, attempts, parks, crashes, losses, releases, rules, labels,
     ) = row  # fmt: skip
-    return DeadLetter(
+    return DeadLetterRow(
         task_id=format_id(task_id),
         function=function,
         queue=queue,

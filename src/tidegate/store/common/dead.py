@@ -5,12 +5,12 @@ from __future__ import annotations
 from tidegate.store.common.columns import build_dead_letter
 from tidegate.store.common.filters import filter_parameters
 from tidegate.store.common.session import Session
-from tidegate.store.rows import DeadLetter, TaskFilter
+from tidegate.store.rows import DeadLetterRow, TaskFilter
 
 
 async def list_dead_letters(
     db: Session, task_filter: TaskFilter, after: str | None, limit: int
-) -> list[DeadLetter]:
+) -> list[DeadLetterRow]:
     """Return dead letters, the latest failure first, continuing after the id `after`.
 
     A letter that was redriven still marks its place. One that was purged marks none: the page is the

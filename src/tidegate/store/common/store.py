@@ -18,7 +18,7 @@ from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import (
     CancelRequest,
-    DeadLetter,
+    DeadLetterRow,
     HistoryRow,
     NewWorker,
     Orphan,
@@ -156,7 +156,7 @@ class CommonStore(Store):
 
     async def list_dead_letters(
         self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
-    ) -> list[DeadLetter]:
+    ) -> list[DeadLetterRow]:
         return await self._read(
             lambda db: dead.list_dead_letters(db, task_filter, after, limit), snapshot=True
         )

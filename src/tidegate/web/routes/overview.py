@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.store.live_workers import load_live_workers
+from tidegate.operations.overview import read_queues
 from tidegate.task import TaskFunction
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.protected_routes import (
@@ -46,10 +46,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def list_queues(request: Request) -> Response:
         """Return each queue at a glance."""
         store = await context.store()
-        unserved = (await load_live_workers(store, await store.now())).unserved
-        return json_response(
-            QueuesOut([to_queue_out(stats) for stats in await store.get_queue_stats(unserved)])
-        )
+        return json_response(QueuesOut([to_queue_out(stats) for stats in await read_queues(store)]))
 
     @api.route(
         "GET",

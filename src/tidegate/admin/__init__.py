@@ -1,0 +1,34 @@
+"""`app.admin`: what operators do with a queue. The same code serves the command line and HTTP."""
+
+from __future__ import annotations
+
+from tidegate.admin.dead_letters import DeadLetterAdmin
+from tidegate.admin.queues import QueueAdmin, WorkerAdmin
+from tidegate.admin.source import AdminSource
+from tidegate.admin.tasks import TaskAdmin
+from tidegate.admin.upstreams import UpstreamAdmin
+
+
+class Admin:
+    """What operators do with a queue. Each method has a twin for sync code, named `…_sync`.
+
+    Example:
+        >>> [queue.queue for queue in await app.admin.queues.list() if queue.blocked]  # doctest: +SKIP
+        >>> await app.admin.dead_letters.redrive(reason="quota", dry_run=True)  # doctest: +SKIP
+        >>> await app.admin.upstreams.park("openai", "10m", why="invoice")  # doctest: +SKIP
+    """
+
+    def __init__(self, source: AdminSource) -> None:
+        self.tasks = TaskAdmin(source)
+        """Find, cancel, run and re-rank tasks, and explain what one waits for."""
+        self.queues = QueueAdmin(source)
+        """Counts by queue, with the time until each is empty."""
+        self.dead_letters = DeadLetterAdmin(source)
+        """List, count, redrive and purge dead tasks."""
+        self.upstreams = UpstreamAdmin(source)
+        """Park, open and probe upstreams, and set their limits."""
+        self.workers = WorkerAdmin(source)
+        """The worker processes."""
+
+
+__all__ = ["Admin", "DeadLetterAdmin", "QueueAdmin", "TaskAdmin", "UpstreamAdmin", "WorkerAdmin"]

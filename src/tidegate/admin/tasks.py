@@ -1,0 +1,156 @@
+"""`app.admin.tasks`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from typing import TypedDict, Unpack
+
+from tidegate._bridge import run_sync
+from tidegate.admin.source import (
+    AdminSource,
+    TaskIds,
+    known_functions,
+    require_names,
+    states_option,
+    whole_ids,
+)
+from tidegate.admin.values import WaitExplanation
+from tidegate.domain.spec import Priority
+from tidegate.domain.states import State
+from tidegate.operations.tasks import explain, full_id, read_task, retry_tasks
+from tidegate.options import priority_option
+from tidegate.readers import whole_option
+from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter
+from tidegate.values import TaskStatus, task_status
+
+MOST_LISTED = 1_000
+"""Rows in one page."""
+
+
+class TaskFilters(TypedDict, total=False):
+    """Which tasks; every given one must match."""
+
+    state: State | str | Iterable[State | str] | None
+    """One state or several."""
+    queue: str | None
+    function: str | None
+    """The full name of the task function."""
+    tenant: str | None
+    reason: str | None
+    """Of the last failure, a word of `Reason`."""
+    labels: Mapping[str, str] | None
+
+
+class TaskAdmin:
+    """Find, cancel, run and re-rank tasks. Ids may be short: the first digits that name one task."""
+
+    def __init__(self, source: AdminSource) -> None:
+        self._source = source
+
+    async def list(
+        self, *, after: str | None = None, limit: int = 50, **filters: Unpack[TaskFilters]
+    ) -> builtins.list[TaskStatus]:
+        """Return tasks, the newest first.
+
+        Args:
+            after: The last task id of the page before.
+            limit: 1 to 1,000.
+            filters: Those of `TaskFilters`; without any: all tasks.
+
+        Raises:
+            OptionError: A value cannot work.
+            TaskNotFoundError: No task has the id `after`.
+        """
+        require_names(filters, TaskFilters.__annotations__)
+        task_filter = TaskFilter(
+            states=states_option(filters.get("state")),
+            queue=filters.get("queue"),
+            function=filters.get("function"),
+            tenant=filters.get("tenant"),
+            reason=filters.get("reason"),
+            labels=filters.get("labels") or {},
+        )
+        limit = whole_option("limit", limit, most=MOST_LISTED)
+        store = await self._source.opened_store()
+        after = None if after is None else await full_id(store, after)
+        rows = await store.list_tasks(task_filter, after=after, limit=limit)
+        return [task_status(row) for row in rows]
+
+    def list_sync(
+        self, *, after: str | None = None, limit: int = 50, **filters: Unpack[TaskFilters]
+    ) -> builtins.list[TaskStatus]:
+        """As `list`, from sync code."""
+        return run_sync(self.list(after=after, limit=limit, **filters))
+
+    async def explain(self, task_id: str) -> WaitExplanation:
+        """Return why a task does not run: its gate, a limit, a budget, its time, or a missing worker.
+
+        Raises:
+            TaskNotFoundError: No such task.
+        """
+        store = await self._source.opened_store()
+        row = await read_task(store, task_id)
+        reasons = await explain(store, row, await known_functions(self._source, store))
+        return WaitExplanation(row.id, row.state, tuple(reasons))
+
+    def explain_sync(self, task_id: str) -> WaitExplanation:
+        """As `explain`, from sync code."""
+        return run_sync(self.explain(task_id))
+
+    async def cancel(
+        self, task_ids: TaskIds, why: str = "", *, force: bool = False
+    ) -> dict[str, CancelStatus]:
+        """Cancel tasks wherever they are; answer by id. A running one is asked to stop and never runs again.
+
+        Args:
+            task_ids: One or several.
+            why: Kept in their history.
+            force: Do not wait for functions that do not stop.
+        """
+        store = await self._source.opened_store()
+        return await store.cancel(await whole_ids(store, task_ids), why=why, force=force)
+
+    def cancel_sync(
+        self, task_ids: TaskIds, why: str = "", *, force: bool = False
+    ) -> dict[str, CancelStatus]:
+        """As `cancel`, from sync code."""
+        return run_sync(self.cancel(task_ids, why, force=force))
+
+    async def run_now(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
+        """Make scheduled and retrying tasks ready at once; answer by id. Final ones are refused."""
+        store = await self._source.opened_store()
+        return await store.run_now(await whole_ids(store, task_ids))
+
+    def run_now_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
+        """As `run_now`, from sync code."""
+        return run_sync(self.run_now(task_ids))
+
+    async def retry(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
+        """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
+
+        Raises:
+            NotAcceptedError: A dead one belongs to a function that no application declares. Nothing was done.
+        """
+        store = await self._source.opened_store()
+        declared = await known_functions(self._source, store)
+        return await retry_tasks(store, await whole_ids(store, task_ids), declared)
+
+    def retry_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
+        """As `retry`, from sync code."""
+        return run_sync(self.retry(task_ids))
+
+    async def reprioritise(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
+        """Give waiting and ready tasks another priority; answer by id. They keep their place in it.
+
+        Args:
+            task_ids: One or several.
+            priority: `interactive`, `normal` or `bulk`.
+        """
+        wanted = priority_option(priority)
+        store = await self._source.opened_store()
+        return await store.reprioritise(await whole_ids(store, task_ids), wanted)
+
+    def reprioritise_sync(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
+        """As `reprioritise`, from sync code."""
+        return run_sync(self.reprioritise(task_ids, priority))

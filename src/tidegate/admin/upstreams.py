@@ -1,0 +1,140 @@
+"""`app.admin.upstreams`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection
+from typing import Any, Unpack
+
+from tidegate._bridge import run_sync
+from tidegate.admin.source import AdminSource
+from tidegate.admin.values import (
+    RetryBudgetStatus,
+    UpstreamStatus,
+    retry_budget_status,
+    upstream_status,
+)
+from tidegate.limits.options import DURATIONS, UpstreamLimits
+from tidegate.limits.settings import GateKind
+from tidegate.operations.upstreams import find_upstream, require_known, set_limits
+from tidegate.readers import Seconds, positive_option, seconds_option
+
+
+class UpstreamAdmin:
+    """Park, open and probe upstreams, and set their limits, for all processes."""
+
+    def __init__(self, source: AdminSource) -> None:
+        self._source = source
+
+    async def list(self) -> builtins.list[UpstreamStatus]:
+        """Return every upstream with its gate, its limits and its waiting tasks, by name."""
+        store = await self._source.opened_store()
+        rows, now = await store.list_upstreams(), await store.now()
+        return [upstream_status(row, now) for row in rows]
+
+    def list_sync(self) -> builtins.list[UpstreamStatus]:
+        """As `list`, from sync code."""
+        return run_sync(self.list())
+
+    async def get(self, name: str) -> UpstreamStatus:
+        """Return one upstream.
+
+        Raises:
+            UnknownUpstreamError: The store knows none of that name.
+        """
+        store = await self._source.opened_store()
+        return upstream_status(await find_upstream(store, name), await store.now())
+
+    def get_sync(self, name: str) -> UpstreamStatus:
+        """As `get`, from sync code."""
+        return run_sync(self.get(name))
+
+    async def park(self, name: str, duration: Seconds | None = None, *, why: str = "") -> None:
+        """Start no more tasks of an upstream. Running ones go on; waiting ones keep their place.
+
+        Args:
+            name: Of the upstream.
+            duration: For how long; None: until it is opened.
+            why: Shown with the gate.
+
+        Raises:
+            OptionError: The duration cannot work.
+            UnknownUpstreamError: The store knows no such upstream.
+        """
+        seconds = None if duration is None else positive_option("duration", duration)
+        store = await self._source.opened_store()
+        await require_known(store, name, is_known=await store.park_gate(name, seconds=seconds, why=why))
+
+    def park_sync(self, name: str, duration: Seconds | None = None, *, why: str = "") -> None:
+        """As `park`, from sync code."""
+        run_sync(self.park(name, duration, why=why))
+
+    async def open(self, name: str) -> None:
+        """Open an upstream's gate: the account is in order again, or you know better.
+
+        Raises:
+            UnknownUpstreamError: The store knows no such upstream.
+        """
+        store = await self._source.opened_store()
+        await require_known(store, name, is_known=await store.open_gate(name))
+
+    def open_sync(self, name: str) -> None:
+        """As `open`, from sync code."""
+        run_sync(self.open(name))
+
+    async def probe(self, name: str) -> None:
+        """Let one task try a parked upstream now; if its call succeeds, the gate opens.
+
+        Raises:
+            UnknownUpstreamError: The store knows no such upstream.
+        """
+        store = await self._source.opened_store()
+        await require_known(store, name, is_known=await store.request_probe(name))
+
+    def probe_sync(self, name: str) -> None:
+        """As `probe`, from sync code."""
+        run_sync(self.probe(name))
+
+    async def set_limits(
+        self, name: str, *, follow_code: Collection[str] = (), **limits: Unpack[UpstreamLimits]
+    ) -> None:
+        """Change limits of an upstream for all workers, from the next claim on.
+
+        What is set here counts, whatever the code says, until `follow_code` names it.
+
+        Args:
+            name: Of the upstream.
+            follow_code: Limits that follow the code again.
+            limits: Those of `UpstreamLimits`; None lifts one.
+
+        Raises:
+            OptionError: There is no such limit, or a value cannot work.
+            UnknownUpstreamError: The store knows no such upstream.
+
+        Example:
+            >>> await app.admin.upstreams.set_limits("openai", requests_per_minute=500)  # doctest: +SKIP
+        """
+        given: dict[str, Any] = dict(limits)
+        for option in DURATIONS:
+            if given.get(option) is not None:
+                given[option] = seconds_option(option, given[option])
+        declared = {
+            each.name: each.limits for each in self._source.declared() if each.kind is GateKind.UPSTREAM
+        }
+        store = await self._source.opened_store()
+        await set_limits(store, name, given, follow_code=follow_code, declared=declared.get(name))
+
+    def set_limits_sync(
+        self, name: str, *, follow_code: Collection[str] = (), **limits: Unpack[UpstreamLimits]
+    ) -> None:
+        """As `set_limits`, from sync code."""
+        run_sync(self.set_limits(name, follow_code=follow_code, **limits))
+
+    async def retry_budgets(self) -> builtins.list[RetryBudgetStatus]:
+        """Return the retry budgets: that of the whole system first, then those of upstreams by name."""
+        store = await self._source.opened_store()
+        return [retry_budget_status(row) for row in await store.list_retry_budgets()]
+
+    def retry_budgets_sync(self) -> builtins.list[RetryBudgetStatus]:
+        """As `retry_budgets`, from sync code."""
+        return run_sync(self.retry_budgets())

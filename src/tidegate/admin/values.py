@@ -1,0 +1,306 @@
+"""What `app.admin` returns. Moments are datetimes in UTC, by the store's clock; durations are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidegate.domain.moments import to_datetime, to_datetime_or_none
+from tidegate.domain.states import State
+from tidegate.limits.options import facts
+from tidegate.limits.values import GateState, ParkedBy
+from tidegate.operations.upstreams import describe_upstream, tasks_before
+from tidegate.policy.backlog import WaitReason
+from tidegate.policy.drain import Drain
+from tidegate.store.common.stats_builder import estimate_drain
+from tidegate.store.live_workers import is_live, late_seconds
+from tidegate.store.rows import (
+    ActionStatus,
+    DeadLetterRow,
+    QueueStats,
+    RetryBudgetRow,
+    UpstreamRow,
+    WorkerRow,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """One queue at a glance. Counts are of tasks."""
+
+    queue: str
+    ready: int
+    """May start as soon as a worker has a free slot."""
+    paced: int
+    """Wait for their slots of a rate, token or in-flight limit; never part of `ready`."""
+    blocked: int
+    """Cannot run at any pace; never part of `ready` or `paced`."""
+    running: int
+    retrying: int
+    scheduled: int
+    held: int
+    suspended: int
+    dead: int
+    oldest_ready_at: datetime | None
+    """When the longest-waiting task became ready that is not blocked."""
+    done_last_minute: int
+    """Tasks that reached a final state in the last 60 seconds."""
+    done_last_10_minutes: int
+    waits: tuple[WaitReason, ...]
+    """Why tasks are paced or blocked."""
+    drain: Drain
+    """An estimate of the time until the ready and paced tasks have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker process."""
+
+    worker_id: str
+    """Another one for each start of the process."""
+    name: str
+    pool: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    """Those it serves; `("*",)` for all."""
+    slots: int
+    """Tasks that it runs at once at most."""
+    running: int
+    started_at: datetime
+    heartbeat_at: datetime
+    expires_at: datetime
+    """When its lease ends, unless it sends another heartbeat."""
+    retired_at: datetime | None
+    is_live: bool
+    """It is not retired, and its lease runs."""
+    late_seconds: float | None
+    """Since its last heartbeat, where another one is overdue; None: it is in time."""
+    version: str
+    application: str
+    """As `MODULE:NAME`; empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead task, with what a person needs to judge it. Its arguments may be private and are left out."""
+
+    task_id: str
+    function: str
+    queue: str
+    tenant: str | None
+    reason: str
+    """A word of `Reason`."""
+    error_class: str
+    """Dotted name of the exception class; empty if there was none."""
+    message: str
+    failed_at: datetime
+    run: int
+    """Number of the last run."""
+    attempts: int
+    """Runs that were charged."""
+    redrives: int
+    redriven_at: datetime | None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterReport:
+    """What a redrive or purge did; with `dry_run`, what it would have done."""
+
+    matched: int
+    """Dead letters that the ids or the filter named."""
+    done: int = 0
+    """Redriven or purged; 0 for a dry run."""
+    refused: int = 0
+    """No longer dead when their turn came, or a live task holds their unique name."""
+    unknown: int = 0
+    """Ids of no task."""
+    undeclared: Mapping[str, int] = field(default_factory=dict)
+    """Dead letters left alone because no application declares their function, by function."""
+    answers: Mapping[str, ActionStatus] = field(default_factory=dict)
+    """What was done to each task, where ids were given."""
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLimit:
+    """One limit of a provider, as the headers of its responses show it."""
+
+    dimension: str
+    """What it counts: `requests`, `tokens`, `input_tokens`, `output_tokens`."""
+    limit: float | None
+    window_seconds: float | None
+    """Over which it is counted; None: unknown."""
+    remaining: float | None
+    seen_at: datetime
+    opens_at: datetime | None
+    """Too little is left: no call before this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """One upstream: its gate, its limits, and the tasks that wait for it."""
+
+    name: str
+    gate: GateState
+    parked_by: ParkedBy | None
+    """Who or what parked the gate; None: it flows."""
+    reason: str
+    """Of the failure that parked it, or of the last one."""
+    message: str
+    since_at: datetime | None
+    """When the gate took this state; None: it has never changed."""
+    until_at: datetime | None
+    """When a parked gate opens by itself; None: it does not."""
+    next_probe_at: datetime | None
+    """From when on one task may try a parked gate; None: none may."""
+    description: str
+    """What it does, or why its tasks are blocked, in words."""
+    limits: Mapping[str, float]
+    """Those that are set, by the names that `app.upstream(…)` gives them."""
+    limits_set_by_person: tuple[str, ...]
+    """Limits for which the code does not count until they follow it again."""
+    provider_limits: tuple[ProviderLimit, ...]
+    in_flight: int
+    """Runs under way, and calls that no run stands for."""
+    ready: int
+    paced: int
+    blocked: int
+    retrying: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudgetStatus:
+    """One retry budget in its present window."""
+
+    upstream: str | None
+    """None: that of the whole system."""
+    amount: float
+    """Re-runs that it allows in a window."""
+    window_seconds: float
+    used: int
+    """Re-runs since `used_since_at`."""
+    used_since_at: datetime
+    held: int
+    """Due tasks that it keeps in the retry queue."""
+    next_at: datetime
+    """When the next re-run may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitExplanation:
+    """Why a task does not run."""
+
+    task_id: str
+    state: State
+    reasons: tuple[str, ...]
+    """What keeps it, in sentences, the most telling first."""
+
+
+def queue_status(row: QueueStats) -> QueueStatus:
+    """Return the public form of a queue's counts."""
+    return QueueStatus(
+        queue=row.queue,
+        ready=row.ready,
+        paced=row.paced,
+        blocked=row.blocked,
+        running=row.running,
+        retrying=row.retrying,
+        scheduled=row.scheduled,
+        held=row.held,
+        suspended=row.suspended,
+        dead=row.dead,
+        oldest_ready_at=to_datetime_or_none(row.oldest_ready_at),
+        done_last_minute=row.done_last_minute,
+        done_last_10_minutes=row.done_last_10_minutes,
+        waits=row.waits,
+        drain=estimate_drain(row),
+    )
+
+
+def worker_status(row: WorkerRow, now: float) -> WorkerStatus:
+    """Return the public form of a worker's row."""
+    return WorkerStatus(
+        worker_id=row.id,
+        name=row.name,
+        pool=row.pool,
+        host=row.host,
+        pid=row.pid,
+        queues=row.queues,
+        slots=row.slots,
+        running=row.running,
+        started_at=to_datetime(row.started_at),
+        heartbeat_at=to_datetime(row.heartbeat_at),
+        expires_at=to_datetime(row.expires_at),
+        retired_at=to_datetime_or_none(row.retired_at),
+        is_live=is_live(row, now),
+        late_seconds=late_seconds(row, now),
+        version=row.version,
+        application=row.application,
+    )
+
+
+def dead_letter(row: DeadLetterRow) -> DeadLetter:
+    """Return the public form of a dead letter's row."""
+    return DeadLetter(
+        task_id=row.task_id,
+        function=row.function,
+        queue=row.queue,
+        tenant=row.tenant or None,
+        reason=row.reason,
+        error_class=row.error_class,
+        message=row.message,
+        failed_at=to_datetime(row.failed_at),
+        run=row.run,
+        attempts=row.counters.attempts,
+        redrives=row.redrives,
+        redriven_at=to_datetime_or_none(row.redriven_at),
+        labels=row.labels,
+    )
+
+
+def upstream_status(row: UpstreamRow, now: float) -> UpstreamStatus:
+    """Return the public form of an upstream's row."""
+    gate = row.gate
+    return UpstreamStatus(
+        name=row.name,
+        gate=gate.state,
+        parked_by=gate.parked_by,
+        reason=gate.reason,
+        message=gate.message,
+        since_at=to_datetime_or_none(gate.since_at or None),
+        until_at=to_datetime_or_none(gate.until_at),
+        next_probe_at=to_datetime_or_none(gate.probe_at),
+        description=describe_upstream(row, now),
+        limits=facts(row.limits),
+        limits_set_by_person=row.limits.set_by_person,
+        provider_limits=tuple(
+            ProviderLimit(
+                dimension=learned.dimension.value,
+                limit=learned.limit,
+                window_seconds=learned.window_seconds,
+                remaining=learned.remaining,
+                seen_at=to_datetime(learned.seen_at),
+                opens_at=to_datetime_or_none(learned.opens_at),
+            )
+            for learned in gate.learned_limits
+        ),
+        in_flight=row.in_flight,
+        **tasks_before(row),
+        retrying=row.retrying,
+    )
+
+
+def retry_budget_status(row: RetryBudgetRow) -> RetryBudgetStatus:
+    """Return the public form of a retry budget's row."""
+    return RetryBudgetStatus(
+        upstream=row.name or None,
+        amount=row.amount,
+        window_seconds=row.window_seconds,
+        used=row.used,
+        used_since_at=to_datetime(row.used_since_at),
+        held=row.held,
+        next_at=to_datetime(row.next_at),
+    )

@@ -1,0 +1,37 @@
+"""Queues, upstreams and workers at a glance. Nothing here scans what is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.store.live_workers import find_live_workers, load_live_workers
+from tidegate.store.protocol import Store
+from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What one read of the store shows."""
+
+    at: float
+    """By the store's clock."""
+    queues: Sequence[QueueStats]
+    upstreams: Sequence[UpstreamRow]
+    workers: Sequence[WorkerRow]
+
+
+async def read_overview(store: Store) -> Overview:
+    """Return the queues, the upstreams and the workers."""
+    workers, now = await store.list_workers(), await store.now()
+    unserved = find_live_workers(workers, await store.load_manifests(), now).unserved
+    queues, upstreams = await store.get_queue_stats(unserved), await store.list_upstreams()
+    return Overview(await store.now(), queues, upstreams, workers)
+
+
+async def read_queues(store: Store) -> list[QueueStats]:
+    """Return each queue that holds a task or finished one in the last ten minutes, by name.
+
+    Ready tasks that no live worker runs count as blocked.
+    """
+    return await store.get_queue_stats((await load_live_workers(store, await store.now())).unserved)

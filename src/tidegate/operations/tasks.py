@@ -1,0 +1,111 @@
+"""Tasks by id: find one, run it again, explain what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tidegate.deadletter.redrive import redrive_tasks
+from tidegate.domain.ids import id_or_none
+from tidegate.domain.states import State
+from tidegate.errors import TaskNotFoundError
+from tidegate.policy.explain import WaitingTask, explain_wait
+from tidegate.store.live_workers import load_live_workers
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ActionStatus, TaskRow
+from tidegate.store.short_ids import full_ids
+
+CANCELLABLE = frozenset(
+    {State.SCHEDULED, State.HELD, State.SUSPENDED, State.READY, State.RETRYING, State.RUNNING}
+)
+"""States in which a cancel has an effect."""
+PRIORITY_CHANGEABLE = CANCELLABLE - {State.RUNNING}
+"""States in which a task can be given another priority."""
+CAN_RUN_NOW = frozenset({State.SCHEDULED, State.RETRYING})
+"""States from which a task can be made ready at once."""
+RETRYABLE = CAN_RUN_NOW | {State.DEAD}
+"""States from which a task can be run again."""
+
+
+async def full_id(store: Store, text: str) -> str:
+    """Return the full id of a task that is named by its id or by a short one.
+
+    Raises:
+        OptionError: The short id stands for several tasks.
+        TaskNotFoundError: No task has this id.
+    """
+    (found,) = await full_ids(store, [text])
+    if id_or_none(found) is None:
+        raise TaskNotFoundError(
+            f"no task has an id that begins with {text}",
+            fix="check the id; finished tasks go after 7 days",
+            task_id=text,
+        )
+    return found
+
+
+async def read_task(store: Store, text: str) -> TaskRow:
+    """Return the row of a task that is named by its id or by a short one.
+
+    Raises:
+        OptionError: The short id stands for several tasks.
+        TaskNotFoundError: No task has this id.
+    """
+    task_id = await full_id(store, text)
+    row = (await store.read_tasks([task_id])).get(task_id)
+    if row is None:
+        raise TaskNotFoundError(
+            f"no task has the id {task_id}",
+            fix="check the id; finished tasks go after 7 days",
+            task_id=task_id,
+        )
+    return row
+
+
+async def retry_tasks(
+    store: Store, task_ids: Sequence[str], declared: Collection[str]
+) -> dict[str, ActionStatus]:
+    """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
+
+    Args:
+        store: Where they are.
+        task_ids: Full ids.
+        declared: Functions that some application declares.
+
+    Raises:
+        NotAcceptedError: A dead one belongs to a function that nobody declares. Nothing was done.
+    """
+    rows = await store.read_tasks(task_ids)
+    answers: dict[str, ActionStatus] = {
+        task_id: ActionStatus.REFUSED if task_id in rows else ActionStatus.UNKNOWN for task_id in task_ids
+    }
+    if dead := [task_id for task_id, row in rows.items() if row.state is State.DEAD]:
+        answers |= await redrive_tasks(store, dead, declared)
+    if waiting := [task_id for task_id, row in rows.items() if row.state in CAN_RUN_NOW]:
+        answers |= await store.run_now(waiting)
+    return answers
+
+
+async def explain(store: Store, row: TaskRow, declared: Collection[str]) -> list[str]:
+    """Return what keeps a task from running, in sentences, the most telling reason first.
+
+    Args:
+        store: Where it is.
+        row: The task.
+        declared: Functions that some application declares.
+    """
+    upstream = next((found for found in await store.list_upstreams() if found.name == row.upstream), None)
+    waiting = WaitingTask(
+        state=row.state,
+        queue=row.queue,
+        function=row.function,
+        upstream=row.upstream,
+        due_at=row.due_at,
+        held_until_at=row.held_until_at,
+        held_by=row.held_by,
+        message=row.message,
+        gates=await store.list_gates(),
+        in_flight=0 if upstream is None else upstream.in_flight,
+        serving=await load_live_workers(store, await store.now()),
+        is_declared=row.function in declared,
+    )
+    return explain_wait(waiting, await store.now())

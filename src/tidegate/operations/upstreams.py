@@ -1,0 +1,84 @@
+"""Upstreams: find one, change its limits, and say what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidegate.errors import UnknownUpstreamError
+from tidegate.limits.formatting import format_block, format_gate
+from tidegate.limits.options import changed_limits, handed_back
+from tidegate.limits.settings import Limits
+from tidegate.limits.values import is_key_gate
+from tidegate.readers import shown
+from tidegate.store.protocol import Store
+from tidegate.store.rows import UpstreamRow
+
+
+async def find_upstream(store: Store, name: str) -> UpstreamRow:
+    """Return the upstream of that name.
+
+    Raises:
+        UnknownUpstreamError: The store knows none.
+    """
+    rows = await store.list_upstreams()
+    for row in rows:
+        if row.name == name:
+            return row
+    raise _unknown(name, rows)
+
+
+async def require_known(store: Store, name: str, *, is_known: bool) -> None:
+    """Raise unless the store knew the upstream that something was asked of.
+
+    Raises:
+        UnknownUpstreamError: It did not.
+    """
+    if not is_known:
+        raise _unknown(name, await store.list_upstreams())
+
+
+def _unknown(name: str, rows: Collection[UpstreamRow]) -> UnknownUpstreamError:
+    known = ", ".join(row.name for row in rows) or "none"
+    return UnknownUpstreamError(
+        f"no upstream is named {shown(name)}", fix=f"known here: {known}", upstream=name
+    )
+
+
+async def set_limits(
+    store: Store,
+    name: str,
+    changes: Mapping[str, float | None],
+    *,
+    follow_code: Collection[str] = (),
+    declared: Limits | None = None,
+) -> None:
+    """Change limits of an upstream for all workers, from the next claim on.
+
+    Args:
+        store: Where they are kept.
+        name: Of the upstream.
+        changes: New values by the names users give them; None lifts a limit. They count, whatever the code
+            says, until the code is followed again.
+        follow_code: Limits that follow the code again.
+        declared: What the code says; None: not known here, so the values stay until a worker starts.
+
+    Raises:
+        OptionError: There is no such limit, or a value cannot work.
+        UnknownUpstreamError: The store knows no such upstream.
+    """
+    row = await find_upstream(store, name)
+    await store.set_limits(name, handed_back(changed_limits(row.limits, changes), follow_code, declared))
+
+
+def tasks_before(row: UpstreamRow) -> dict[str, int]:
+    """Return the ready tasks of an upstream by what they wait for at its gate."""
+    blocked = 0 if row.block is None else row.ready
+    return {"ready": row.ready - row.paced - blocked, "paced": row.paced, "blocked": blocked}
+
+
+def describe_upstream(row: UpstreamRow, now: float) -> str:
+    """Return what an upstream does, or why its tasks are blocked."""
+    if row.block is not None:
+        return format_block(row.block, row.limits, now)
+    words = format_gate(row.gate, row.limits, now, of_runs=not is_key_gate(row.name))
+    return f"{words}; {row.waits_for}" if row.waits_for and row.gate.failures == 0 else words
