@@ -11,6 +11,10 @@ With Django 6 its own `@task` functions can be run too: see docs/integrations.md
 import os
 import sys
 from pathlib import Path
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, JsonResponse
+from django.urls import URLPattern, URLResolver
 
 from tidegate import TaskNotFoundError, Tidegate
 
@@ -33,14 +37,13 @@ def make_report(year: int) -> str:
         return f"report of {year}, by SQLite {cursor.fetchone()[0]}"
 
 
-def report(request, year):
+def report(request: HttpRequest, year: int) -> JsonResponse:
     from django.db import transaction
-    from django.http import JsonResponse
     from django.urls import reverse
 
     from tidegate.integrations.django import enqueue_on_commit
 
-    with transaction.atomic():
+    with transaction.atomic():  # pyright: ignore[reportGeneralTypeIssues]: Django has no types of its own
         # … what the report will be about is written here; the task is stored when that is committed
         [task_id] = enqueue_on_commit(queue, make_report.prepare(year))
     return JsonResponse(
@@ -48,9 +51,7 @@ def report(request, year):
     )
 
 
-def task(request, task_id):
-    from django.http import Http404, JsonResponse
-
+def task(request: HttpRequest, task_id: UUID) -> JsonResponse:
     try:
         row = queue.status_sync(str(task_id))
     except TaskNotFoundError:
@@ -58,20 +59,20 @@ def task(request, task_id):
     return JsonResponse({"task_id": row.task_id, "state": row.state.value})
 
 
-def _urlpatterns():
+def _urlpatterns() -> list[URLPattern | URLResolver]:
     from django.urls import path
 
     return [path("report/<int:year>", report), path("tasks/<uuid:task_id>", task, name="task")]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> list[URLPattern | URLResolver]:
     """Give Django its URLs when it asks: a client or worker that imports this file needs none."""
     if name == "urlpatterns":
         return _urlpatterns()
     raise AttributeError(name)
 
 
-def _use_django():
+def _use_django() -> None:
     from tidegate.integrations.django import use_django
 
     use_django(queue)

@@ -21,7 +21,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import uvicorn
@@ -29,6 +29,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from tidegate import CallTimes, Context, Pool, Tidegate, Timings
 from tidegate.integrations.fastapi import lifespan
@@ -76,10 +77,11 @@ async def reply(ctx: Context, turns: list[dict[str, str]]) -> str:
     *before, last = turns
     question = " ".join(last["content"].split())
     prompt = f"Answer “{question}” from this note:\n\n{note_on(question)}"
-    words = []
+    messages = cast(list[ChatCompletionMessageParam], [*before, {"role": "user", "content": prompt}])
+    words: list[str] = []
     async for chunk in await client.chat.completions.create(
         model=os.environ.get("OPENAI_MODEL", "simulated-1"),
-        messages=[*before, {"role": "user", "content": prompt}],  # type: ignore[list-item]
+        messages=messages,
         stream=True,
     ):
         if chunk.choices and (word := chunk.choices[0].delta.content):

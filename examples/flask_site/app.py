@@ -26,6 +26,6 @@ site.register_blueprint(tasks_blueprint(lambda row: row.function == thumbnail.sp
 
 
 @site.post("/thumbnails")
-def make_thumbnail() -> object:
+def make_thumbnail() -> tuple[dict[str, str], int, dict[str, str]]:
     handle = thumbnail.using(key=request.headers.get("Idempotency-Key")).enqueue_sync(request.form["picture"])
     return accepted(handle)

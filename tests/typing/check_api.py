@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+import httpx
+import httpx2
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+
 from tidegate import (
+    NO_LIMIT,
     CallTimes,
     CancelStatus,
     Chunk,
@@ -51,6 +57,7 @@ async def with_context(ctx: Context, name: str) -> float:
 
 @app.task(
     timeout="15m",
+    total_timeout="2h",
     deadline="1h",
     backoff="30s",
     memory_limit="2GiB",
@@ -67,7 +74,26 @@ timings = Timings(lease="1m", drain_grace=timedelta(minutes=2))
 backoffs = [Fixed("5s"), Exponential(base="2s", cap="1m", jitter="full"), Polynomial(plus="2s")]
 
 
+@app.task(timeout=NO_LIMIT, total_timeout=NO_LIMIT, upstream=openai)
+def replaced(ctx: Context) -> None:
+    ctx.replace_process("it leaks")
+
+
+# --- an upstream's transport fits the clients of both libraries ---
+httpx2.AsyncClient(transport=openai.transport())
+httpx2.Client(transport=openai.transport())
+httpx.AsyncClient(transport=openai.transport(httpx.AsyncHTTPTransport()))
+httpx.Client(transport=openai.transport(httpx.HTTPTransport()))
+AsyncOpenAI(http_client=httpx2.AsyncClient(transport=openai.transport()))
+AsyncAnthropic(http_client=httpx2.AsyncClient(transport=openai.transport()))
+
+
 async def use() -> None:
+    async with app.worker(pools=[pool], timings=timings):
+        pass
+    assert_type(with_text.using(total_timeout="2h", deadline=datetime.now(UTC)).enqueue_sync(1), Handle[int])
+    with_text.using(total_timeout=NO_LIMIT, deadline=timedelta(minutes=5))
+    with_text.using(total_timeout=datetime.now(UTC))  # type: ignore[arg-type]
     assert_type(pool.memory_limit, int | None)
     assert_type(timings.lease, float)
     assert_type(await with_text.using(delay="5m", deadline="1h", key_kept="7d").enqueue(1), Handle[int])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.calls.limit_reports import limits_of
 from tidegate.calls.permits import Permit, PermitSource
@@ -39,8 +39,29 @@ from tidegate.calls.transport.streams import StreamedResponse
 from tidegate.calls.transport.sync import SyncTransport, ThreadedTransport
 from tidegate.domain.usage import HeaderLimit
 
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
 
-class UpstreamTransport:
+    class _ClientTransport(
+        httpx2.AsyncBaseTransport, httpx2.BaseTransport, httpx.AsyncBaseTransport, httpx.BaseTransport
+    ):
+        """What the clients of both libraries take, for type checkers; neither library need be installed."""
+
+        async def handle_async_request(self, request: Any) -> Any: ...
+        def handle_request(self, request: Any) -> Any: ...
+        async def aclose(self) -> None: ...
+        def close(self) -> None: ...
+        async def __aenter__(self) -> Self: ...
+        async def __aexit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None: ...
+        def __enter__(self) -> Self: ...
+        def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None: ...
+
+else:
+    _ClientTransport = object
+
+
+class UpstreamTransport(_ClientTransport):
     """A transport for the clients of `httpx2` and `httpx`, asynchronous and sync ones.
 
     One client each: connections belong to the event loop they were made in.

@@ -1,0 +1,6 @@
+from typing import Any
+
+class _Client:
+    def converse(self, **request: Any) -> dict[str, Any]: ...
+
+def client(service_name: str, *, config: Any = None) -> _Client: ...
