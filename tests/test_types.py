@@ -15,6 +15,7 @@ import check_types  # noqa: E402
 from check_types import PAGES, blocks  # noqa: E402
 
 
+@pytest.mark.timeout(240)  # mypy reads the clients' libraries too, where it has no cache of them yet
 def test_the_public_api_has_exact_types() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "tests/typing/check_api.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -37,6 +38,7 @@ def test_every_python_block_of_the_pages_is_checked_at_the_line_where_it_stands(
         )
 
 
+@pytest.mark.timeout(240)
 def test_a_wrong_call_on_a_page_is_found_and_named_by_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
