@@ -340,7 +340,7 @@ BROKEN: list[tuple[str, Callable[[], TaskAccounts], str]] = [
     ("I5", claimed_while_dead, "claimed from dead"),
     ("I5", row_left_behind, "the row is ready"),
     ("I5", redriven_without_being_dead, "redriven while retrying"),
-    ("I5", run_now_while_dead, "hurried while dead"),
+    ("I5", run_now_while_dead, "run now while dead"),
     ("I6", ran_after_success, "run 2 comes after run 1"),
     ("I6", succeeded_without_a_run, "no run ended it"),
     ("I6", row_left_behind, "the row is ready after run 1"),

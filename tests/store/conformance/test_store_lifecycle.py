@@ -30,7 +30,7 @@ async def test_closing_works_twice_and_without_having_opened(clients: Clients) -
 async def test_a_store_needs_no_opening(clients: Clients, clock: SettableClock) -> None:
     client = clients()
     task_id = await Build(client, clock).one()
-    assert set(await client.read([task_id])) == {task_id}
+    assert set(await client.read_tasks([task_id])) == {task_id}
     await client.close()
 
 

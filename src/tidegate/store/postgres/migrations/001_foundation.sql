@@ -227,7 +227,7 @@ CREATE TABLE /*schema*/attempt (
     PRIMARY KEY (task_id, run)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
--- What people did to a task: redriven, cancel requested, priority changed, hurried.
+-- What people did to a task: redriven, cancel requested, priority changed, run now.
 CREATE TABLE /*schema*/action (
     task_id uuid NOT NULL,
     at      double precision NOT NULL,

@@ -210,7 +210,7 @@ CREATE TABLE attempt (
     PRIMARY KEY (task_id, run)
 ) WITHOUT ROWID;
 
--- What people did to a task: redriven, cancel requested, priority changed, hurried.
+-- What people did to a task: redriven, cancel requested, priority changed, run now.
 CREATE TABLE action (
     task_id BLOB NOT NULL,
     at      REAL NOT NULL,
