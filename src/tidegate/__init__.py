@@ -36,9 +36,7 @@ if TYPE_CHECKING:
         ConfigError,
         KeyConflictError,
         OptionError,
-        Permanent,
         ResultTimeoutError,
-        RetryAfter,
         StoreBusyError,
         StoreError,
         StoreUnavailableError,
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
         TaskFailedError,
         TaskNotFoundError,
         TidegateError,
-        Transient,
         UnknownUpstreamError,
         UsageError,
     )
@@ -57,6 +54,7 @@ if TYPE_CHECKING:
     from tidegate.store.rows import ActionStatus, CancelStatus
     from tidegate.task import TaskFunction, discard, on
     from tidegate.values import Chunk, HistoryEntry, TaskStatus
+    from tidegate.verdicts import Permanent, RetryAfter, Transient
     from tidegate.worker.settings import Pool, Timings
 
 __all__ = [
@@ -163,7 +161,7 @@ _HOMES = {
     "NO_LIMIT": "tidegate.domain.spec",
     "OptionError": "tidegate.errors",
     "ParkedBy": "tidegate.limits.values",
-    "Permanent": "tidegate.errors",
+    "Permanent": "tidegate.verdicts",
     "Polynomial": "tidegate.domain.spec",
     "Pool": "tidegate.worker.settings",
     "PreparedTask": "tidegate.configured",
@@ -174,7 +172,7 @@ _HOMES = {
     "QueueStatus": "tidegate.admin.values",
     "Reason": "tidegate.domain.failure",
     "ResultTimeoutError": "tidegate.errors",
-    "RetryAfter": "tidegate.errors",
+    "RetryAfter": "tidegate.verdicts",
     "RetryBudgetStatus": "tidegate.admin.values",
     "State": "tidegate.domain.states",
     "StoreBusyError": "tidegate.errors",
@@ -191,7 +189,7 @@ _HOMES = {
     "Tidegate": "tidegate.app",
     "TidegateError": "tidegate.errors",
     "Timings": "tidegate.worker.settings",
-    "Transient": "tidegate.errors",
+    "Transient": "tidegate.verdicts",
     "UnknownUpstreamError": "tidegate.errors",
     "Unstorable": "tidegate.codec",
     "UpstreamAdmin": "tidegate.admin",

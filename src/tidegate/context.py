@@ -22,6 +22,7 @@ from tidegate.domain.failure import LastFailure
 from tidegate.domain.spec import Priority
 from tidegate.domain.text import storable, with_surrogates_escaped
 from tidegate.errors import ArgumentsError
+from tidegate.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
 
 _MAX_LINE = 500
 BACKPRESSURE_SECONDS = 0.05
@@ -280,23 +281,22 @@ class Context:
             time.sleep(BACKPRESSURE_SECONDS)
             has_room = self._control.on_emit(b"")
 
-    def retry(self, after: float | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
+    def retry(self, after: Seconds | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
         """End this run now and have exactly one next one. Never returns.
 
         Args:
-            after: Seconds until then; None: the task's backoff. Exact where `charge` is False, else a floor.
+            after: The time until then: seconds, a timedelta, or text such as `30s`; 366 days at most. None:
+                the task's backoff. Exact where `charge` is False, else a floor.
             reason: Kept in the history.
             charge: Whether this run counts as an attempt. An uncharged retry is bounded by the total
                 timeout and the deadline only.
 
         Raises:
-            RetryRequested: Always. Let it pass.
+            RetryRequested: Always, unless `after` cannot work. Let it pass.
+            OptionError: `after` is no duration, or is out of bounds.
         """
-        if after is not None and not 0 <= after <= 366 * 86_400:
-            message = f"ctx.retry(after={after!r}): use 0 to 31,622,400 seconds"
-            raise ValueError(message)
+        seconds = None if after is None else seconds_option("after", after, most=LONGEST_WAIT_SECONDS)
         if self._control.retry is None:
-            seconds = None if after is None else float(after)
             self._control.retry = RetryRequest(seconds, _one_line(reason), bool(charge))
         raise RetryRequested(reason)
 

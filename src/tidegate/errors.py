@@ -22,8 +22,8 @@
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
 
-What a task raises to say how its failure should be treated (`Transient`, `Permanent`, `RetryAfter`) is
-in this module too, since users import it; those are verdicts, not faults of Tidegate.
+What a task raises to say how its failure should be treated (`Transient`, `Permanent`, `RetryAfter`) is in
+`tidegate.verdicts`.
 """
 
 from __future__ import annotations
@@ -214,34 +214,3 @@ class CallTooLargeError(UpstreamError):
     """One call asks for more than the upstream's whole limit; waiting would not help."""
 
     code = "TG502"
-
-
-class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named as such
-    """Raised by a task: the same attempt may succeed later. Retried, and charged as an attempt."""
-
-
-class Permanent(Exception):  # noqa: N818
-    """Raised by a task: trying again cannot help. The task is dead at once, no retry spent.
-
-    Args:
-        args: The message, kept in the task's history.
-        reason: A word of `Reason`, such as `invalid_request` or `content_policy`, under which the dead letter
-            is found. Unless given: that of the error it was raised from, if that has one, else `rejected`.
-    """
-
-    def __init__(self, *args: object, reason: str = "") -> None:
-        self.reason = reason
-        super().__init__(*args)
-
-
-class RetryAfter(Transient):
-    """Raised by a task: the other side asked for a wait of `seconds`. Charges no attempt.
-
-    Args:
-        seconds: The shortest acceptable wait, ≥ 0. A day at most is honoured.
-        message: Kept in the task's history.
-    """
-
-    def __init__(self, seconds: float, message: str = "") -> None:
-        self.seconds = float(seconds)
-        super().__init__(message or f"asked to wait {self.seconds:g} s")

@@ -106,6 +106,18 @@ def seconds_option(
     return seconds
 
 
+def wait_option(option: str, value: Seconds) -> float:
+    """Return a duration in seconds of any size, since a task may compute it: below 0, or not a number.
+
+    Raises:
+        OptionError: It is no duration.
+    """
+    seconds = _seconds(value)
+    if seconds is None:
+        raise wrong(option, value, _DURATION_FIX)
+    return seconds
+
+
 def positive_option(option: str, value: Seconds, *, most: float = LONGEST_SECONDS) -> float:
     """Return a duration in seconds that must be above 0."""
     seconds = seconds_option(option, value, most=most)

@@ -270,7 +270,7 @@ for path in ("shop_tasks.no_task", "os.system", "nowhere.at_all"):
         print(error.facts["error_class"])
 """
     with project.worker():
-        assert project.run(script) == ["tidegate.errors.Permanent"] * 3
+        assert project.run(script) == ["tidegate.verdicts.Permanent"] * 3
 
 
 @needs_tasks

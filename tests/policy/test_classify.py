@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from stand_ins import NOW, cases, complaint, exception_of, wait_complaint
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.spec import Fixed, Rule
-from tidegate.errors import Permanent, RetryAfter, Transient
 from tidegate.policy.classify import Classified, classify
 from tidegate.providers.waits import LONGEST_WAIT_SECONDS
+from tidegate.verdicts import Permanent, RetryAfter, Transient
 
 TRANSIENT, PERMANENT, UNKNOWN = Verdict.TRANSIENT, Verdict.PERMANENT, Verdict.UNKNOWN
 # What generic code reaches; the rest needs to know the provider. Raise them, never lower them.

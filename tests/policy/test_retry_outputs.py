@@ -11,9 +11,9 @@ import pytest
 from tidegate.domain.failure import Reason, Verdict
 from tidegate.domain.outcome import Counters, Dead, Fence, Retrying
 from tidegate.domain.spec import Rule, TaskSpec
-from tidegate.errors import Permanent
 from tidegate.policy.classify import classify
 from tidegate.policy.retry import RetryTerms, decide
+from tidegate.verdicts import Permanent
 
 
 class Answer(pydantic.BaseModel):

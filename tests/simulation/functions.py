@@ -15,11 +15,11 @@ from tidegate.app import Tidegate
 from tidegate.context import Context
 from tidegate.core import Core
 from tidegate.domain.spec import Exponential
-from tidegate.errors import Permanent, RetryAfter, Transient
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 from tidegate.task import TaskFunction, discard, on
 from tidegate.testing.checker import digest_of
+from tidegate.verdicts import Permanent, RetryAfter, Transient
 from tidegate.worker.settings import Pool, Timings
 
 _PROGRESS_STEPS = 3

@@ -81,7 +81,7 @@ async def test_a_dead_tasks_result_says_why_and_its_secrets_are_masked(app: Tide
         [task_id] = await dead(api, message=secret)
         result = (await client.get(f"/api/v1/tasks/{task_id}/result")).json()
         assert (result["state"], result["result"]) == ("dead", None)
-        assert result["error"]["error_class"] == "tidegate.errors.Permanent"
+        assert result["error"]["error_class"] == "tidegate.verdicts.Permanent"
         shown = [
             (await client.get(path)).text
             for path in (

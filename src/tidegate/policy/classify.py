@@ -13,9 +13,6 @@ from tidegate.errors import (
     CallTooLargeError,
     KeyConflictError,
     NotAcceptedError,
-    Permanent,
-    RetryAfter,
-    Transient,
     UnknownUpstreamError,
     UpstreamError,
     UsageError,
@@ -24,6 +21,7 @@ from tidegate.policy.describe import class_name_of, message_of, traceback_of
 from tidegate.providers.evidence import peek
 from tidegate.providers.understand import chain, understand
 from tidegate.providers.waits import LONGEST_WAIT_SECONDS, clamp_wait
+from tidegate.verdicts import Permanent, RetryAfter, Transient
 
 Classifier = Callable[[BaseException], Failure | None]
 """A user's own judgement of an exception; None leaves it to the next. One that raises is passed over."""

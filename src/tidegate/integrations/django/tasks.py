@@ -35,11 +35,11 @@ from tidegate.app import Tidegate
 from tidegate.context import Context
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
-from tidegate.errors import Permanent
 from tidegate.integrations.django import on_commit, use_django
 from tidegate.integrations.django.task_names import DjangoTaskNames, runs_django_tasks, task_function_name
 from tidegate.internals import core_of
 from tidegate.store.rows import HistoryRow, TaskRow
+from tidegate.verdicts import Permanent
 from tidegate.worker.application import load_application
 
 FUNCTION = "django:task"
