@@ -8,6 +8,27 @@ import sys
 import pytest
 
 import tidegate
+from public_signatures import classes_in_public_signatures
+from tidegate import errors, verdicts
+
+MADE_BY_TIDEGATE = frozenset(
+    {
+        *("Admin", "DeadLetterAdmin", "QueueAdmin", "TaskAdmin", "UpstreamAdmin", "WorkerAdmin"),
+        *("ConfiguredTaskFunction", "Context", "EmbeddedWorker", "Handle", "ManualCall", "PreparedTask"),
+        *("TaskFunction", "Upstream", "UpstreamTransport"),
+    }
+)
+"""Users get these and never construct them; what their constructors take is internal."""
+INTERNAL = {
+    "CallLog": "of Context.calls, where the transports note their calls",
+    "CallResult": "of ManualCall.end, by which the end of the block settles the call",
+    "LimitDeclaration": "of Upstream.declared and with_keys, for the store",
+    "NewTask": "of PreparedTask.new_task, the row that will be stored",
+    "PermitSource": "of Upstream.permits, for the transports",
+    "Signature": "of TaskFunction.signature, for workers and the HTTP API",
+    "Usual": "the type of a default: an option that was not given",
+}
+"""Classes that public signatures name and that users need not, with the reason."""
 
 HEAVY = [
     "asyncio",
@@ -29,6 +50,26 @@ def test_every_public_name_exists_and_has_a_module() -> None:
         assert getattr(tidegate, name) is not None
     assert set(tidegate._HOMES) == set(tidegate.__all__) - {"__version__"}
     assert dir(tidegate) == sorted(tidegate.__all__)
+
+
+def test_every_class_in_a_public_signature_is_exported() -> None:
+    public = {getattr(tidegate, name) for name in tidegate.__all__ if name != "__version__"}
+    named = classes_in_public_signatures(MADE_BY_TIDEGATE)
+    hidden = {each.__name__: places for each, places in named.items() if each not in public}
+    assert {name: places for name, places in hidden.items() if name not in INTERNAL} == {}
+    assert set(INTERNAL) == set(hidden), "the list of internal classes names one that is not met any more"
+
+
+def test_every_error_is_exported() -> None:
+    raised = {
+        name
+        for module in (errors, verdicts)
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, BaseException)
+        and value.__module__ == module.__name__
+    }
+    assert raised - set(tidegate.__all__) == set()
 
 
 def test_a_wrong_name_is_an_attribute_error() -> None:

@@ -23,20 +23,26 @@ if TYPE_CHECKING:
     )
     from tidegate.app import Tidegate
     from tidegate.calls.keys import Key
+    from tidegate.calls.manual_call import ManualCall
     from tidegate.calls.settings import CallTimes
+    from tidegate.calls.transport.transport import UpstreamTransport
+    from tidegate.calls.upstream import Upstream
     from tidegate.codec import Unstorable
     from tidegate.configured import CallArguments, ConfiguredTaskFunction, PreparedTask
-    from tidegate.context import Context, Progress, TaskStopped
+    from tidegate.context import Context, Progress, RetryRequested, TaskStopped
     from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
-    from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Polynomial, Priority
+    from tidegate.domain.spec import NO_LIMIT, Exponential, Fixed, Jitter, Polynomial, Priority, Rule
     from tidegate.domain.states import State
-    from tidegate.domain.usage import UsageTotals
+    from tidegate.domain.usage import Usage, UsageTotals
     from tidegate.errors import (
         ArgumentsError,
+        CallTooLargeError,
         ConfigError,
         KeyConflictError,
+        NotAcceptedError,
         OptionError,
         ResultTimeoutError,
+        SchemaError,
         StoreBusyError,
         StoreError,
         StoreUnavailableError,
@@ -44,17 +50,24 @@ if TYPE_CHECKING:
         TaskFailedError,
         TaskNotFoundError,
         TidegateError,
+        UnknownFunctionError,
         UnknownUpstreamError,
+        UpstreamError,
+        UpstreamParkedError,
         UsageError,
+        WrongStateError,
     )
     from tidegate.handle import Handle
+    from tidegate.limits.options import UpstreamLimits
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.policy.backlog import WaitKind, WaitReason
+    from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
     from tidegate.store.rows import ActionStatus, CancelStatus
     from tidegate.task import TaskFunction, discard, on
     from tidegate.values import Chunk, HistoryEntry, TaskStatus
     from tidegate.verdicts import Permanent, RetryAfter, Transient
+    from tidegate.worker.embedded import EmbeddedWorker
     from tidegate.worker.settings import Pool, Timings
 
 __all__ = [
@@ -64,8 +77,10 @@ __all__ = [
     "ArgumentsError",
     "CallArguments",
     "CallTimes",
+    "CallTooLargeError",
     "CancelStatus",
     "Chunk",
+    "Classifier",
     "ConfigError",
     "ConfiguredTaskFunction",
     "Context",
@@ -75,15 +90,19 @@ __all__ = [
     "DeadLetterReport",
     "Drain",
     "DrainKind",
+    "EmbeddedWorker",
     "Exponential",
     "Failure",
     "Fixed",
     "GateState",
     "Handle",
     "HistoryEntry",
+    "Jitter",
     "Key",
     "KeyConflictError",
     "LastFailure",
+    "ManualCall",
+    "NotAcceptedError",
     "OptionError",
     "ParkedBy",
     "Permanent",
@@ -99,6 +118,9 @@ __all__ = [
     "ResultTimeoutError",
     "RetryAfter",
     "RetryBudgetStatus",
+    "RetryRequested",
+    "Rule",
+    "SchemaError",
     "State",
     "StoreBusyError",
     "StoreError",
@@ -115,10 +137,17 @@ __all__ = [
     "TidegateError",
     "Timings",
     "Transient",
+    "UnknownFunctionError",
     "UnknownUpstreamError",
     "Unstorable",
+    "Upstream",
     "UpstreamAdmin",
+    "UpstreamError",
+    "UpstreamLimits",
+    "UpstreamParkedError",
     "UpstreamStatus",
+    "UpstreamTransport",
+    "Usage",
     "UsageError",
     "UsageTotals",
     "Verdict",
@@ -127,6 +156,7 @@ __all__ = [
     "WaitReason",
     "WorkerAdmin",
     "WorkerStatus",
+    "WrongStateError",
     "__version__",
     "discard",
     "on",
@@ -138,8 +168,10 @@ _HOMES = {
     "ArgumentsError": "tidegate.errors",
     "CallArguments": "tidegate.configured",
     "CallTimes": "tidegate.calls.settings",
+    "CallTooLargeError": "tidegate.errors",
     "CancelStatus": "tidegate.store.rows",
     "Chunk": "tidegate.values",
+    "Classifier": "tidegate.policy.classify",
     "ConfigError": "tidegate.errors",
     "ConfiguredTaskFunction": "tidegate.configured",
     "Context": "tidegate.context",
@@ -149,16 +181,20 @@ _HOMES = {
     "DeadLetterReport": "tidegate.admin.values",
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
+    "EmbeddedWorker": "tidegate.worker.embedded",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
     "Fixed": "tidegate.domain.spec",
     "GateState": "tidegate.limits.values",
     "Handle": "tidegate.handle",
     "HistoryEntry": "tidegate.values",
+    "Jitter": "tidegate.domain.spec",
     "Key": "tidegate.calls.keys",
     "KeyConflictError": "tidegate.errors",
     "LastFailure": "tidegate.domain.failure",
+    "ManualCall": "tidegate.calls.manual_call",
     "NO_LIMIT": "tidegate.domain.spec",
+    "NotAcceptedError": "tidegate.errors",
     "OptionError": "tidegate.errors",
     "ParkedBy": "tidegate.limits.values",
     "Permanent": "tidegate.verdicts",
@@ -174,6 +210,9 @@ _HOMES = {
     "ResultTimeoutError": "tidegate.errors",
     "RetryAfter": "tidegate.verdicts",
     "RetryBudgetStatus": "tidegate.admin.values",
+    "RetryRequested": "tidegate.context",
+    "Rule": "tidegate.domain.spec",
+    "SchemaError": "tidegate.errors",
     "State": "tidegate.domain.states",
     "StoreBusyError": "tidegate.errors",
     "StoreError": "tidegate.errors",
@@ -190,10 +229,17 @@ _HOMES = {
     "TidegateError": "tidegate.errors",
     "Timings": "tidegate.worker.settings",
     "Transient": "tidegate.verdicts",
+    "UnknownFunctionError": "tidegate.errors",
     "UnknownUpstreamError": "tidegate.errors",
     "Unstorable": "tidegate.codec",
+    "Upstream": "tidegate.calls.upstream",
     "UpstreamAdmin": "tidegate.admin",
+    "UpstreamError": "tidegate.errors",
+    "UpstreamLimits": "tidegate.limits.options",
+    "UpstreamParkedError": "tidegate.errors",
     "UpstreamStatus": "tidegate.admin.values",
+    "UpstreamTransport": "tidegate.calls.transport.transport",
+    "Usage": "tidegate.domain.usage",
     "UsageError": "tidegate.errors",
     "UsageTotals": "tidegate.domain.usage",
     "Verdict": "tidegate.domain.failure",
@@ -202,6 +248,7 @@ _HOMES = {
     "WaitReason": "tidegate.policy.backlog",
     "WorkerAdmin": "tidegate.admin",
     "WorkerStatus": "tidegate.admin.values",
+    "WrongStateError": "tidegate.errors",
     "discard": "tidegate.task",
     "on": "tidegate.task",
 }
