@@ -121,7 +121,15 @@ async def test_no_decision_raises(
     task_run = scene.start("body")
     task_run.control.stop = stop
     decider = OutcomeDecider(clock=broken, wall_clock=broken, rng=random.Random(1), classifiers=(broken,))
-    for name in ("classify", "decide_orphan", "Succeeded", "Released", "Cancelled", "cut_short", "duration"):
+    for name in (
+        "classify",
+        "decide_orphan",
+        "Succeeded",
+        "Released",
+        "Cancelled",
+        "dead_if_run_once",
+        "format_duration",
+    ):
         monkeypatch.setattr(f"tidegate.worker.engine.outcome_decider.{name}", broken)
     given: dict[str, tuple[object, ...]] = {
         "on_return": (1,), "on_exception": (ValueError(),), "from_exception": (ValueError(),), "on_release": ("",),

@@ -95,7 +95,7 @@ async def test_work_goes_on_within_seconds_after_the_store_is_back(
         store.away = True
 
         async def noticed() -> bool:
-            return store.calls.count("beat") >= 4
+            return store.calls.count("extend_leases") >= 4
 
         await until(noticed)
         store.away = False
@@ -103,7 +103,7 @@ async def test_work_goes_on_within_seconds_after_the_store_is_back(
         assert await handle.result(5) == "done"
 
 
-@pytest.mark.parametrize("method", ["claim", "finish", "enqueue", "promote", "beat", "add_worker"])
+@pytest.mark.parametrize("method", ["claim", "finish", "enqueue", "promote", "extend_leases", "add_worker"])
 async def test_a_claim_whose_answer_was_lost_is_released(
     faulty: tuple[Tidegate, FaultyStore], method: str
 ) -> None:

@@ -119,7 +119,7 @@ STEADY_STATEMENTS = [
     ("get_payload", "payload"),
 ]
 OF_TASKS = {
-    "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "act", "key",
+    "task", "payload", "ready", "running", "waiting", "archive", "dead", "result", "attempt", "action", "key",
     "chunk", "stream", "progress", "permit", "usage",
 }  # fmt: skip
 
