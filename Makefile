@@ -6,9 +6,9 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Test processes side by side: one a core, four at most.
+# Test processes at once: one a core, four at most.
 WORKERS ?= logical
-# What chaos happens to, one after the other.
+# The stores that `make chaos` runs on, one after the other.
 STORES ?= sqlite postgres
 PYTEST = .venv/bin/python -m pytest
 PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps
@@ -25,20 +25,20 @@ help:
 	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
-	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, and judged"
+	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, then checked"
 	@echo "make lint       ruff, mypy --strict, basedpyright over what users write, the import contract"
-	@echo "make format     let ruff rewrite the code"
-	@echo "make bench      throughput, latency and memory, each beside its limit"
+	@echo "make format     rewrite the code with ruff"
+	@echo "make bench      throughput, latency and memory, each compared with its limit"
 	@echo "make bench-economics  what calls cost: above the quota, in an outage and after it  ARGS=\"--scale 1\""
-	@echo "make bench-peers  the same work done by other queues, side by side  ARGS=\"--peers pgqueuer,limit --n 5000\""
+	@echo "make bench-peers  the same work by other queues, for comparison  ARGS=\"--peers pgqueuer,limit --n 5000\""
 	@echo "make lock       renew requirements/dev.lock from pyproject.toml (needs uv)"
 	@echo "make clean      remove .venv and every cache"
 
 setup: .venv/.ready
 	@:
 
-# Talk goes to stderr, so that a target's stdout is its own. The stamp is a copy of the lock: a lock that only
-# looks newer (a fresh checkout, another branch and back) costs nothing.
+# Messages go to stderr, so that stdout has only a target's results. The stamp is a copy of the lock file: a lock file
+# that only has a newer time (a fresh checkout, another branch and back) is not installed again.
 .venv/.locked: requirements/dev.lock
 	@if cmp -s requirements/dev.lock $@; then touch $@; else $(MAKE) install-locked >&2; fi
 
@@ -88,7 +88,7 @@ bench-economics: setup
 bench-peers: setup .venv-peers/.ready benchmarks/peers/node_modules/.ready
 	@.venv/bin/python -m benchmarks.peers $(ARGS)
 
-# Other queues live apart, so that nothing of theirs can be imported here. Some need Python 3.12.
+# Other queues have an environment of their own, so that their packages cannot be imported here. Some need Python 3.12.
 PEERS_PYTHON ?= $(firstword $(foreach each,python3.12 python3.13 $(PYTHON),$(shell $(each) -c 'print("$(each)")' 2>/dev/null)))
 
 .venv-peers/.ready: benchmarks/peers/requirements.txt
