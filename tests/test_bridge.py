@@ -114,4 +114,4 @@ builtins.late = Late()
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
     )
     assert "UsageError" in ran.stdout, ran
-    assert "while the interpreter ends" in ran.stdout
+    assert "while the interpreter shuts down" in ran.stdout

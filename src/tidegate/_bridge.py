@@ -1,4 +1,4 @@
-"""The one bridge for sync callers: a loop in a daemon thread, shared by the whole process."""
+"""Runs coroutines for sync callers, on one event loop in a daemon thread that the whole process shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.errors import ConfigError, TidegateError, UsageError
 T = TypeVar("T")
 
 _PATCHERS = {"gevent.monkey": ("threading", "select"), "eventlet.patcher": ("thread", "select")}
-"""Modules that can say what they have replaced, and what an event loop in a thread needs as it was."""
+"""Monkey-patching modules, and the standard modules an event loop in a thread needs unpatched."""
 _UWSGI_THREAD_OPTIONS = {"enable-threads", "threads"}
 
 _lock = threading.Lock()
@@ -25,9 +25,9 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from sync code and return its result.
 
     Raises:
-        UsageError: Called inside a running event loop, where it would block everything; or while the
-            interpreter ends, when the thread of the loop runs no more.
-        ConfigError: This process has no real threads: see `require_threads`.
+        UsageError: Called inside a running event loop, which it would block; or while the interpreter shuts
+            down, when the loop's thread no longer runs.
+        ConfigError: This process has no real threads; see `require_threads`.
     """
     try:
         require_threads()
@@ -42,33 +42,33 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         try:
             return waiting.result()
         except BaseException:
-            waiting.cancel()  # interrupted, by Ctrl-C for one: what nobody waits for must not go on
+            waiting.cancel()  # interrupted, for example by Ctrl-C: work that nobody waits for must not go on
             raise
     work.close()
     raise UsageError("a …_sync method was called inside an event loop", fix="await the method without _sync")
 
 
 def _require_running_interpreter() -> None:
-    """Raise where daemon threads are stopped for good: a call would wait for ever.
+    """Raise if the interpreter is shutting down: daemon threads no longer run, so a call would never return.
 
     Raises:
-        UsageError: The interpreter is being finalized.
+        UsageError: The interpreter is shutting down.
     """
     if sys.is_finalizing():
         raise UsageError(
-            "a …_sync method was called while the interpreter ends",
-            fix="call it before, for example in an atexit handler, not in __del__ of what lives to the end",
+            "a …_sync method was called while the interpreter shuts down",
+            fix="call it earlier, for example in an atexit handler, not in __del__ of a long-lived object",
         )
 
 
 def require_threads() -> None:
-    """Raise unless threads of this process run side by side; called at each use, since it may change.
+    """Raise unless this process has real threads. Called at each use, since patching may happen later.
 
-    Under gevent and eventlet, threads are greenlets that take turns in one thread, and an event loop in one
-    of them either blocks the others or is taken for theirs. uWSGI runs no thread but its own unless told to.
+    Under gevent and eventlet, threads are greenlets that take turns in one thread. An event loop in one of
+    them blocks the others. uWSGI runs no application threads unless an option enables them.
 
     Raises:
-        ConfigError: They do not; with the server's setting that helps.
+        ConfigError: There are no real threads. The error names the server setting that helps.
     """
     for module, names in _PATCHERS.items():
         patcher = sys.modules.get(module)
@@ -95,7 +95,7 @@ def start_in_background(work: Coroutine[Any, Any, None]) -> None:
 
 
 def running_or_bridge_loop() -> asyncio.AbstractEventLoop:
-    """Return the running loop; the bridge's where none runs."""
+    """Return the running loop, or the bridge's loop if none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -114,7 +114,7 @@ def _bridge_loop() -> asyncio.AbstractEventLoop:
 
 
 def _reset_after_fork() -> None:
-    """Forget in a forked child what the parent's threads hold and run."""
+    """Drop the parent's lock and loop in a forked child: their thread does not exist there."""
     global _loop, _lock
     _lock, _loop = threading.Lock(), None
 

@@ -1,4 +1,4 @@
-"""Threads for calls that block. Daemon threads: one that never returns must not keep the process alive."""
+"""Daemon threads for blocking calls: a call that never returns must not keep the process alive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"
 
 
 class DaemonThreadPool:
-    """Runs functions in reused threads, as many as are busy at once.
+    """Runs functions in threads. Starts a thread when none is idle, and reuses it afterwards.
 
     Args:
         name: Prefix of the threads' names.
@@ -27,9 +27,10 @@ class DaemonThreadPool:
         self._lock = threading.Lock()
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run a function in a thread; the future gets its result or exception, BaseExceptions included.
+        """Run a function in a thread and return a future with its result or exception.
 
-        Cancelling the future does not stop the function: threads cannot be stopped.
+        A BaseException is passed on too. Cancelling the future does not stop the function: Python cannot stop
+        threads.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -45,7 +46,7 @@ class DaemonThreadPool:
         return future
 
     def close(self) -> None:
-        """Let idle threads end. Busy ones end after their present function."""
+        """End idle threads. Busy ones end after their current function."""
         for _ in range(self._started):
             self._jobs.put(None)
 
@@ -54,14 +55,14 @@ class DaemonThreadPool:
             function, loop, future, context = job
             try:
                 value, error = context.run(function), None
-            except BaseException as raised:  # a body may raise anything; it must reach the run that waits
+            except BaseException as raised:  # a function may raise anything; its run must receive it
                 value, error = None, raised
             with self._lock:
                 self._idle += 1
             try:
                 loop.call_soon_threadsafe(_resolve, future, value, error)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, so nobody waits for the result
             del job, function, future, value, error
 
 
@@ -74,8 +75,8 @@ def _resolve(future: asyncio.Future[Any], value: Any, error: BaseException | Non
         future.set_exception(FunctionRaised(error))
 
 
-class FunctionRaised(Exception):  # noqa: N818 - a carrier: futures refuse StopIteration and treat SystemExit apart
-    """What a function raised in its thread, as `error`."""
+class FunctionRaised(Exception):  # noqa: N818 - a wrapper: futures refuse StopIteration and re-raise SystemExit
+    """Wraps what a function raised in its thread, in `error`."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)

@@ -1,7 +1,7 @@
-"""What a running task can use. A body asks for it by annotating its first parameter with `Context`.
+"""What a running task can use. A task function gets it by annotating its first parameter with `Context`.
 
-`RunControl` is the worker's side of the same run: how it asks the body to stop, and where it reads what
-the body told.
+`RunControl` is the worker's side of the same run. Through it the worker asks the function to stop, and reads
+what the function reported.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tidegate.readers import LONGEST_WAIT_SECONDS, Seconds, seconds_option
 
 _MAX_LINE = 500
 BACKPRESSURE_SECONDS = 0.05
-"""How long an emitting body waits before it asks again whether there is room."""
+"""How long a function that emits waits before it checks again whether there is room."""
 
 
 class StopReason(StrEnum):
-    """Why a body is asked to stop."""
+    """Why the worker asks a function to stop."""
 
     CANCEL = "cancelled on request"
     TIMEOUT = "timeout"
@@ -41,7 +41,7 @@ class StopReason(StrEnum):
 
 
 class TaskStopped(BaseException):
-    """Raised inside a body that was asked to stop. Let it pass; no `except Exception` catches it."""
+    """Raised inside a function that was asked to stop. Let it pass; no `except Exception` catches it."""
 
 
 class RetryRequested(BaseException):
@@ -50,7 +50,7 @@ class RetryRequested(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """What a body asked for by `ctx.retry`."""
+    """What a function asked for by `ctx.retry`."""
 
     after_seconds: float | None
     reason: str
@@ -59,7 +59,7 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a body says it is."""
+    """How far a function says it is."""
 
     done: float
     total: float | None
@@ -76,50 +76,50 @@ def _ignore_chunk(_: bytes) -> bool:
 
 @dataclass(slots=True)
 class RunControl:
-    """Shared by the worker and one run of a body; written by one side, read by the other."""
+    """Shared by the worker and one run of a function. One side writes each field, the other reads it."""
 
     scratch_root: Path
     scratch_name: str
     clock: Callable[[], float]
     """Monotonic seconds."""
     started_at: float = 0.0
-    """By `clock`: when the worker took it up."""
+    """By `clock`: when the worker started this run."""
     ends_at: float = float("inf")
     """By `clock`: when a time limit will stop this run."""
     is_over: bool = False
-    """The run has ended: code of it that is left over must make no call any more."""
+    """Whether the run has ended. Code that it left running must make no further call."""
     retry: RetryRequest | None = None
-    """Set once a body asked for its next run: that is the outcome, whatever it does afterwards."""
+    """Set once the function called `ctx.retry`. That is the outcome, even if the function goes on."""
     on_progress: Callable[[Progress], None] = field(default=_ignore_progress)
-    """Told what the body tells, each time."""
+    """Called with each progress that the function reports."""
     on_emit: Callable[[bytes], bool] = field(default=_ignore_chunk)
-    """Given each chunk the body emits, encoded; an empty one only asks whether there is room for more."""
+    """Called with each encoded chunk; returns whether there is room. An empty chunk only asks that."""
     scratch_used: bool = False
     calls: CallLog = field(default_factory=CallLog)
-    """Written by the transports that the body uses."""
+    """Written by the transports that the function uses."""
     replacement_reason: str = ""
-    """Why this process is to be replaced after the run, if the task asked for it."""
+    """Why this process must be replaced after the run; empty if the task did not ask for it."""
     is_stop_raised: bool = False
-    """Whether a call that blocks was cut off by the stop: those that the body makes afterwards go on."""
+    """Whether the stop has already cut off a blocking call. Calls that the function makes later go on."""
     _stop: StopReason | None = field(default=None, init=False)
     _aborts: dict[object, Callable[[], None]] = field(default_factory=dict, init=False)
 
     @property
     def stop(self) -> StopReason | None:
-        """Why the body is asked to stop; None: it is not. Setting it cuts off the calls that block."""
+        """Why the function is asked to stop; None if it is not. Setting it cuts off the calls that block."""
         return self._stop
 
     @stop.setter
-    def stop(self, why: StopReason | None) -> None:
-        self._stop = why
+    def stop(self, reason: StopReason | None) -> None:
+        self._stop = reason
         for abort in tuple(self._aborts.values()):
             abort()
 
     @contextmanager
     def abort_on_stop(self, abort: Callable[[], None]) -> Iterator[None]:
-        """Have `abort` called, in any thread, when the body is asked to stop within the block.
+        """Call `abort`, in any thread, if the function is asked to stop within the block.
 
-        Once: when a body that was cut off makes further calls, to clean up for one, they are let through.
+        Only once. A function that was cut off may make further calls, for example to clean up.
         """
         key = object()
         self._aborts[key] = abort
@@ -141,7 +141,7 @@ class RunControl:
 
 
 class Context:
-    """What a running task can use. Safe from the body's own thread or loop."""
+    """What a running task can use. Call it from the function's own thread or event loop."""
 
     def __init__(
         self,
@@ -163,26 +163,26 @@ class Context:
         self._control = control
         self.task_id = task_id
         self.run = run
-        """Number of this claim of the task, from 1; with `task_id` it names this run for good."""
+        """Number of this claim of the task, from 1. `task_id` and `run` together identify this run."""
         self.attempt = attempt
         """Which charged attempt this is, from 1; parks, crashes and releases do not count."""
         self.max_attempts = max_attempts
         self.queue = queue
         self.priority = priority
         self.upstream = upstream
-        """The outside service whose limits were charged for this run; empty for none."""
+        """The upstream whose limits were charged for this run; empty if there is none."""
         self.is_probe = is_probe
-        """Whether this run was sent to try if that service, held after failures, works again."""
+        """Whether this run tests if that upstream, parked after failures, works again."""
         self.function = function
         """The name of the task function."""
         self.tenant = tenant
         self.labels: Mapping[str, str] = labels or {}
         self.last_failure = last_failure
-        """Why an earlier run of this task failed, the latest one that did; None on the first run."""
+        """Why the latest failed run of this task failed; None if no run has failed yet."""
 
     @classmethod
     def detached(cls) -> Context:
-        """Return a context for a plain call outside a worker: never cancelled, no limits, own scratch."""
+        """Return a context for a plain call outside a worker: never cancelled, no limits, its own scratch."""
         import time
 
         control = RunControl(
@@ -194,15 +194,15 @@ class Context:
 
     @property
     def calls(self) -> CallLog:
-        """What the run's transports noted of its calls."""
+        """The calls of this run, as its transports recorded them."""
         return self._control.calls
 
     def cancelled(self) -> bool:
-        """Return whether this run was asked to stop, for whatever reason."""
+        """Return whether this run was asked to stop, for any reason."""
         return self._control.stop is not None
 
     def raise_if_cancelled(self) -> None:
-        """Stop here if this run was asked to stop.
+        """Raise `TaskStopped` if this run was asked to stop.
 
         Raises:
             TaskStopped: It was. Let it pass.
@@ -211,10 +211,10 @@ class Context:
             raise TaskStopped(self._control.stop.value)
 
     def raise_if_ended(self) -> None:
-        """Stop here if this run has ended or is no longer this worker's: nothing may be called for it.
+        """Raise `TaskStopped` if this run has ended or its lease is lost: it must make no further call.
 
         Raises:
-            TaskStopped: It has. The caller is code that the body started and left behind.
+            TaskStopped: It has. The caller is code that the function started and left running.
         """
         if self._control.is_over:
             message = "its run has ended"
@@ -223,11 +223,11 @@ class Context:
             raise TaskStopped(StopReason.LOST.value)
 
     def abort_on_stop(self, abort: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have `abort` called, in any thread, when this run is asked to stop within the block."""
+        """Call `abort`, in any thread, if this run is asked to stop within the block."""
         return self._control.abort_on_stop(abort)
 
     def raise_stop(self) -> NoReturn:
-        """Raise what a call was cut off for; calls that the body makes afterwards are let through.
+        """Raise the reason why a call was cut off. Calls that the function makes afterwards go on.
 
         Raises:
             TaskStopped: Always.
@@ -236,15 +236,15 @@ class Context:
         raise TaskStopped("" if self._control.stop is None else self._control.stop.value)
 
     def remaining(self) -> float:
-        """Return the seconds until a time limit stops this run, 0 at least; infinity without limits."""
+        """Return the seconds until a time limit stops this run, at least 0; infinity without a limit."""
         return max(0.0, self._control.ends_at - self._control.clock())
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Tell how far the work is. Kept at most twice a second, the last one always; never blocks.
+        """Report progress. Stored at most twice a second; the last report is always stored. Never blocks.
 
         Args:
-            done: Units done, finite.
-            total: Units in all, if known.
+            done: Units done, a finite number.
+            total: Units in total, if known.
             note: One line for people, cut to 500 characters.
         """
         self._control.on_progress(
@@ -252,18 +252,18 @@ class Context:
         )
 
     async def emit(self, data: Any) -> None:
-        r"""Add a chunk to this task's stream, for whoever follows it: a token, a line, a picture's address.
+        r"""Add a chunk to this task's stream: a token, a line, the URL of a picture.
 
-        Chunks keep their order, are stored within 0.1 s, and in any case before the task's end. They stay
-        as long as the task. Those of a run that is repeated stay too: the next run's follow them. Waits
-        only while the store cannot keep up.
+        Chunks keep their order. They are stored within 0.1 s, and always before the task ends. They are kept
+        as long as the task. If the task runs again, the chunks of the new run follow those of the old one.
+        `emit` waits only while the store cannot keep up.
 
         Args:
-            data: Whatever JSON can hold, `CHUNK_BYTES` (64 KiB) at most. Half of a surrogate pair, where a
-                stream was cut inside a character, is kept as text such as `\ud83d`.
+            data: Any JSON value, at most `CHUNK_BYTES` (64 KiB). Half of a surrogate pair, from a stream
+                that was cut inside a character, is stored as text such as `\ud83d`.
 
         Raises:
-            ArgumentsError: It cannot be stored.
+            ArgumentsError: The chunk cannot be stored.
         """
         import asyncio
 
@@ -273,7 +273,7 @@ class Context:
             has_room = self._control.on_emit(b"")
 
     def emit_sync(self, data: Any) -> None:
-        """As `emit`, from a plain function."""
+        """Do the same as `emit`, from a plain function."""
         import time
 
         has_room = self._control.on_emit(_encode_chunk(data))
@@ -282,14 +282,14 @@ class Context:
             has_room = self._control.on_emit(b"")
 
     def retry(self, after: Seconds | None = None, reason: str = "", *, charge: bool = True) -> NoReturn:
-        """End this run now and have exactly one next one. Never returns.
+        """End this run now and run the task again. Never returns.
 
         Args:
-            after: The time until then: seconds, a timedelta, or text such as `30s`; 366 days at most. None:
-                the task's backoff. Exact where `charge` is False, else a floor.
+            after: The time until the next run: seconds, a timedelta, or text such as `30s`; at most 366 days.
+                None uses the task's backoff. The delay is exact if `charge` is False, else it is a minimum.
             reason: Kept in the history.
-            charge: Whether this run counts as an attempt. An uncharged retry is bounded by the total
-                timeout and the deadline only.
+            charge: Whether this run counts as an attempt. Only the total timeout and the deadline limit
+                uncharged retries.
 
         Raises:
             RetryRequested: Always, unless `after` cannot work. Let it pass.
@@ -301,11 +301,11 @@ class Context:
         raise RetryRequested(reason)
 
     def replace_process(self, why: str) -> None:
-        """Have the process that runs this task replaced once the task has ended, however it ends.
+        """Replace the process that runs this task once the task has ended, with any outcome.
 
-        A child process runs no other task. A pool process (async functions, and threads) claims no more,
-        gives its other tasks `drain_grace` to end, gives the rest back, and is started again. An embedded
-        worker cannot replace its process: it logs a warning.
+        A child process runs no other task. A pool process (async functions and threads) claims nothing more,
+        gives its other tasks `drain_grace` to end, releases the rest, and is restarted. An embedded worker
+        cannot replace its process and logs a warning instead.
 
         Args:
             why: What is wrong with the process, for the log, such as "the GPU context is broken".
@@ -313,20 +313,21 @@ class Context:
         self._control.replacement_reason = _one_line(f"asked by the task: {why}")
 
     def scratch(self) -> Path:
-        """Return a directory of this run's own. It is removed when the run ends, also after a kill."""
+        """Return a directory for this run alone. It is removed when the run ends, also after a kill."""
         self._control.scratch_used = True
         self._control.scratch_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._control.scratch_path
 
     def publish(self, target: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Path:
-        """Move a finished file to where others look for it: whole or not at all.
+        """Move a finished file to its final path, atomically: readers see the whole file or none.
 
-        The data is synced to disk, then renamed over `target`. Across file systems it is copied beside
-        the target first.
+        The file is synced to disk, then renamed over `target`. On another file system it is first copied into
+        the target's directory.
 
         Args:
             target: The final path; its directory must exist.
-            source: A file in `scratch()`, absolute or relative to it; None: the target's own name there.
+            source: A file in `scratch()`, absolute or relative to it; None: the file there with the target's
+                name.
 
         Raises:
             TaskStopped: This run was asked to stop; nothing was published.
@@ -334,25 +335,25 @@ class Context:
         """
         self.raise_if_cancelled()
         final = Path(target)
-        made = self.scratch() / (final.name if source is None else source)
-        _sync_file(made)
+        finished = self.scratch() / (final.name if source is None else source)
+        _sync_file(finished)
         try:
-            made.replace(final)
+            finished.replace(final)
         except OSError as error:
-            if not final.parent.is_dir() or not made.exists():
+            if not final.parent.is_dir() or not finished.exists():
                 raise FileNotFoundError(
-                    error.errno, f"cannot publish {made} as {final}", str(final)
+                    error.errno, f"cannot publish {finished} as {final}", str(final)
                 ) from error
             temporary = final.with_name(f".{final.name}.{os.urandom(4).hex()}.part")
-            shutil.copyfile(made, temporary)
+            shutil.copyfile(finished, temporary)
             _sync_file(temporary)
             temporary.replace(final)
-            made.unlink()
+            finished.unlink()
         return final
 
 
 def _one_line(text: object) -> str:
-    """Return what a body says in words, cut and fit to be sent and stored."""
+    """Return text from a function, shortened and safe to send and store."""
     return storable(str(text), _MAX_LINE)
 
 
@@ -374,13 +375,13 @@ _current: ContextVar[Context | None] = ContextVar("tidegate_context", default=No
 def current_context() -> Context | None:
     """Return the context of the run that this code is part of; None outside a task.
 
-    Holds in everything the body awaits or starts as an asyncio task, but not in threads of its own making.
+    It works in everything the function awaits or starts as an asyncio task, but not in threads it starts.
     """
     return _current.get()
 
 
 def set_current_context(context: Context) -> None:
-    """Say whose run the code from here on is part of, in the present `contextvars` context."""
+    """Mark the code that follows as part of this run, in the current `contextvars` context."""
     _current.set(context)
 
 

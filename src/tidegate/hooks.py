@@ -1,4 +1,4 @@
-"""What an application has called at certain moments: when it is loaded, starts, stops, or a task fails."""
+"""Functions of the application that Tidegate calls when it is loaded, starts, stops, or a task fails."""
 
 from __future__ import annotations
 
@@ -30,34 +30,38 @@ class Hooks:
     _core: HookLists
 
     def on_load(self, hook: Callable[[], None]) -> Callable[[], None]:
-        """Register what declares more once the application is imported, in workers, commands and clients.
+        """Register a hook that declares more after the application is imported.
 
-        It is called each time the application is loaded by its name, and must be safe to repeat.
+        It runs in workers, commands and clients, each time the application is loaded by its name. It must be
+        safe to repeat.
         """
         self._core.load_hooks.append(callable_option("on_load", hook))
         return hook
 
     def on_start(self, hook: Hook) -> Hook:
-        """Register what runs in each worker process's loop before its first task: open clients here."""
+        """Register a hook that runs in each worker process's event loop before its first task.
+
+        Open HTTP clients and connections here.
+        """
         self._core.start_hooks.append(callable_option("on_start", hook))
         return hook
 
     def on_child_start(self, hook: Hook) -> Hook:
-        """Register what runs once in each child process before its first task: load models here."""
+        """Register a hook that runs once in each child process before its first task: load models here."""
         self._core.child_start_hooks.append(callable_option("on_child_start", hook))
         return hook
 
     def on_stop(self, hook: Hook) -> Hook:
-        """Register what runs in the same loop after the last task, in reverse order."""
+        """Register a hook that runs in that loop after the last task. Stop hooks run in reverse order."""
         self._core.stop_hooks.append(callable_option("on_stop", hook))
         return hook
 
     def classifier(self, classify: Classifier) -> Classifier:
-        """Register a judgement of exceptions, asked after the rules of `retry=` and before Tidegate's own.
+        """Register a function that classifies exceptions, called after the `retry=` rules and before ours.
 
         Args:
-            classify: Takes the exception a body raised; returns a `Failure`, or None to leave it to the next.
-                One that raises is passed over.
+            classify: Takes the exception that a task function raised. Returns a `Failure`, or None to leave
+                it to the next classifier. A classifier that raises is skipped.
         """
         self._core.classifiers.append(callable_option("classifier", classify))
         return classify

@@ -82,7 +82,9 @@ async def test_a_finish_from_a_retired_worker_is_refused_and_it_continues_with_a
                 os.kill(pid, signal.SIGCONT)
             time.sleep(0.5)
         assert await handle.status() == row
-        await until(lambda: _truth("retired by others" in first.log()), what="the zombie learns of it")
+        await until(
+            lambda: _truth("retired by another process" in first.log()), what="the zombie learns of it"
+        )
         assert await (await client.aquick.enqueue()).result(20) == "done"
         assert await (await client.quick.enqueue()).result(20) == "done"
     assert [run for run, _ in naps(tmp_path, "start")] == [1, 2]

@@ -169,7 +169,7 @@ async def test_a_directory_that_others_can_write_to_is_refused_and_the_service_w
     directory.chmod(0o777)
     health_socket = HealthSocket("worker", "w1", lambda: health(workspace))
     await health_socket.open()
-    assert "cannot ask this process" in caplog.text
+    assert "cannot check this process" in caplog.text
     await health_socket.close()
     assert query_health("worker", None, 1.0) == []
 

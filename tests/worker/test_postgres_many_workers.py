@@ -17,7 +17,7 @@ from tidegate import State
 from tidegate.internals import core_of
 from tidegate.store.postgres.roles import role
 from tidegate.store.rows import NewWorker
-from tidegate.worker.supervisor.connections import open_supervising, say_connections
+from tidegate.worker.supervisor.connections import log_connections, open_supervising
 
 WORKERS = 6
 CONNECTIONS = 20
@@ -70,7 +70,7 @@ async def test_a_worker_says_how_many_connections_all_may_open(
 ) -> None:
     caplog.set_level("INFO", "tidegate.worker")
     store = open_supervising(url)
-    await say_connections(store, "mine", processes)
+    await log_connections(store, "mine", processes)
     await store.close()
     (record,) = caplog.records
     assert record.levelname == level
@@ -89,7 +89,7 @@ async def test_connections_of_other_live_workers_count(url: str, caplog: pytest.
         await store.add_worker(
             NewWorker(str(uuid4()), "other", "p", f"host {number}", 1, ("default",), 4, 30.0)
         )
-    await say_connections(store, "mine", 1)
+    await log_connections(store, "mine", 1)
     await store.close()
     assert "4 worker processes and 4 supervisors" in caplog.text
 
@@ -97,6 +97,6 @@ async def test_connections_of_other_live_workers_count(url: str, caplog: pytest.
 async def test_a_file_says_nothing_of_connections(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "tidegate.worker")
     store = open_supervising(f"sqlite:///{tmp_path}/queue.db")
-    await say_connections(store, "mine", 1)
+    await log_connections(store, "mine", 1)
     await store.close()
     assert caplog.records == []

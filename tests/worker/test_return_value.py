@@ -225,4 +225,7 @@ def test_a_result_of_another_type_is_kept_and_logged_once(tmp_path, caplog):
     for value in ("text", "more", 5):
         assert return_value.encode_return_value(counted.spec.name, counted.signature, value)
     (warning,) = caplog.messages
-    assert f"m:{tmp_path.name} is declared to return int and returned str: the result is kept" in warning
+    assert (
+        f"m:{tmp_path.name} is declared to return int but returned str: the result is stored unchanged"
+        in warning
+    )

@@ -108,9 +108,9 @@ async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_pa
         os.kill(pid, signal.SIGHUP)
         if "nohup" in shell:
             assert await (await client.nap.enqueue(0.1)).result(15) > 1
-            assert "starting anew" not in worker.log()
+            assert "restarting, one" not in worker.log()
         else:
-            await came(lambda: "everything has started anew" in worker.log(), "it has started anew")
+            await came(lambda: "every process has restarted" in worker.log(), "it has started anew")
         os.kill(pid, signal.SIGTERM)
         await came(lambda: "has stopped" in worker.log(), "it has stopped")
     await client.app.aclose()
@@ -223,7 +223,7 @@ async def test_a_broken_configuration_exits_with_78_at_start_and_is_retried_late
     (tmp_path / "refuse").touch()
     with service(tmp_path, *WORKER) as worker:
         assert worker.wait() == 78
-        assert "its process says that the set-up is wrong" in worker.log()
+        assert "its process reports a wrong configuration" in worker.log()
     (tmp_path / "refuse").unlink()
     with service(tmp_path, *WORKER) as worker:
         pid = await (await client.nap.enqueue(0.0)).result(15)
@@ -279,9 +279,9 @@ async def test_sighup_restarts_processes_one_at_a_time_with_the_new_code(client:
             words = ("worker.process", "tidegate pool")
             pools = [pid for pid in children(worker.pid) if any(word in command(pid) for word in words)]
             most = max(most, len(pools))
-            return "everything has started anew" in worker.log()
+            return "every process has restarted" in worker.log()
 
-        await came(renewed, "everything has started anew")
+        await came(renewed, "every process has restarted")
         answers = [await (await client.release.enqueue()).result(10) for _ in range(10)]
         assert worker.process.poll() is None
     starts = notes(tmp_path, "starts")
@@ -307,11 +307,11 @@ async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: 
         before = await (await client.release.enqueue()).result(15)
         (tmp_path / "code").write_text("broken")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "the old one goes on" in worker.log(), "it is told")
+        await came(lambda: "the old code goes on" in worker.log(), "it is told")
         assert await (await client.release.enqueue()).result(15) == before
         (tmp_path / "code").write_text("3")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "everything has started anew" in worker.log(), "it has started anew")
+        await came(lambda: "every process has restarted" in worker.log(), "it has started anew")
         assert (await (await client.release.enqueue()).result(15))[0] == "3"
     await client.app.aclose()
 

@@ -1,4 +1,4 @@
-"""Acting on dead letters, by id or by filter: in chunks, and only for declared functions."""
+"""Redrive and purge dead letters, by id or by filter. Works in chunks; redrives only declared functions."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, DeadLetterRow, TaskFilter
 
 CHUNK_SIZE = 500
-"""Dead letters in one transaction: few enough that no other writer waits long."""
+"""Dead letters per transaction: few enough that other writers do not wait long."""
 
 ProgressCallback = Callable[["BulkResult"], None]
-"""Called after each chunk with what was done so far."""
+"""Called after each chunk with the counts so far."""
 
 
 @dataclass(slots=True)
 class BulkResult:
-    """What a bulk act did so far."""
+    """Counts of a bulk action."""
 
     done: int = 0
     refused: int = 0
-    """No longer dead when their turn came, or a live task holds their unique name."""
+    """Letters that were no longer dead, or whose unique name a live task holds."""
     undeclared: Counter[str] = field(default_factory=Counter)
-    """Letters left alone because nobody declares their function, by function."""
+    """Letters skipped because no application declares their function; counted per function."""
 
-    def add(self, answers: Mapping[str, ActionStatus]) -> None:
-        """Count the answers of one chunk."""
-        done = sum(answer is ActionStatus.DONE for answer in answers.values())
+    def add(self, statuses: Mapping[str, ActionStatus]) -> None:
+        """Count the statuses of one chunk."""
+        done = sum(status is ActionStatus.DONE for status in statuses.values())
         self.done += done
-        self.refused += len(answers) - done
+        self.refused += len(statuses) - done
 
 
 async def declared_functions(store: Store) -> frozenset[str]:
-    """Return the task functions of all manifests that workers have kept in the store."""
+    """Return the task functions of all manifests that workers saved in the store."""
     manifests = await store.load_manifests()
     return frozenset(name for manifest in manifests.values() for name in manifest.get("functions", ()))
 
@@ -47,32 +47,32 @@ async def redrive_tasks(
     *,
     args: Mapping[str, tuple[bytes, str]] | None = None,
 ) -> dict[str, ActionStatus]:
-    """Send these dead letters back to the main queue; answer per id. Safe to repeat.
+    """Send these dead letters back to the main queue and return a status per id. Safe to repeat.
 
     Args:
-        store: Where they are.
+        store: Holds the dead letters.
         task_ids: Any number; sent in chunks.
         declared: Functions that some application declares.
-        args: Payloads to replace: {id: (bytes, codec tag)}.
+        args: New payloads for some of them: {id: (bytes, codec tag)}.
 
     Raises:
-        NotAcceptedError: One belongs to a function that nobody declares. Nothing was done.
+        NotAcceptedError: No application declares the function of one of them. Nothing was done.
     """
     rows = await store.read_tasks(task_ids)
     require_declared({row.function for row in rows.values()}, declared)
-    answers: dict[str, ActionStatus] = {}
+    statuses: dict[str, ActionStatus] = {}
     for start in range(0, len(task_ids), CHUNK_SIZE):
         chunk = task_ids[start : start + CHUNK_SIZE]
         replaced = {task_id: args[task_id] for task_id in chunk if task_id in args} if args else None
-        answers |= await store.redrive(chunk, args=replaced)
-    return answers
+        statuses |= await store.redrive(chunk, args=replaced)
+    return statuses
 
 
 def require_declared(functions: Collection[str], declared: Collection[str]) -> None:
-    """Return if all these functions are declared.
+    """Raise `NotAcceptedError` unless all these functions are declared.
 
     Raises:
-        NotAcceptedError: It names those that are not: their tasks would wait for a worker that never comes.
+        NotAcceptedError: Some are not; it names them. Their tasks would wait for a worker that never comes.
     """
     unknown = sorted(set(functions) - set(declared))
     if unknown:
@@ -90,13 +90,13 @@ async def redrive_matching(
     *,
     on_progress: ProgressCallback = lambda result: None,
 ) -> BulkResult:
-    """Send back every dead letter that matches and was dead when this began.
+    """Redrive every dead letter that matches and was dead when this call began.
 
-    One that fails again meanwhile is not taken twice. Letters of undeclared functions stay and are counted.
+    A task that dies again meanwhile is not redriven twice. Letters of undeclared functions are only counted.
 
     Args:
-        store: Where they are.
-        task_filter: The filter.
+        store: Holds the dead letters.
+        task_filter: Which dead letters.
         declared: Functions that some application declares.
         on_progress: Called after each chunk.
     """
@@ -114,7 +114,7 @@ async def redrive_matching(
 async def purge_matching(
     store: Store, task_filter: TaskFilter, *, on_progress: ProgressCallback = lambda result: None
 ) -> BulkResult:
-    """Delete every dead letter that matches and was dead when this began, with payload and history."""
+    """Delete every matching letter that was dead when this call began, with its payload and history."""
 
     async def act(letters: Sequence[DeadLetterRow], result: BulkResult) -> Mapping[str, ActionStatus]:
         return await store.purge([dead_letter.task_id for dead_letter in letters])
@@ -123,11 +123,11 @@ async def purge_matching(
 
 
 async def purge_tasks(store: Store, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Delete these dead letters, in chunks; answer per id. Safe to repeat."""
-    answers: dict[str, ActionStatus] = {}
+    """Delete these dead letters in chunks and return a status per id. Safe to repeat."""
+    statuses: dict[str, ActionStatus] = {}
     for start in range(0, len(task_ids), CHUNK_SIZE):
-        answers |= await store.purge(task_ids[start : start + CHUNK_SIZE])
-    return answers
+        statuses |= await store.purge(task_ids[start : start + CHUNK_SIZE])
+    return statuses
 
 
 async def _act_on_matching(
@@ -141,16 +141,16 @@ async def _act_on_matching(
         task_filter, before=now if task_filter.before is None else min(task_filter.before, now)
     )
     result = BulkResult()
-    # Pages continue after the last letter that stayed: those acted on are gone, and so is their place.
-    stayed: str | None = None
-    while letters := await store.list_dead_letters(task_filter, after=stayed, limit=CHUNK_SIZE):
-        answers = await act(letters, result)
-        result.add(answers)
-        left = [
+    # The next page starts after the last letter that stayed: letters that were acted on are no longer listed.
+    last_kept: str | None = None
+    while letters := await store.list_dead_letters(task_filter, after=last_kept, limit=CHUNK_SIZE):
+        statuses = await act(letters, result)
+        result.add(statuses)
+        kept = [
             dead_letter.task_id
             for dead_letter in letters
-            if answers.get(dead_letter.task_id) is not ActionStatus.DONE
+            if statuses.get(dead_letter.task_id) is not ActionStatus.DONE
         ]
-        stayed = left[-1] if left else stayed
+        last_kept = kept[-1] if kept else last_kept
         on_progress(result)
     return result

@@ -1,1 +1,1 @@
-"""What runs tasks: supervisor, pool process, executors, steward."""
+"""Runs tasks: supervisor, pool processes, child processes, maintenance."""

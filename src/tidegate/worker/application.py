@@ -1,6 +1,6 @@
-"""What a worker needs to know of an application, and how it is found by name.
+"""What a worker needs from an application, and how to load one by its name.
 
-The application is a higher room: here it is known by shape only.
+`tidegate.app` is a higher layer, which this module must not import. The protocols here describe its shape.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Application(Protocol):
 
     @property
     def store(self) -> Store:
-        """Where the tasks are."""
+        """The store that holds the tasks."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Application(Protocol):
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
-        """The outside services its tasks call, by name."""
+        """The upstreams that its tasks call, by name."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Application(Protocol):
 
     @property
     def classifiers(self) -> Sequence[Classifier]:
-        """The user's own judgements of exceptions, asked before ours."""
+        """The user's own classifiers of exceptions, called before ours."""
         ...
 
     def declared(self) -> Sequence[LimitDeclaration]:
@@ -95,12 +95,12 @@ class Application(Protocol):
 
 
 def load_application(reference: str) -> Any:
-    """Import `module:attribute` (attribute `app` unless given) with the present directory importable.
+    """Import `module:attribute` (attribute `app` by default), with the current directory importable.
 
-    Then its `modules` are imported too, so that their task functions are declared.
+    Then import the application's `modules`, which declare more task functions, and run its load hooks.
 
     Raises:
-        ConfigError: The reference is no such thing, or the module cannot be imported; the cause is kept.
+        ConfigError: The reference names no application, or a module cannot be imported; the cause is kept.
     """
     module_name, _, attribute = reference.partition(":")
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
@@ -121,10 +121,10 @@ def load_application(reference: str) -> Any:
 
 
 def _call_load_hook(hook: Callable[[], None], reference: str) -> None:
-    """Let an application declare what it finds.
+    """Run one load hook.
 
     Raises:
-        ConfigError: The hook raises; the cause is kept.
+        ConfigError: The hook raised; the cause is kept.
     """
     try:
         hook()
@@ -136,10 +136,10 @@ def _call_load_hook(hook: Callable[[], None], reference: str) -> None:
 
 
 def _import_module(name: str) -> ModuleType:
-    """Import a module of the application's.
+    """Import a module of the application.
 
     Raises:
-        ConfigError: It is not there, or raises.
+        ConfigError: The module does not exist, or raises.
     """
     try:
         return importlib.import_module(name)
@@ -158,17 +158,17 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _source_location(error: Exception) -> str:
-    """Return the line of the application's own code from which an error came: ` (app.py, line 12)`."""
-    ours, place = str(Path(__file__).parent.parent), ""
+    """Return the line of the application's own code that raised an error: ` (app.py, line 12)`."""
+    ours, location = str(Path(__file__).parent.parent), ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if not file.startswith((ours, "<frozen ")):
-            place = f" ({file}, line {line})"
-    return place
+            location = f" ({file}, line {line})"
+    return location
 
 
 def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
-    """Return (function, its timeout, its calls' time) where a task is stopped before its call is given up."""
+    """Return (function, timeout, call seconds) for functions whose timeout ends before one call may end."""
     found = []
     for name, function in app.functions.items():
         upstream = app.upstreams.get(function.spec.upstream)
@@ -180,14 +180,14 @@ def short_timeouts(app: Application) -> list[tuple[str, float, float]]:
 
 
 def crash_terms(spec: TaskSpec) -> CrashPolicy:
-    """Return what the steward must know of this function without importing it."""
+    """Return the crash policy of this function, which maintenance needs without importing the function."""
     try:
         base, cap = _first_and_longest_delay(spec.backoff)
         limit = int(spec.crash_limit)
         are_usable = all(math.isfinite(seconds) and seconds >= 0 for seconds in (base, cap))
-    except Exception:  # whatever stands where a plan should be
+    except Exception:  # the option may be any object
         are_usable = False
-    if not are_usable:  # one function's broken option must stop no claim: its own run will say what is wrong
+    if not are_usable:  # a broken option must not stop claims: the function's own run reports it
         base, cap = _first_and_longest_delay(Exponential())
         limit = TaskSpec(spec.name).crash_limit
     return CrashPolicy(

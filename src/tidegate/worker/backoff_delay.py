@@ -1,4 +1,4 @@
-"""How long to wait before the store is asked again."""
+"""How long to wait before the next try."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class BackoffDelay:
-    """Full-jitter pauses that grow while the store is away and are short again afterwards.
+    """Full-jitter pauses that grow with each failure, and are short again after a success.
 
     Source of the jitter: AWS Architecture Blog, "Exponential Backoff and Jitter" (full jitter).
 
@@ -23,11 +23,11 @@ class BackoffDelay:
         self._failures = 0
 
     def next(self) -> float:
-        """Return the next pause in seconds, a tenth of its bound at least."""
+        """Return the next pause in seconds: at least a tenth of its bound."""
         bound = min(self._cap, self._first * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return bound * (0.1 + 0.9 * self._rng.random())
 
     def reset(self) -> None:
-        """Begin with short pauses again."""
+        """Start with short pauses again."""
         self._failures = 0

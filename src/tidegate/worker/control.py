@@ -1,11 +1,11 @@
-"""What supervisor and pool process say to each other: one JSON object a line over a socket pair.
+"""The messages between supervisor and pool process: one JSON object per line over a socket pair.
 
-To the process: `{"beat": moment}` (the lease is good until then, by the monotonic clock) and
+To the process: `{"beat": moment}` (the lease holds until then, by the monotonic clock) and
 `{"ping": true}`, both answered by `pong`; `{"drain": seconds}`, `{"release": true}`, `{"lost": true}`.
-To the supervisor: `{"ready": pid}`, `{"pong": true}` (with `{"busy": tasks}` after a ping),
-`{"leaving": why}` once a task asked that the process is replaced,
-`{"done": true, "killed": children that had to be}`.
-The end of the stream means that the other side is dead.
+To the supervisor: `{"ready": pid}`; `{"pong": true}` (with `{"busy": tasks}` after a ping);
+`{"leaving": why}` after a task called `ctx.replace_process`;
+`{"done": true, "killed": number of child processes it had to kill}`.
+The end of the stream means that the other process is dead.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Message = dict[str, Any]
 
 
 class ControlConnection:
-    """One end of the conversation. It receives in a thread of its own, so a blocked loop delays nothing.
+    """One end of the connection. It receives in its own thread, so a blocked event loop delays nothing.
 
     Args:
         sock: Our end of the socket pair.
         on_message: Called in that thread for each message.
-        on_closed: Called in that thread once, when the other side is gone.
+        on_closed: Called in that thread once, when the other process is gone.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class ControlConnection:
         self._thread = threading.Thread(target=self._receive_loop, name="tidegate-control", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to receive."""
         self._thread.start()
 
     def send(self, **message: object) -> bool:
-        """Send one message; return False if the other side is gone or does not read.
+        """Send one message; return False if the other process is gone or does not read.
 
-        Never waits: one process that does not read must not hold up who keeps the leases of the others.
+        Never waits: a process that does not read must not delay the supervisor, which keeps all leases.
         """
         data = json.dumps(message).encode() + b"\n"
         with self._send_lock:
@@ -54,7 +54,7 @@ class ControlConnection:
                 return False
 
     def close(self) -> None:
-        """Hang up. Safe to repeat."""
+        """Close the connection. Safe to repeat."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -68,5 +68,5 @@ class ControlConnection:
                 for line in lines:
                     self._on_message(json.loads(line))
         except (OSError, ValueError):
-            pass  # a broken line is the end of the conversation
+            pass  # a broken line ends the connection
         self._on_closed()

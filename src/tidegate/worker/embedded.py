@@ -1,7 +1,7 @@
 """A worker inside another program: a web process, a test, a notebook.
 
-It beats and keeps house from a thread with a loop of its own, so user code that blocks the main loop
-loses no lease. What it cannot do: kill a body that will not stop, or survive its process.
+Heartbeat and maintenance run in a thread with its own event loop, so user code that blocks the main loop
+does not lose the lease. The worker cannot kill a function that does not stop, and it ends with its process.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tidegate.worker.settings import Pool, Timings
 
 
 class EmbeddedWorker:
-    """Runs tasks between `async with` and its end.
+    """Runs tasks inside an `async with` block.
 
     Args:
-        app: Whose tasks.
-        pools: What is served, all in this process; their `processes` do not count here.
-        timings: Clocks and grace times.
+        app: The application.
+        pools: The pools to serve, all in this process; their `processes` are ignored.
+        timings: Intervals and grace times.
         rng: For jitter.
-        threaded: False: beat and keep house in the same loop, as simulated time needs it.
-        may_restart: Whether it goes on as a new worker after its lease was lost.
+        threaded: False runs heartbeat and maintenance in the same loop, which simulated time needs.
+        may_restart: Whether it continues as a new worker after it lost its lease.
     """
 
     def __init__(
@@ -66,42 +66,42 @@ class EmbeddedWorker:
 
     @property
     def id(self) -> str:
-        """The id of the first pool's worker; another one after its lease was lost."""
+        """The id of the first pool's worker; it changes after a lost lease."""
         return self._incarnation.ids[0]
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids under which the store knows it: one for each pool, in their order."""
+        """Its worker ids in the store: one for each pool, in their order."""
         return self._incarnation.ids
 
     async def __aenter__(self) -> Self:
-        """Register, begin to beat, begin to claim. May be entered again after its end."""
+        """Register, start the heartbeat, start to claim. May be entered again after it ended."""
         if self._has_started:
             self._incarnation = self._new_incarnation()
         self._has_started = True
         await self._incarnation.start()
         if self._may_restart:
-            self._restart_task = asyncio.create_task(self._restart_when_lost(), name="tidegate renewal")
+            self._restart_task = asyncio.create_task(self._restart_when_lost(), name="tidegate restart")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Drain: running tasks end or are given back; then the worker is retired.
+        """Drain: running tasks end or are released; then the worker is retired.
 
-        When an error passes through, running tasks are given back at once.
+        After an error in the block, running tasks are released at once.
         """
         await self.stop(grace=0.0 if kind is not None else None)
 
     async def stop(self, grace: float | None = None) -> None:
-        """End now, letting running tasks go on for `grace` seconds at most. Safe to call twice.
+        """Stop, and let running tasks go on for at most `grace` seconds. Safe to call twice.
 
-        Cancelled meanwhile, it gives running tasks back at once, and passes the cancellation on afterwards.
+        If it is cancelled meanwhile, it releases running tasks at once, and then raises the cancellation.
         """
-        renewing, self._restart_task = self._restart_task, None
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+        restart_task, self._restart_task = self._restart_task, None
+        if restart_task is not None:
+            restart_task.cancel()
+            await asyncio.gather(restart_task, return_exceptions=True)
         stopping = asyncio.create_task(self._incarnation.stop(grace), name="tidegate stop")
         try:
             await asyncio.shield(stopping)
@@ -111,7 +111,7 @@ class EmbeddedWorker:
             raise
 
     async def _restart_when_lost(self) -> None:
-        """Begin a new life whenever the lease of the present one is lost."""
+        """Start a new incarnation each time the current one loses its lease."""
         pause = BackoffDelay(self._rng, first=1.0, cap=30.0)
         while True:
             await self._incarnation.wait_until_lost()
@@ -122,12 +122,12 @@ class EmbeddedWorker:
                 pause.reset()
             except Exception as error:  # a start hook may raise anything
                 wait = pause.next()
-                report.will_retry("beginning anew after a lost lease", error, wait)
+                report.will_retry("restarting after a lost lease", error, wait)
                 await asyncio.sleep(wait)
 
 
 class _Incarnation:
-    """One incarnation of an embedded worker: a row and an engine for each pool. Begun once, ended once."""
+    """One life of an embedded worker: a row and an engine for each pool. Started once, stopped once."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Incarnation:
         self._background: _BackgroundLoop | None = None
 
     async def start(self) -> None:
-        """Register, begin to beat, begin to claim. Where that fails, nothing is left of it."""
+        """Register, start the heartbeat, start to claim. On a failure, undo what was started."""
         await self._app.store.open()
         try:
             for worker_id, pool in self._pools.items():
@@ -199,7 +199,7 @@ class _Incarnation:
         )
 
     async def wait_until_lost(self) -> None:
-        """Return once the lease of a pool is lost; never where there is none."""
+        """Return once the lease of any pool is lost."""
         losses = [asyncio.create_task(engine.retired.wait()) for engine in self._engines]
         try:
             await asyncio.wait(losses, return_when=asyncio.FIRST_COMPLETED)
@@ -222,7 +222,7 @@ class _Incarnation:
             await self._retire(background)
 
     def release_now(self) -> None:
-        """Give running tasks back now, if an end is under way."""
+        """Release running tasks now, if a stop is under way."""
         for engine in self._engines:
             engine.release_now()
 
@@ -231,7 +231,7 @@ class _Incarnation:
         await self._retire_rows()
 
     async def _retire_rows(self) -> None:
-        """Retire all rows; while the store is away, the leases run out instead."""
+        """Retire all rows; if the store is unreachable, the leases run out instead."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(self._timings.stop_grace):
                 for worker_id in self.ids:
@@ -243,7 +243,7 @@ class _Incarnation:
 
 
 class _BackgroundLoop:
-    """Beats for the engines of one loop and keeps house, in a thread of its own or in their loop."""
+    """Runs heartbeat and maintenance for the engines of one loop, in its own thread or in their loop."""
 
     def __init__(
         self, app: Application, engines: Mapping[str, Engine], timings: Timings, rng: random.Random
@@ -258,7 +258,7 @@ class _BackgroundLoop:
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._maintenance: MaintenanceLoop | None = None
         self._pinged_at: float | None = None
-        """When the engine's loop was asked whether it runs; None: it has answered."""
+        """When the engines' loop was pinged; None after it answered."""
 
     async def start(self, *, threaded: bool) -> None:
         if threaded:
@@ -306,7 +306,7 @@ class _BackgroundLoop:
             await asyncio.gather(self._heartbeat_task, return_exceptions=True)
 
     def _live_worker_ids(self) -> list[str]:
-        """Return our ids, unless the engines' loop has been blocked for longer than a stall may last."""
+        """Return our ids, or none if the engines' loop has been blocked for longer than `stall_limit`."""
         if self._thread is None:
             return list(self._engines)
         now = time.monotonic()
@@ -319,6 +319,6 @@ class _BackgroundLoop:
     def _mark_answered(self) -> None:
         self._pinged_at = None
 
-    def _call_in_engine_loop(self, what: object, *args: float) -> None:
-        with contextlib.suppress(RuntimeError):  # the engine's loop has ended
-            self._engine_loop.call_soon_threadsafe(what, *args)  # type: ignore[arg-type]
+    def _call_in_engine_loop(self, callback: object, *args: float) -> None:
+        with contextlib.suppress(RuntimeError):  # the engines' loop is closed
+            self._engine_loop.call_soon_threadsafe(callback, *args)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a log line of our own processes looks like: text or JSON, without secrets, one record a line."""
+"""Formats the log lines of Tidegate's own processes: text or JSON, one record per line, without secrets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tidegate.context import current_context
 from tidegate.domain.text import one_line, presentable
 
 MAX_MESSAGE_LENGTH = 16_000
-"""Characters of a message that are logged."""
+"""Longer messages are cut to this many characters."""
 MAX_TRACEBACK_LENGTH = 32_000
-"""Characters of a traceback that are logged."""
+"""Longer tracebacks are cut to this many characters."""
 
 PLAIN = {"is_plain": True}
-"""`extra` of records that hold names, ids and numbers only: they are not searched for secrets."""
+"""`extra` for records that hold only names, ids and numbers. They are not searched for secrets."""
 
 _TASK_FIELDS = ("task_id", "run", "queue")
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
@@ -30,7 +30,7 @@ _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 class TaskFieldsFilter(logging.Filter):
     """Adds `task_id`, `run` and `queue` of the running task to each record; None outside a task.
 
-    A record that has a field of that name keeps it.
+    A record that already has a field of that name keeps it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -43,10 +43,11 @@ class TaskFieldsFilter(logging.Filter):
 
 
 class LibraryRecordsFilter(logging.Filter):
-    """Lets records below WARNING pass from Tidegate and the application, not from the libraries they use.
+    """Drops records below WARNING from libraries; passes those of Tidegate and the application.
 
-    A library is what is installed (`site-packages`) or belongs to Python. Its logger is set to WARNING at its
-    first lesser record, so that the next ones cost nothing; one whose level somebody has set is left alone.
+    A package is a library if it is installed (in `site-packages`) or part of Python. At the first dropped
+    record its logger is set to WARNING, so that the next ones cost nothing. A logger whose level somebody set
+    is left alone.
     """
 
     def __init__(self) -> None:
@@ -76,13 +77,13 @@ def _is_library(package: str) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """`TIME LEVEL LOGGER[PROCESS] MESSAGE`, then what follows of a traceback, indented.
+    """`TIME LEVEL LOGGER[PROCESS] MESSAGE`, then the traceback, indented.
 
-    Control characters are shown escaped, so no message can begin a line of its own or act on a terminal.
+    Control characters are escaped, so that no message can start a new line or control a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as lines, without the last line's end."""
+        """Return the record as lines, without the final line break."""
         message = one_line(_message(record))
         task = "".join(
             f" {name}={one_line(str(value))}"
@@ -97,10 +98,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record."""
+    """One JSON object per record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, without its end."""
+        """Return the record as one line, without the line break."""
         fields: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname,
@@ -121,7 +122,7 @@ def _time(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         message = record.getMessage()
-    except Exception as error:  # a faulty log call must not cost the line
+    except Exception as error:  # a faulty log call must not lose the record
         message = f"{record.msg!r} (its arguments do not fit: {error!r})"
     if getattr(record, "is_plain", False):
         return message
@@ -133,7 +134,7 @@ def _traceback(record: logging.LogRecord) -> str:
     if record.exc_info and record.exc_info[1] is not None:
         try:
             parts.append("".join(traceback.format_exception(record.exc_info[1])))
-        except Exception as error:  # what a stranger's exception says of itself may fail
+        except Exception as error:  # the text of a user's exception may itself raise
             parts.append(f"{type(record.exc_info[1]).__name__} (its traceback cannot be shown: {error!r})")
     elif record.exc_text:
         parts.append(record.exc_text)

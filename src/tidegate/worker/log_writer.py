@@ -1,4 +1,4 @@
-"""Writes log lines from a thread of its own: a pipe that nobody reads costs log lines and nothing else."""
+"""Writes log lines from its own thread: a pipe that nobody reads loses log lines, but blocks nothing."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import weakref
 from collections.abc import Callable
 
 MAX_LINES = 10_000
-"""Lines that may wait to be written."""
+"""At most this many lines wait to be written."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes that may wait to be written."""
+"""At most this many bytes wait to be written."""
 CLOSE_SECONDS = 1.0
-"""How long the end of the process waits for the last lines."""
+"""How long the process waits at its end for the last lines."""
 
 _BATCH_BYTES = 32_768
 _writers: weakref.WeakSet[LogLineWriter] = weakref.WeakSet()
 
 
 class LogLineWriter:
-    """Writes lines to a file descriptor in order; drops and counts those it has no room for.
+    """Writes lines to a file descriptor in order. Drops and counts lines when its buffer is full.
 
-    Calls of `put` must not overlap, as those of a `logging.Handler` do not; a signal handler may interrupt.
-    A forked child has no writing thread and writes its lines itself.
+    Calls of `put` must not overlap (a `logging.Handler` locks), but a signal handler may interrupt one.
+    A forked child has no writer thread, so the caller of `put` writes there.
 
     Args:
-        descriptor: Where to. It may block, fail or be closed.
-        dropped: Returns the line that reports how many were dropped.
-        patience: Seconds that `put` may wait until a line is written, where a process may end without notice.
-            After one wait that timed out it waits no more until all lines are written.
+        descriptor: The file descriptor. It may block, fail or be closed.
+        dropped: Returns the line that reports how many lines were dropped.
+        patience: Seconds that `put` may wait until a line is written, for a process that may end suddenly.
+            After one wait that timed out, `put` does not wait until all lines are written.
     """
 
     def __init__(self, descriptor: int, *, dropped: Callable[[int], bytes], patience: float = 0.0) -> None:
@@ -45,11 +45,11 @@ class LogLineWriter:
         self._late: threading.Event | None = None
         """Set when a line has been written after the wait for it timed out."""
         self._is_direct = False
-        """Whether there can be no thread: the caller of `put` writes its line itself."""
+        """Whether there is no thread, so that the caller of `put` writes its line itself."""
         _writers.add(self)
 
     def put(self, line: bytes) -> None:
-        """Take a line, with its end, to be written soon. Never blocks for longer than `patience`."""
+        """Queue a line, with its line break, to be written soon. Never blocks longer than `patience`."""
         if self._thread is None and not self._is_direct:
             self._start()
         if self._is_direct:
@@ -65,16 +65,16 @@ class LogLineWriter:
             self._late = self._wait(self._patience)
 
     def close(self, within: float = CLOSE_SECONDS) -> None:
-        """Write what waits, for at most this many seconds. Safe to repeat; later lines are still taken."""
+        """Wait at most this many seconds until all lines are written. Safe to repeat; `put` still works."""
         if self._thread is not None and not self._is_direct:
             self._wait(within)
 
     def write_directly(self) -> None:
-        """Let the caller of `put` write its line itself: in a forked child, which has no thread of ours."""
+        """Make the caller of `put` write its line itself: a forked child has no writer thread."""
         self._is_direct = True
 
     def _wait(self, seconds: float) -> threading.Event | None:
-        """Wait until all that was put is written; return None, or what is set when it is."""
+        """Wait until all lines are written. On a timeout, return the event that is set once they are."""
         written = threading.Event()
         self._lines.put(written)
         return None if written.wait(seconds) else written
@@ -83,7 +83,7 @@ class LogLineWriter:
         thread = threading.Thread(target=self._run, name="tidegate log", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter ends: no thread can be started any more
+        except RuntimeError:  # the interpreter shuts down, and starts no more threads
             self._is_direct = True
         else:
             self._thread = thread
@@ -108,9 +108,9 @@ class LogLineWriter:
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # a descriptor that somebody made non-blocking
+            except BlockingIOError:  # somebody made the descriptor non-blocking
                 select.select([], [self._descriptor], [], 1.0)
-            except OSError:  # nobody can read it any more
+            except OSError:  # the reader is gone
                 return
 
 

@@ -1,7 +1,7 @@
-"""Logging for processes that Tidegate itself starts. Applications that embed a worker keep their own.
+"""Logging for processes that Tidegate itself starts. Applications that embed a worker keep their own setup.
 
-Lines go to standard error through a thread of their own (`log_writer`): a thread that keeps leases or starts
-processes never waits for whoever reads them.
+A separate thread writes the lines to standard error (`log_writer`), so a slow reader never blocks the threads
+that renew leases or start processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.worker.log_formatters import (
 from tidegate.worker.log_writer import LogLineWriter
 
 LEVEL = "TIDEGATE_LOG"
-"""Environment variable: the level of Tidegate's and the application's records, `INFO` by default."""
+"""Environment variable: the log level of Tidegate and the application, `INFO` by default."""
 FORMAT = "TIDEGATE_LOG_FORMAT"
 """Environment variable: `text`, the default, or `json`. Child processes inherit it."""
 
@@ -28,7 +28,7 @@ _own = LibraryRecordsFilter()
 
 
 class _Handler(logging.Handler):
-    """Formats a record where it was logged, and leaves the writing to the writer."""
+    """Formats a record in the thread that logs it; the writer's thread writes it."""
 
     def __init__(self, formatter: logging.Formatter, patience: float) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Handler(logging.Handler):
         self._writer.put(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def close(self) -> None:
-        """Write what waits, for a moment."""
+        """Wait a moment until all lines are written."""
         self._writer.close()
         super().close()
 
@@ -64,10 +64,10 @@ class _Handler(logging.Handler):
 
 
 def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:
-    """Log to standard error, one line a record, unless the process has handlers already.
+    """Log to standard error, one line per record, unless the process has log handlers already.
 
     Args:
-        application: `MODULE:NAME` whose records are the application's own.
+        application: `MODULE:NAME`; records of this module's package count as the application's own.
         patience: Seconds a log call may wait until its line is written; see `LogLineWriter`.
     """
     _own.own.add(application.partition(":")[0].partition(".")[0] or "root")
@@ -82,10 +82,10 @@ def set_up_logging(application: str = "", *, patience: float = 0.0) -> None:
 
 
 def register_application_loggers(functions: Any) -> None:
-    """Count the modules of these task functions as the application's own, and label its handlers' records.
+    """Count the packages of these task functions as the application's own, and add the task fields.
 
     Args:
-        functions: The application's, by name; each has a `function`.
+        functions: The task functions by name; each has a `function`.
     """
     for function in functions.values():
         module = getattr(function.function, "__module__", None) or "root"
@@ -94,7 +94,7 @@ def register_application_loggers(functions: Any) -> None:
 
 
 def add_task_fields() -> None:
-    """Add `task_id`, `run` and `queue` to the records that the root logger's handlers see."""
+    """Add `task_id`, `run` and `queue` to the records of the root logger's handlers."""
     for handler in logging.getLogger().handlers:
-        if not any(isinstance(one, TaskFieldsFilter) for one in handler.filters):
+        if not any(isinstance(log_filter, TaskFieldsFilter) for log_filter in handler.filters):
             handler.addFilter(TaskFieldsFilter())

@@ -1,4 +1,4 @@
-"""Opening the store when a worker starts: the server may not be up yet, or have no connection left."""
+"""Opens the store when a worker starts: the server may not be up yet, or have no free connection."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tidegate.worker.backoff_delay import BackoffDelay
 log = logging.getLogger("tidegate.worker")
 
 START_SECONDS = 60.0
-"""How long a worker that starts keeps trying to reach its store before it gives up."""
+"""How long a starting worker tries to reach its store before it gives up."""
 
 
 async def open_with_retries(
     open_store: Callable[[], Awaitable[object]], *, seconds: float = START_SECONDS
 ) -> None:
-    """Open the store, again and again while the reason may pass: it is not up yet, or full.
+    """Open the store. Retry while the cause may be temporary, such as a server that is not up yet or is full.
 
     Args:
-        open_store: Opens it; safe to repeat.
-        seconds: When to give up.
+        open_store: Opens the store; safe to repeat.
+        seconds: Give up after this time.
 
     Raises:
-        StoreError: It could not be opened in this time, or for a reason that does not pass by itself.
-        ConfigError, SchemaError: It is not the right one.
+        StoreError: The store could not be opened in this time, or the cause is permanent.
+        ConfigError, SchemaError: The URL or the schema is wrong.
     """
     loop, pause = asyncio.get_running_loop(), BackoffDelay(random.Random())
     ends_at = loop.time() + seconds

@@ -1,7 +1,7 @@
-"""What belongs to a whole process and outlives a task: directory, umask, environment, timers and so on.
+"""Saves and restores the state of a whole process: directory, umask, environment, timers and so on.
 
-A task may change any of it, by `os.chdir` or `signal.alarm` say, and the next one in the same process must
-not meet what it left.
+A task may change this state, for example by `os.chdir` or `signal.alarm`. The next task in the same process
+must not see the change.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals() if number != signal.SIGCHLD))
-"""All but SIGCHLD: libraries keep a handler for it while their programs run."""
+"""All except SIGCHLD: libraries keep a handler for it while their child processes run."""
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
 class ProcessSnapshot:
-    """The surroundings of this process as they are now, to be put back later. Made in the main thread."""
+    """The state of this process now, to restore later. Create it in the main thread."""
 
     def __init__(self) -> None:
         self.environment = dict(os.environ)
         self.umask = os.umask(0o077)
         os.umask(self.umask)
         self._directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._place = _place()
+        self._directory_id = _directory_id()
         try:
             self.directory: str | None = os.getcwd()  # noqa: PTH109 - children are started with text
-        except OSError:  # it was removed; whoever starts here inherits it all the same
+        except OSError:  # it was removed; child processes inherit it all the same
             self.directory = None
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._handlers = dict(_handlers())
         self.limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
 
     def restore(self) -> tuple[list[str], list[str]]:
-        """Put back what was changed; return what that was, and what cannot be. In the main thread."""
+        """Restore the state. Return what was restored and what could not be. Call it in the main thread."""
         restored: list[str] = []
         lost: list[str] = []
-        acts: dict[str, Callable[[], bool]] = {
+        steps: dict[str, Callable[[], bool]] = {
             "the working directory": self._restore_directory,
             "the umask": lambda: os.umask(self.umask) != self.umask,
             "the environment": self._restore_environment,
@@ -49,28 +49,28 @@ class ProcessSnapshot:
             "blocked signals": self._restore_blocked,
             "resource limits": self._restore_limits,
         }
-        for what, act in acts.items():
+        for name, step in steps.items():
             try:
-                if act():
-                    restored.append(what)
+                if step():
+                    restored.append(name)
             except (OSError, ValueError) as error:
-                lost.append(f"{what} ({error})")
+                lost.append(f"{name} ({error})")
         return restored, lost
 
     def limit(self, pid: int) -> None:
-        """Give another process of this user these resource limits, as far as the system lets us."""
+        """Apply these resource limits to another process of this user, as far as the system permits."""
         for limit, values in self.limits.items():
             with contextlib.suppress(OSError, ValueError, AttributeError):  # no prlimit outside Linux
                 if resource.getrlimit(limit) != values:
                     resource.prlimit(pid, limit, values)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         os.close(self._directory)
 
     def _restore_directory(self) -> bool:
         with contextlib.suppress(OSError):
-            if _place() == self._place:
+            if _directory_id() == self._directory_id:
                 return False
         os.fchdir(self._directory)
         return True
@@ -99,14 +99,14 @@ class ProcessSnapshot:
         return bool(changed)
 
 
-def _place() -> tuple[int, int]:
-    """Return the identity of the working directory, also of one that was removed."""
+def _directory_id() -> tuple[int, int]:
+    """Return the identity of the working directory, also if it was removed."""
     found = os.stat(".")  # noqa: PTH116 - after each task; pathlib doubles the cost
     return found.st_dev, found.st_ino
 
 
 def _handlers() -> Iterator[tuple[int, Any]]:
-    """Yield what Python knows of each signal's handling; what foreign code has set it cannot put back."""
+    """Yield each signal's handler that Python knows. Handlers set by C code cannot be restored."""
     for number in _SIGNALS:
         handler = signal.getsignal(number)
         if handler is not None:

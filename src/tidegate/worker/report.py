@@ -1,4 +1,4 @@
-"""Every sentence a worker logs, in one place. Never arguments or results: they may hold secrets."""
+"""The log messages about runs and leases. Never arguments or results: they may hold secrets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _seen_without_process: set[str] = set()
 
 
 def run_started(claimed: ClaimedTask) -> None:
-    """Report the start of a run, for those who look closely."""
+    """Log at DEBUG level that a run started."""
     if log.isEnabledFor(logging.DEBUG):
         log.debug("started: %s %s, run %d", claimed.function, *claimed.fence, extra=PLAIN | _fields(claimed))
 
 
 def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -> None:
-    """Report how a run ended, in one line: a dead task is an ERROR, what went as it should is INFO."""
+    """Log how a run ended, in one line: ERROR for a dead task, INFO for a normal end."""
     failed_outcome(claimed.function, outcome)
     if isinstance(outcome, Dead | Released) or not log.isEnabledFor(logging.INFO):
         return
@@ -49,7 +49,7 @@ def _fields(claimed: ClaimedTask) -> dict[str, object]:
 
 
 def failed_outcome(function: str, outcome: Outcome) -> None:
-    """Report what somebody may have to look at: each dead task, one warning a kind of unknown failure."""
+    """Log outcomes that may need attention: each dead task, and each kind of unknown failure once."""
     if isinstance(outcome, Dead):
         failure = outcome.failure
         log.error(
@@ -70,7 +70,7 @@ def failed_outcome(function: str, outcome: Outcome) -> None:
         if kind not in _seen_unknown:
             _seen_unknown.add(kind)
             log.warning(
-                "unknown failure: %s raised %s (%s); retried, told once. A rule in retry=[…] can say more",
+                "unknown failure: %s raised %s (%s); it is retried. Logged once; classify it in retry=[…]",
                 function,
                 outcome.failure.error_class or outcome.failure.reason,
                 outcome.failure.message[:200],
@@ -78,9 +78,9 @@ def failed_outcome(function: str, outcome: Outcome) -> None:
 
 
 def upstream_parked(upstream: str, call_failure: CallFailure) -> None:
-    """Report that an upstream is parked until a person mends it."""
+    """Log that an upstream is parked until a person opens it."""
     log.error(
-        "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Mend the account or "
+        "upstream %s is parked until a person opens it (%s: %s); its tasks wait. Fix the account or "
         "key, then: tidegate upstreams open %s",
         upstream,
         call_failure.reason,
@@ -90,9 +90,9 @@ def upstream_parked(upstream: str, call_failure: CallFailure) -> None:
 
 
 def limits_set_by_hand(upstream: str, differences: Mapping[str, str]) -> None:
-    """Log that limits set by hand count instead of those this process declares."""
+    """Log that limits which a person set override those that this process declares."""
     log.warning(
-        "upstream %s: set by hand, so the code does not count: %s. To follow the code again: "
+        "upstream %s: limits that a person set override the code: %s. To follow the code again: "
         "tidegate upstreams set %s %s",
         upstream,
         "; ".join(differences.values()),
@@ -102,14 +102,14 @@ def limits_set_by_hand(upstream: str, differences: Mapping[str, str]) -> None:
 
 
 def limits_changed(name: str, changes: Sequence[str]) -> None:
-    """Log that the limits which this process declares have replaced others."""
+    """Log that the limits which this process declares replaced others."""
     log.info("limits of %s: %s, as declared here", name or "the whole system", "; ".join(changes))
 
 
 def timeout_too_short(function: str, timeout: float, call_seconds: float) -> None:
-    """Tell that a task is stopped before its call is given up, so that nothing is learned of the upstream."""
+    """Log that a task's timeout is shorter than its call may take, so that no call ever times out itself."""
     log.warning(
-        "%s: its timeout of %g s is not above the %g s of one call through its upstream's transport. "
+        "%s: its timeout of %g s is not longer than the %g s that one call to its upstream may take. "
         "Raise the timeout, or set times=CallTimes(seconds=…) for the upstream",
         function,
         timeout,
@@ -118,18 +118,18 @@ def timeout_too_short(function: str, timeout: float, call_seconds: float) -> Non
 
 
 def finish_refused(fence: Fence) -> None:
-    """Tell that a run's end came too late."""
+    """Log that the store refused a run's outcome because the task was requeued meanwhile."""
     log.warning(
-        "fenced: run %d of %s ended after it was taken up elsewhere; nothing was written",
+        "fenced: run %d of %s ended after its task was requeued; nothing was written",
         fence.run,
         fence.task_id,
     )
 
 
 def function_did_not_stop(task: ClaimedTask, stop: StopReason | None, left: str) -> None:
-    """Tell that a body was left behind: `left` says what of it goes on."""
+    """Log that a function did not stop; `left` describes what still runs."""
     log.warning(
-        "%s %s did not stop (%s) within its grace time; its run is closed, the %s goes on",
+        "%s %s did not stop (%s) within its grace time; its run is closed, but the %s goes on",
         task.function,
         task.fence.task_id,
         stop.value if stop else "?",
@@ -138,7 +138,7 @@ def function_did_not_stop(task: ClaimedTask, stop: StopReason | None, left: str)
 
 
 def child_killed(task: ClaimedTask, pid: int, stop: StopReason | None) -> None:
-    """Tell that a child process is killed because the body in it did not stop."""
+    """Log that a child process is killed because the function in it did not stop."""
     log.warning(
         "child process %d is killed: %s %s, run %d, did not stop (%s) within its grace time",
         pid,
@@ -149,9 +149,9 @@ def child_killed(task: ClaimedTask, pid: int, stop: StopReason | None) -> None:
 
 
 def replacement_wanted(task: ClaimedTask, reason: str, *, can_be_replaced: bool) -> None:
-    """Log that a task asked for another process after it."""
+    """Log that a task asked for its process to be replaced."""
     if can_be_replaced:
-        log.info("%s %s, run %d, has its process replaced: %s", task.function, *task.fence, reason)
+        log.info("%s %s, run %d: its process is replaced: %s", task.function, *task.fence, reason)
     else:
         log.warning(
             "%s %s, run %d, wants its process replaced, which an embedded worker cannot do: %s",
@@ -162,33 +162,33 @@ def replacement_wanted(task: ClaimedTask, reason: str, *, can_be_replaced: bool)
 
 
 def process_state_changed(function: str, restored: Sequence[str], lost: Sequence[str]) -> None:
-    """Tell, once a function and thing, that a task changed what belongs to its whole process."""
+    """Log that a task changed process-wide state. Restored changes are logged once per function and kind."""
     new = [what for what in restored if (function, what) not in _seen_changes]
     if new:
         _seen_changes.update((function, what) for what in new)
         log.info(
-            "%s changed %s of its process, which is put back. What shall last belongs into a start hook",
+            "%s changed %s of its process; the change was undone. Make lasting changes in a start hook",
             function,
             ", ".join(new),
         )
     if lost:
         log.warning(
-            "%s changed %s of its process, which cannot be put back: the process is replaced",
+            "%s changed %s of its process; the change cannot be undone, so the process is replaced",
             function,
             ", ".join(lost),
         )
 
 
 def will_retry(what: str, error: Exception, pause: float) -> None:
-    """Tell that something failed and is tried again: the store did not answer, or nobody foresaw it."""
+    """Log that a step failed and is retried, because of the store or of an unexpected error."""
     if isinstance(error, StoreError):
-        log.warning("%s: the store is away (%s); again in %.1f s", what, error, pause)
+        log.warning("%s: the store is unreachable (%s); retrying in %.1f s", what, error, pause)
     else:
-        log.error("%s failed; again in %.1f s", what, pause, exc_info=error)
+        log.error("%s failed; retrying in %.1f s", what, pause, exc_info=error)
 
 
 def outcome_unwritable(outcome: Outcome, fault: Exception) -> None:
-    """Tell that no store can write how a run ended, so that its task is dead instead."""
+    """Log that the store cannot write a run's outcome, so that its task is dead instead."""
     log.error(
         "dead: %s after run %d: its outcome (%s) cannot be stored",
         outcome.fence.task_id,
@@ -199,23 +199,24 @@ def outcome_unwritable(outcome: Outcome, fault: Exception) -> None:
 
 
 def no_child_processes(function: str) -> None:
-    """Tell, once a function, that a body which should have a process of its own runs without one."""
+    """Log, once per function, that a function meant for a child process runs without one."""
     if function not in _seen_without_process:
         _seen_without_process.add(function)
         log.warning(
-            "%s has no process of its own here, so nothing can stop it by force: an embedded worker has no "
-            "child processes. `tidegate worker` has",
+            "%s cannot be stopped by force here: an embedded worker has no child processes. Run it with "
+            "`tidegate worker` to give it one",
             function,
         )
 
 
 def stop_hook_failed(hook: object, error: Exception) -> None:
-    """Tell that a stop hook raised."""
+    """Log that a stop hook raised."""
     log.error("the stop hook %s failed", getattr(hook, "__qualname__", hook), exc_info=error)
 
 
 def lease_lost(worker_id: str) -> None:
-    """Tell that this process is believed dead."""
+    """Log that another process retired this worker."""
     log.error(
-        "worker %s was retired by others; its runs are stopped and nothing of them is written", worker_id
+        "worker %s was retired by another process; its runs are stopped and nothing of them is written",
+        worker_id,
     )

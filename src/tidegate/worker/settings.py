@@ -1,4 +1,4 @@
-"""What a worker is told: its pools and its clocks. Plain values, checked when they are made."""
+"""The settings of a worker: its pools and its timings. Plain values, checked on creation."""
 
 from __future__ import annotations
 
@@ -29,48 +29,49 @@ from tidegate.readers import (
 )
 
 DRAIN_GRACE_SECONDS = 25.0
-"""For running tasks after SIGTERM, unless `drain_grace` says otherwise: less than the 30 s after which
-Kubernetes kills (`terminationGracePeriodSeconds`); systemd waits 90 s (`TimeoutStopSec`)."""
+"""The default upper limit of `drain_grace`. Kubernetes kills after 30 s (`terminationGracePeriodSeconds`),
+systemd after 90 s (`TimeoutStopSec`)."""
 SHARING = (Priority.NORMAL, Priority.BULK)
-"""The priorities that have a share of the claims: what is left goes to those above."""
+"""The priorities that have a share of the claims. The rest goes to higher priorities."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Pool:
     """Processes that serve some queues, with their own concurrency and poll interval.
 
-    Durations and sizes are taken as in `tidegate.toml`: `poll_interval="1s"`, `memory_limit="2GiB"`.
+    Durations and sizes are written as in `tidegate.toml`: `poll_interval="1s"`, `memory_limit="2GiB"`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is not allowed.
     """
 
     name: str
     queues: tuple[str, ...]
-    """In listed order, which counts with `strict`; `*` serves every queue."""
+    """The queues to serve; `*` serves every queue. With `strict`, their order counts."""
     concurrency: int
     """Tasks at once in each process."""
     processes: int
     poll_interval: float
-    """Seconds between looks for work when no hint comes."""
+    """Seconds between polls for work when no notification comes."""
     memory_limit: int | None
-    """Bytes each process may hold with what it started: the pool process with its `async def` tasks, and each
-    of its child processes for itself. Beyond that it is killed and the crash recorded with the figure."""
+    """Bytes that each process may use together with the processes it started. It applies separately to the
+    pool process with its `async def` tasks and to each child process. A process above the limit is killed,
+    and the crash is recorded with the memory it used."""
     memory_soft_limit: int | None
-    """Bytes beyond which such a process is replaced after its present tasks."""
+    """A process that uses more bytes than this is replaced after its current tasks."""
     gpus: tuple[int | str, ...]
-    """Devices given out in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
+    """Devices assigned in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
     vram_limit: int | None
-    """Bytes of GPU memory beyond which a child process is replaced after its present task; needs
+    """A child process that uses more bytes of GPU memory is replaced after its current task. Needs
     `tidegate[gpu]`."""
     child_runs: int
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
     fatal_errors: tuple[str, ...]
     """Words in an error's class or message after which its child process is replaced."""
     strict: bool
-    """True: inside each priority, a later queue is served only when the earlier ones have nothing ready."""
+    """Whether, within each priority, a queue is served only if the queues before it have nothing ready."""
     shares: Mapping[Priority, float]
-    """Of the claims, for the lower priorities. What is not named keeps its default."""
+    """The share of the claims reserved for each lower priority. Priorities not named keep their default."""
 
     def __init__(
         self,
@@ -110,29 +111,29 @@ class Pool:
             and self.memory_soft_limit is not None
             and self.memory_soft_limit >= self.memory_limit
         ):
-            fix = "use less than memory_limit, which kills"
+            fix = "use less than memory_limit"
             raise wrong(f"{pool}memory_soft_limit", memory_soft_limit, fix)
 
 
 def pools_option(pools: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the pools of an application, each with a name of its own.
+    """Return the pools of an application as a tuple.
 
     Raises:
-        OptionError: They are no list of pools, or two have one name.
+        OptionError: `pools` is not a list of pools, or two pools share a name.
     """
     if not isinstance(pools, Sequence) or not pools or not all(isinstance(pool, Pool) for pool in pools):
         raise wrong("pools", pools, 'write a list: pools=[Pool("default")]')
     names = [pool.name for pool in pools]
     if len(set(names)) < len(names):
-        raise wrong("pools", names, "give each pool a name of its own")
+        raise wrong("pools", names, "give each pool its own name")
     return tuple(pools)
 
 
 def shares_option(option: str, value: Mapping[Any, float]) -> dict[Priority, float]:
-    """Return the shares of the claims by priority, those that are not named at their defaults.
+    """Return the shares of the claims by priority. Priorities not named keep their default.
 
     Raises:
-        OptionError: A priority has no share, or a number cannot work.
+        OptionError: A priority cannot have a share, or a number is not allowed.
     """
     if not isinstance(value, Mapping):
         raise wrong(option, value, 'name them by priority: {"normal": 0.1, "bulk": 0.1}')
@@ -142,7 +143,7 @@ def shares_option(option: str, value: Mapping[Any, float]) -> dict[Priority, flo
         priority = next((priority for priority in SHARING if priority.word == word), None)
         if priority is None:
             fix = f"use {' and '.join(priority.word for priority in SHARING)}"
-            raise OptionError(f"{option}: {shown(word)}: only the lower priorities have a share", fix=fix)
+            raise OptionError(f"{option}: {shown(word)}: only lower priorities can have a share", fix=fix)
         shares[priority] = number_option(f"{option}: {word}", share, least=0.0, most=0.9)
     if sum(shares.values()) > 0.9:
         raise wrong(
@@ -157,33 +158,35 @@ def _size(option: str, value: Size | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Timings:
-    """The clocks of a worker, in seconds; taken as in `tidegate.toml`: `lease="1m"`.
+    """The intervals and limits of a worker, in seconds; written as in `tidegate.toml`: `lease="1m"`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is not allowed.
     """
 
     lease: float
-    """How long a worker is believed alive after its last beat."""
+    """How long a worker counts as alive after its last heartbeat."""
     beat: float
-    """Between beats: a third of the lease unless given, 10 s at most."""
+    """Time between heartbeats; by default a third of the lease, at most 10 s."""
     reap: float
-    """Between looks for workers whose lease ran out."""
+    """Time between checks for workers whose lease ran out."""
     promote: float
-    """Between looks for due tasks."""
+    """Time between checks for due tasks."""
     promote_batch: int
+    """Due tasks made ready in one transaction."""
     stop_grace: float
-    """For a body that was told to stop, before its run is closed without it."""
+    """How long a function that was asked to stop may go on before its run is closed without it."""
     drain_grace: float | None
-    """For running tasks after SIGTERM; None: the longest timeout of the pool's functions, at most 25."""
+    """How long running tasks may go on after SIGTERM; None uses the longest timeout of the pool's functions,
+    at most 25 s."""
     stall_limit: float
-    """A pool process that does not answer for so long is killed."""
+    """A pool process that does not answer for this long is killed."""
     cancel_poll: float
-    """Between looks for cancel requests of running tasks."""
+    """Time between checks for cancel requests of running tasks."""
     retention_finished: float
-    """For succeeded and cancelled tasks; infinity keeps them."""
+    """How long succeeded and cancelled tasks are kept; infinity keeps them for ever."""
     retention_dead: float
-    """For dead letters; infinity keeps them."""
+    """How long dead letters are kept; infinity keeps them for ever."""
 
     def __init__(
         self,
@@ -215,15 +218,15 @@ class Timings:
             retention_dead=kept_option("retention_dead", retention_dead),
         )
         if self.beat * 2 > self.lease:
-            fix = f"use half the lease ({self.lease:g} s) or less, so that one late beat loses nothing"
+            fix = f"use half the lease ({self.lease:g} s) or less, so that one late heartbeat does no harm"
             raise wrong("beat", self.beat, fix)
 
 
 def timings_option(timings: Timings) -> Timings:
-    """Return the clocks of an application.
+    """Return the timings of an application.
 
     Raises:
-        OptionError: They are no `Timings`.
+        OptionError: The value is not a `Timings`.
     """
     if not isinstance(timings, Timings):
         raise wrong("timings", timings, 'give a Timings: timings=Timings(lease="1m")')
@@ -231,7 +234,7 @@ def timings_option(timings: Timings) -> Timings:
 
 
 def drain_grace(timings: Timings, timeouts: Iterable[float]) -> float:
-    """Return how long a drain waits for running tasks: as set, else the longest timeout, at most 25 s."""
+    """Return how long a drain waits for running tasks: as set, else the longest timeout up to 25 s."""
     if timings.drain_grace is not None:
         return timings.drain_grace
     return min(DRAIN_GRACE_SECONDS, max(timeouts, default=0.0))

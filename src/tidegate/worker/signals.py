@@ -1,4 +1,4 @@
-"""What each signal means to a supervisor, and how the processes below it outlive those meant for it."""
+"""Signal handling: what each signal means to the supervisor, and how its child processes ignore them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from types import FrameType
 log = logging.getLogger("tidegate.supervisor")
 
 STOP = (signal.SIGTERM, signal.SIGINT)
-"""Drain; the second time, give running tasks back now."""
+"""Drain. The second signal releases running tasks at once."""
 RELEASE = signal.SIGQUIT
-"""Give running tasks back now."""
+"""Release running tasks at once."""
 RELOAD = signal.SIGHUP
-"""Start the processes anew with the present code."""
+"""Restart the processes with the current code."""
 FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
-"""For the application: sent on to every pool process, which does nothing about them unless it says so."""
+"""For the application: forwarded to every pool process, which ignores them unless the application sets a
+handler."""
 
 _HANDLED = (*STOP, RELEASE, RELOAD, *FORWARDED)
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _SHELL_ENDED = signal.SIGALRM
-"""Sent by the kernel; not SIGTERM, of which a second one has a meaning."""
+"""Sent by the kernel when the shell ends. Not SIGTERM, because a second SIGTERM has its own meaning."""
 _PR_SET_PDEATHSIG = 1
 
 
 def reset_inherited_signals() -> None:
-    """Undo what a parent left behind over exec: blocked signals, and an ignored SIGCHLD.
+    """Reset signal state that a parent process passed on: blocked signals, and an ignored SIGCHLD.
 
-    A blocked SIGTERM would never stop us; where SIGCHLD is ignored, the kernel reaps our children and nobody
-    learns how they ended. What we start inherits the cleared state. Call it in the main thread.
+    A blocked SIGTERM would never stop us. If SIGCHLD is ignored, the kernel reaps our children, and we cannot
+    learn how they ended. Processes that we start inherit the reset state. Call it in the main thread.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
@@ -42,10 +43,11 @@ def reset_inherited_signals() -> None:
 
 
 def ignore_group_signals() -> None:
-    """Do nothing about signals that are meant for the supervisor, which has other ways to tell us.
+    """Take no action on signals meant for the supervisor; it controls this process by messages.
 
-    By a handler that does nothing rather than by ignoring them: programs that are started from here would
-    inherit that, and could not be terminated. Forked children would inherit the handler, hence the hooks.
+    This sets a handler that does nothing instead of ignoring the signals. Programs started from here would
+    inherit ignored signals and could not be terminated. Forked children would inherit the handler, so fork
+    hooks remove it.
     """
     reset_inherited_signals()
     for number in _HANDLED:
@@ -60,15 +62,16 @@ def install_handlers(
     reload: Callable[[], None],
     forward: Callable[[signal.Signals], None],
 ) -> None:
-    """Call these in the running loop when signals come.
+    """Call these functions in the running loop when signals come.
 
-    SIGHUP of a terminal that goes away means stop; where it is ignored, as under nohup, it stays so.
+    With a terminal, SIGHUP means that the terminal is gone, and so it stops. If SIGHUP is ignored, as under
+    nohup, it stays ignored.
 
     Args:
-        stop: Told of SIGTERM and SIGINT.
-        release: Told of SIGQUIT.
-        reload: Told of SIGHUP.
-        forward: Told of SIGUSR1 and SIGUSR2.
+        stop: Called for SIGTERM and SIGINT.
+        release: Called for SIGQUIT.
+        reload: Called for SIGHUP.
+        forward: Called for SIGUSR1 and SIGUSR2.
     """
     loop = asyncio.get_running_loop()
     for number in STOP:
@@ -85,13 +88,13 @@ def install_handlers(
 
 
 def stop_when_shell_exits(stop: Callable[[], None]) -> None:
-    """Stop when the shell of `sh -c "…"` ends that runs nothing but us and, unlike us, is sent the signals.
+    """Stop when our parent, a shell that was started as `sh -c "…"` only to run us, ends.
 
-    Some shells stay between a process manager and its command, and die of SIGTERM without passing it on. Not
-    for a command in the background (`&`, nohup), which is meant to outlive its shell. Nothing helps where the
-    shell is process 1: that does not even die. So there it is warned of.
+    Some shells stay between a process manager and its command, and die of SIGTERM without passing it on. A
+    command in the background (`&`, nohup) is excluded, because it is meant to outlive its shell. If the shell
+    is process 1, SIGTERM does not even end it; then a warning is logged.
 
-    Call it before `install_handlers`, which handles what a command in the background ignores.
+    Call it before `install_handlers`, which handles the signals that a background command ignores.
 
     Args:
         stop: Called in the running loop.
@@ -100,14 +103,12 @@ def stop_when_shell_exits(stop: Callable[[], None]) -> None:
     if not _is_shell_for_one_command(parent):
         return
     if parent == 1:
-        log.warning(
-            "process 1 is a shell, which passes no SIGTERM on to this process: write `exec` before it"
-        )
+        log.warning("process 1 is a shell that does not pass SIGTERM on: write `exec` before it")
     elif sys.platform == "linux" and signal.SIG_IGN not in map(signal.getsignal, (signal.SIGINT, RELOAD)):
         asyncio.get_running_loop().add_signal_handler(_SHELL_ENDED, stop)
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _SHELL_ENDED, 0, 0, 0)
         if os.getppid() != parent:
-            stop()  # it ended before we could ask
+            stop()  # the shell ended before the call above
 
 
 def _is_shell_for_one_command(pid: int) -> bool:
@@ -131,7 +132,7 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 def _block() -> None:
-    """Keep back what a forked child is sent before it is set up."""
+    """Delay signals to a forked child until it is set up."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
 
 
@@ -140,7 +141,7 @@ def _unblock() -> None:
 
 
 def _restore_defaults() -> None:
-    """Undo `ignore_group_signals` where it still holds: a forked child is the application's own."""
+    """Undo `ignore_group_signals` in a forked child, which belongs to the application."""
     for number in _HANDLED:
         if signal.getsignal(number) is _do_nothing:
             usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""Process titles for `ps` and `top`, where setproctitle is installed."""
+"""Process titles for `ps` and `top`, if setproctitle is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 _KEEP_ENVIRONMENT = "SPT_NOENV"
-"""Has setproctitle leave the environment where it is: a process's mark is read there from outside."""
+"""Makes setproctitle leave the environment in place: other processes read this process's mark there."""
 
 
 def _finder() -> Callable[[str], None]:
@@ -26,4 +26,4 @@ def _finder() -> Callable[[str], None]:
 
 
 set_title = _finder()
-"""Show what this process does, after the word `tidegate`. It is cut to the length of the command line."""
+"""Set the process title to `tidegate` and this text, cut to the length of the command line."""

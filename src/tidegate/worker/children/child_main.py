@@ -1,6 +1,6 @@
-"""A child slot: imports the application and runs one body at a time, in its main thread.
+"""A child process: imports the application and runs one function at a time, in its main thread.
 
-It knows nothing of leases or the store. When the pool process is gone, it ends at once.
+It does not use leases or the store. When its pool process is gone, it ends at once.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from tidegate.worker.title import set_title
 _PR_SET_PDEATHSIG = 1
 PROGRESS_SECONDS = 0.25
 LOG_WAIT_SECONDS = 0.1
-"""How long a log call waits until its line is written: the next statement may end the process."""
+"""How long a log call waits until its line is written. The next statement may end the process."""
 
 
 class ChildRuntime:
-    """Runs what the pool process sends.
+    """Runs the tasks that the pool process sends.
 
     Args:
-        app: Whose functions.
+        app: The application.
         sock: Our end of the socket pair.
     """
 
@@ -81,15 +81,15 @@ class ChildRuntime:
         self._send_lock = threading.Lock()
         self._runs: queue.SimpleQueue[tuple[RunTask, RunControl]] = queue.SimpleQueue()
         self._control: RunControl | None = None
-        """Of the present run, from when it was told of: a word to stop may come before its body begins."""
+        """Of the current run, set when it is received: a stop request may come before its function starts."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._async_task: asyncio.Task[Any] | None = None
         self._progress_sent_at = 0.0
         self._unsent_progress: Progress | None = None
-        """Told by the body and not sent yet."""
+        """Reported by the function and not sent yet."""
 
     def serve(self) -> None:
-        """Run bodies until the pool process hangs up; then end the process."""
+        """Run tasks until the pool process closes the connection; then end the process."""
         threading.Thread(target=self._receive_loop, name="tidegate-child", daemon=True).start()
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
@@ -97,18 +97,18 @@ class ChildRuntime:
                 started = hook()
                 if inspect.isawaitable(started):
                     runner.run(_await_hook(started))
-            # What the import and the start hooks have set; no run adds to it.
+            # The state after the import and the start hooks. Runs do not change it.
             base, snapshot = contextvars.copy_context(), ProcessSnapshot()
             self._send(ChildReady())
             while True:
                 run, control = self._runs.get()
                 set_title(f"child: {run.function} {run.task_id}")
                 self._send(FunctionStarted())
-                answer = base.copy().run(self._execute, run, control, runner)
+                reply = base.copy().run(self._execute, run, control, runner)
                 control.is_over = True
                 calls = control.calls.summary(run.upstream)
-                why = control.replacement_reason or _restore_process(run.function, snapshot)
-                self._send(msgspec.structs.replace(answer, unhealthy_reason=why, calls=calls))
+                reason = control.replacement_reason or _restore_process(run.function, snapshot)
+                self._send(msgspec.structs.replace(reply, unhealthy_reason=reason, calls=calls))
                 set_title("child: idle")
 
     def _execute(self, run: RunTask, control: RunControl, runner: asyncio.Runner) -> RunReply:
@@ -123,7 +123,7 @@ class ChildRuntime:
             args, kwargs = function.signature.with_context(args, kwargs, context)
         except (ArgumentsError, ConfigError) as error:
             return FunctionFailed(failure=bad_arguments_failure(error), rule=-1)
-        except BaseException as error:  # annotations and decoders are the user's code
+        except BaseException as error:  # annotations and decoders are user code
             return self._failure_reply(function, control, error)
         if control.stop is not None:
             return FunctionStopped()
@@ -133,7 +133,7 @@ class ChildRuntime:
             return _retry_wanted(control) or FunctionFailed(
                 failure=refused.failure(function.spec.name), rule=-1
             )
-        except BaseException as error:  # a body may raise anything, also what is no Exception
+        except BaseException as error:  # a function may raise anything, not only an Exception
             return self._failure_reply(function, control, error)
         finally:
             if self._unsent_progress is not None:
@@ -164,7 +164,7 @@ class ChildRuntime:
         async def tracked() -> Any:
             self._async_task = asyncio.current_task()
             try:
-                if control.stop is not None:  # before there was a task to cancel
+                if control.stop is not None:  # the stop came before there was a task to cancel
                     raise asyncio.CancelledError
                 return await await_value(
                     function.function(*args, **kwargs) if function.is_async else returned
@@ -175,41 +175,41 @@ class ChildRuntime:
         return runner.run(tracked(), context=contextvars.copy_context())
 
     def _failure_reply(self, function: Runnable, control: RunControl, error: BaseException) -> RunReply:
-        asked = _retry_wanted(control)
-        if asked is not None:
-            return asked
+        wanted = _retry_wanted(control)
+        if wanted is not None:
+            return wanted
         if control.stop is not None:
             return FunctionStopped()
         try:
             return self._classified(function, error)
-        except BaseException as fault:  # rules and classifiers are the user's code as well
+        except BaseException as fault:  # rules and classifiers are user code too
             return FunctionFailed(failure=undecidable_failure(function.spec, fault), rule=-1)
 
     def _classified(self, function: Runnable, error: BaseException) -> FunctionFailed:
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
-        from tidegate.policy.classify import classify  # most bodies succeed: not at every start
+        from tidegate.policy.classify import classify  # imported late: most functions succeed
 
         spec = function.spec
-        judged = classify(
+        classified = classify(
             error,
             rules=spec.rules,
             now=time.time(),
             classifiers=self._app.classifiers,
             provider=spec.provider,
         )
-        place = -1 if judged.rule is None else spec.rules.index(judged.rule)
-        return FunctionFailed(failure=judged.failure, rule=place)
+        position = -1 if classified.rule is None else spec.rules.index(classified.rule)
+        return FunctionFailed(failure=classified.failure, rule=position)
 
     def _report_progress(self, progress: Progress) -> None:
-        """Send progress, at most a few times a second; the last one is sent at the end."""
+        """Send progress, at most a few times a second. The last report is sent when the function ends."""
         self._unsent_progress, now = progress, time.monotonic()
         if now - self._progress_sent_at >= PROGRESS_SECONDS:
             self._progress_sent_at, self._unsent_progress = now, None
             self._send(ProgressReported(progress.done, progress.total, progress.note))
 
     def _emit(self, data: bytes) -> bool:
-        """Send a chunk; where the store cannot keep up, the socket makes us wait."""
+        """Send a chunk. If the store cannot keep up, the full socket makes the function wait."""
         if data:
             self._send(ChunkEmitted(data))
         return True
@@ -219,10 +219,10 @@ class ChildRuntime:
             try:
                 self._sock.sendall(encode_message(message))
             except OSError:
-                os._exit(1)  # nobody is there to hear it
+                os._exit(1)  # the pool process is gone
 
     def _receive_loop(self) -> None:
-        """Take in frames; runs in a thread of its own, so that a busy body can be asked to stop."""
+        """Receive messages, in a separate thread, so that a busy function can be asked to stop."""
         read = _message_reader(self._sock)
         while (data := read()) is not None:
             message = decode_to_child(data)
@@ -254,7 +254,7 @@ class ChildRuntime:
 
 
 def main(application: str, fd: int, parent: int) -> None:
-    """Serve until the pool process hangs up."""
+    """Run tasks until the pool process closes the connection."""
     ignore_group_signals()
     _die_with_parent(parent)
     set_up_logging(application, patience=LOG_WAIT_SECONDS)
@@ -265,11 +265,11 @@ def main(application: str, fd: int, parent: int) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Be killed by the kernel when the pool process dies, should our own code be stuck by then (Linux)."""
+    """Have the kernel kill this process when the pool process dies, even if our code is stuck (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(1)  # it died before we could ask
+        os._exit(1)  # it died before the call above
 
 
 def _make_context(control: RunControl, run: RunTask) -> Context:
@@ -302,7 +302,7 @@ def _returned_message(function: Runnable, value: Any) -> FunctionReturned:
 
 
 def _restore_process(function: str, snapshot: ProcessSnapshot) -> str:
-    """Put back what a body changed of this process; return why the process must run nothing more, if so."""
+    """Undo changes of the process state. Return why the process must run nothing more; empty if it may."""
     restored, lost = snapshot.restore()
     report.process_state_changed(function, restored, lost)
     return f"its task changed {', '.join(lost)}" if lost else ""
@@ -320,7 +320,7 @@ def _undeclared_function_failure(function: str) -> Failure:
 
 
 def _message_reader(sock: socket.socket) -> Callable[[], bytes | None]:
-    """Return a function that reads one frame's body, None at the end of the conversation."""
+    """Return a function that reads the payload of one message; None at the end of the stream."""
     stream = sock.makefile("rb")
 
     def read() -> bytes | None:
@@ -328,10 +328,10 @@ def _message_reader(sock: socket.socket) -> Callable[[], bytes | None]:
             header = stream.read(HEADER_BYTES)
             if len(header) < HEADER_BYTES:
                 return None
-            body = stream.read(int.from_bytes(header, "big"))
+            payload = stream.read(int.from_bytes(header, "big"))
         except OSError:
             return None
-        return body
+        return payload
 
     return read
 

@@ -1,10 +1,10 @@
-"""What a pool process and a slot say to each other: length-prefixed MessagePack over a socket pair.
+"""The messages between a pool process and a child process: length-prefixed MessagePack over a socket pair.
 
-Values only, never code or pickles: the slot imports the application itself.
+They carry values only, never code or pickles: the child process imports the application itself.
 
-A deploy replaces the code under pool processes that go on, and the slots they start from then on are of the
-next version. So each version reads the frames of the other: a new field comes last and has a default, which
-means what was so before; one that is not known is passed over.
+A deploy may replace the code while pool processes run, and child processes they start later run the new
+version. So each version must read the messages of the other. A new field comes last and has a default with
+the old meaning. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST_FRAME_BYTES = 64 * 2**20
 
 
 class RunTask(msgspec.Struct, tag="run", frozen=True):
-    """Run this body. To the slot."""
+    """Run this task. To the child process."""
 
     function: str
     task_id: str
@@ -36,13 +36,13 @@ class RunTask(msgspec.Struct, tag="run", frozen=True):
     args: bytes
     scratch_root: str
     ends_at: float | None
-    """By the monotonic clock, which is one for all processes of a machine; None: no limit."""
+    """By the monotonic clock, which all processes of a machine share; None: no limit."""
     is_probe: bool = False
     last_failure: LastFailure | None = None
 
 
 class StopTask(msgspec.Struct, tag="stop", frozen=True):
-    """Ask the present body to stop. To the slot."""
+    """Stop the current function. To the child process."""
 
     why: str
 
@@ -52,11 +52,11 @@ class ChildReady(msgspec.Struct, tag="ready", frozen=True):
 
 
 class FunctionStarted(msgspec.Struct, tag="started", frozen=True):
-    """The body's turn has come; whatever kills this process from now on is put down to it."""
+    """The function starts now. If the process dies from now on, its task is charged with the crash."""
 
 
 class ProgressReported(msgspec.Struct, tag="progress", frozen=True):
-    """Progress."""
+    """The function reported progress."""
 
     done: float
     total: float | None
@@ -64,36 +64,36 @@ class ProgressReported(msgspec.Struct, tag="progress", frozen=True):
 
 
 class ChunkEmitted(msgspec.Struct, tag="chunk", frozen=True):
-    """A chunk of the task's stream, encoded. To the pool process, which reads on only when there is room."""
+    """An encoded chunk of the task's stream. The pool process reads on only when there is room for more."""
 
     data: bytes
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer says."""
+    """The fields of every reply."""
 
     unhealthy_reason: str = ""
     """Why this process must run nothing more; empty if it may."""
     calls: CallSummary | None = None
-    """What the body called through transports; None: the slot is of a version that does not say."""
+    """The calls that the function made through transports; None from a version that does not report them."""
 
 
 class FunctionReturned(RunReport, tag="returned", frozen=True, kw_only=True):
-    """The body returned; the result is encoded."""
+    """The function returned; `data` is the encoded result."""
 
     data: bytes
 
 
 class FunctionFailed(RunReport, tag="failed", frozen=True, kw_only=True):
-    """The body raised."""
+    """The function raised."""
 
     failure: Failure
     rule: int
-    """Place of the matching rule in `retry=[…]`; -1: none matched."""
+    """Position of the matching rule in `retry=[…]`; -1 if none matched."""
 
 
 class RetryWanted(RunReport, tag="retry", frozen=True, kw_only=True):
-    """The body called `ctx.retry`."""
+    """The function called `ctx.retry`."""
 
     after_seconds: float | None
     reason: str
@@ -101,7 +101,7 @@ class RetryWanted(RunReport, tag="retry", frozen=True, kw_only=True):
 
 
 class FunctionStopped(RunReport, tag="stopped", frozen=True, kw_only=True):
-    """The body ended because it was asked to stop."""
+    """The function ended because it was asked to stop."""
 
 
 ToChild = RunTask | StopTask
@@ -122,7 +122,7 @@ decode_to_child = msgspec.msgpack.Decoder(ToChild).decode
 decode_to_parent = msgspec.msgpack.Decoder(ToParent).decode
 
 
-def encode_message(frame: Any) -> bytes:
-    """Return a frame as it goes over the wire."""
-    body = _encode(frame)
-    return len(body).to_bytes(HEADER_BYTES, "big") + body
+def encode_message(message: Any) -> bytes:
+    """Return a message as bytes, with its length in front."""
+    payload = _encode(message)
+    return len(payload).to_bytes(HEADER_BYTES, "big") + payload

@@ -1,4 +1,4 @@
-"""The slots of one pool process: made when needed, kept warm, replaced when they are spent."""
+"""The child processes of one pool process: started when needed, kept warm, replaced when worn out."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ log = logging.getLogger("tidegate.worker")
 MEMORY_CHECK_SECONDS = 0.2
 CONFIRM_SECONDS = 0.03
 WAITERS_PER_START = 2
-"""Bodies that may wait for a child, for each that can be started at once."""
+"""How many runs may wait for each child process that can be started at the same time."""
 FIRST_RESTART_SECONDS = 1.0
-"""Upper bound of the first pause before a child process is tried again, after one could not be started."""
+"""Upper bound of the first pause before the next try, after a child process could not be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildRules:
-    """When a slot is replaced or killed."""
+    """When a child process is replaced or killed. Limits include the processes that it started."""
 
     max_runs: int = 1_000
-    """Bodies one process runs before it is replaced, so that small leaks stay small."""
+    """Replaced after this many runs, so that small leaks stay small."""
     soft_bytes: int | None = None
-    """Replaced after its present body when it holds more."""
+    """Replaced after its current run if it uses more memory."""
     hard_bytes: int | None = None
-    """Killed when it and what it started hold more."""
+    """Killed if it uses more memory."""
     gpus: tuple[int | str, ...] = ()
-    """Devices, given out in turn; each process sees one."""
+    """Devices, assigned in turn; each process sees one."""
     vram: VramLimit | None = None
-    """Replaced after its present body when it and what it started hold more GPU memory."""
+    """Replaced after its current run if it uses more GPU memory."""
 
 
 class ChildPool:
-    """Lends slots. Belongs to one event loop.
+    """Lends child processes to runs. Belongs to one event loop.
 
     Args:
-        application: `module:attribute` that slots import.
-        rules: When they are replaced.
-        on_available: Told when there may be `available` again.
-        snapshot: What slots start with; None: what this process has by then.
+        application: `module:attribute` that the child processes import.
+        rules: When they are replaced or killed.
+        on_available: Called when `available` may have risen.
+        snapshot: The process state that they start with; None: the state of this process at that time.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ChildPool:
         snapshot: ProcessSnapshot | None = None,
     ) -> None:
         self.start_error = ""
-        """Why no process can be started; empty while they can. Nothing more is claimed for them then."""
+        """Why no child process can be started; empty if they can. While set, no task is claimed for one."""
         self._restart_task: asyncio.Task[None] | None = None
         self._application = application
         self._snapshot = snapshot
@@ -69,42 +69,42 @@ class ChildPool:
         self._on_available = on_available
         self._idle: list[ChildProcess] = []
         self._living: dict[ChildProcess, int | None] = {}
-        """Every living slot, with the memory limit of the task it runs."""
+        """Every living child process, with the memory limit of the task it runs."""
         self._closing: set[asyncio.Task[None]] = set()
         self._memory_watch: asyncio.Task[None] | None = None
-        # An import keeps a core busy: a pool whose children keep dying must not take all cores from the rest.
+        # An import keeps a core busy. A pool whose child processes keep dying must not take all cores.
         self._max_starting = max(1, (os.cpu_count() or 1) // 2)
         self._start_semaphore = asyncio.Semaphore(self._max_starting)
         self._waiters: deque[asyncio.Future[ChildProcess]] = deque()
-        """Bodies without a slot, first come first served: a slot goes to the first, returned or fresh."""
+        """Runs that wait for a child process. The first gets the next process that is released or started."""
         self._start_tasks: set[asyncio.Task[None]] = set()
         self._waiting_count = 0
-        """Bodies that are to get a slot and have none yet."""
+        """Runs inside `acquire` that have no child process yet."""
 
     @property
     def available(self) -> int:
-        """How many bodies more can be lent a slot soon; while none can be started, as many as are idle."""
+        """How many more runs can get a child process soon. If none can be started: the idle ones."""
         if self.start_error:
             return len(self._idle)
         return max(0, len(self._idle) + WAITERS_PER_START * self._max_starting - self._waiting_count)
 
     @property
     def processes(self) -> Sequence[ChildProcess]:
-        """The living slots, idle and busy."""
+        """The living child processes, idle and busy."""
         return tuple(self._living)
 
     @asynccontextmanager
     async def acquire(
         self, *, alone: bool = False, memory_limit: int | None = None
     ) -> AsyncIterator[ChildProcess]:
-        """Lend a slot for one body; afterwards it is kept or replaced.
+        """Lend a child process for one run. Afterwards it is kept or replaced.
 
         Args:
-            alone: A fresh process that runs nothing else afterwards.
-            memory_limit: Bytes for this body, if it has a limit of its own.
+            alone: Use a new process, and replace it after the run.
+            memory_limit: Bytes for this run, if its task function sets a limit.
 
         Raises:
-            NoChildAvailable: None can be started.
+            NoChildAvailable: No child process can be started.
         """
         self._waiting_count += 1
         try:
@@ -119,7 +119,7 @@ class ChildPool:
             self._release(child, alone=alone)
 
     async def prestart(self, count: int) -> None:
-        """Start slots until `count` are there, so that the first tasks need not wait for an import."""
+        """Start child processes until there are `count`, so that the first tasks wait for no import."""
         missing = count - len(self._living)
         started = await asyncio.gather(
             *(self._start_limited() for _ in range(missing)), return_exceptions=True
@@ -128,10 +128,10 @@ class ChildPool:
             if isinstance(child, ChildProcess):
                 self._hand_over(child)
             else:
-                log.warning("a slot could not be started: %s", child)
+                log.warning("a child process could not be started: %s", child)
 
     async def close(self) -> None:
-        """End every slot with all it started."""
+        """End every child process and all processes it started."""
         jobs = [*self._start_tasks, *filter(None, (self._memory_watch, self._restart_task))]
         for job in jobs:
             job.cancel()
@@ -141,7 +141,7 @@ class ChildPool:
         self._idle.clear()
 
     async def _wait_for_child(self) -> ChildProcess:
-        """Return the next slot that is given back or started."""
+        """Return the next child process that is released or started."""
         waiter: asyncio.Future[ChildProcess] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if sum(not start.done() for start in self._start_tasks) < len(self._waiters):
@@ -156,13 +156,13 @@ class ChildPool:
             raise
 
     async def _start_for_first_waiter(self) -> None:
-        """Start a slot for whoever waits then; nobody may, when others have given theirs back."""
+        """Start a child process for the first waiter; do nothing if no run waits any more."""
         async with self._start_semaphore:
             if self._first_waiter() is None:
                 return
             try:
                 child = await self._start()
-            except Exception as error:  # whatever it is, nobody else would tell who waits
+            except Exception as error:  # the waiter must learn of any error
                 if (waiter := self._first_waiter()) is not None:
                     self._waiters.popleft()
                     waiter.set_exception(error)
@@ -170,13 +170,13 @@ class ChildPool:
                 self._hand_over(child)
 
     def _first_waiter(self) -> asyncio.Future[ChildProcess] | None:
-        """Return the turn of the first that still waits."""
+        """Return the future of the first run that still waits."""
         while self._waiters and self._waiters[0].done():
             self._waiters.popleft()
         return self._waiters[0] if self._waiters else None
 
     def _hand_over(self, child: ChildProcess) -> None:
-        """Give a slot to whoever waits first, or keep it warm."""
+        """Give a child process to the first waiter, or keep it idle."""
         if (waiter := self._first_waiter()) is None:
             self._idle.append(child)
         else:
@@ -221,10 +221,10 @@ class ChildPool:
         return child
 
     def _on_start_failure(self, why: str) -> None:
-        """Take it that no process can be started, until one is: a task must not be claimed for nothing."""
+        """Stop claiming tasks for child processes until one can be started again."""
         self.start_error = why
         if self._restart_task is None or self._restart_task.done():
-            log.error("%s; no task is claimed for one until that is mended", why)
+            log.error("%s; no task is claimed for child processes until one can be started", why)
             self._restart_task = asyncio.create_task(
                 self._restart_until_started(), name="tidegate child restart"
             )
@@ -243,7 +243,7 @@ class ChildPool:
             self._hand_over(child)
             return
         if child.is_alive:
-            log.info("slot %d is replaced: %s", child.pid, why)
+            log.info("child process %d is replaced: %s", child.pid, why)
         self._close_child(child)
 
     def _replacement_reason(self, child: ChildProcess, *, alone: bool) -> str:
@@ -252,9 +252,9 @@ class ChildPool:
         if child.unhealthy_reason:
             return child.unhealthy_reason
         if alone:
-            return "it ran a suspect alone"
+            return "it ran a task suspected of crashes"
         if child.runs >= self._rules.max_runs:
-            return f"it has run {child.runs} bodies"
+            return f"it has run {child.runs} tasks"
         soft = self._rules.soft_bytes
         if soft is not None and (held := child.excess(soft)) is not None:
             return f"it holds {held >> 20} MiB, more than {soft >> 20}"
@@ -282,7 +282,7 @@ class ChildPool:
                     await self._kill_if_still_over(child, min(limits))
 
     async def _kill_if_still_over(self, child: ChildProcess, limit: int) -> None:
-        """Look again before a kill: what a body started this very moment counts twice."""
+        """Check again before the kill: a process that was just started counts twice for a moment."""
         runs = child.runs
         await asyncio.sleep(CONFIRM_SECONDS)
         if child.is_alive and child.runs == runs and (held := child.excess(limit)) is not None:

@@ -1,4 +1,4 @@
-"""The pool process's side of one slot: start it, give it a body, hear its answer, end it."""
+"""The pool process's side of one child process: start it, send it a task, receive its reply, end it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidegate.worker.process_snapshot import ProcessSnapshot
 log = logging.getLogger("tidegate.worker")
 
 START_SECONDS = 300.0
-"""An application that has not been imported by then never will be."""
+"""The application must be imported within this time."""
 
 
-class ChildDied(Exception):  # noqa: N818 - a fact about the slot, told to whoever waits for its answer
-    """The process ended without an answer: `how`, and whether the body's turn had come (`has_started`)."""
+class ChildDied(Exception):  # noqa: N818 - a fact about the child process, not an error of the caller
+    """The process ended without a reply: `how`, and whether the function had started (`has_started`)."""
 
     def __init__(self, how: str, *, has_started: bool) -> None:
         super().__init__(how)
@@ -44,16 +44,17 @@ class ChildDied(Exception):  # noqa: N818 - a fact about the slot, told to whoev
 
 
 class NoChildAvailable(Exception):  # noqa: N818 - as above
-    """No process could be made ready, which is no fault of the task that was to run there."""
+    """No child process could be started. The task that waited for it is not to blame."""
 
 
 class ChildProcess:
-    """One warm child process, one body at a time.
+    """One child process. It stays warm and runs one function at a time.
 
     Args:
         application: `module:attribute` that it imports.
-        gpu: The device it may see, as `CUDA_VISIBLE_DEVICES`; None: the environment as it is.
-        snapshot: What it starts with; None: what this process has by then, whatever its tasks changed.
+        gpu: The device it may see, as `CUDA_VISIBLE_DEVICES`; None leaves the environment unchanged.
+        snapshot: The process state that it starts with; None: the state of this process at that time, with
+            any changes that tasks made.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ChildProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._answer: asyncio.Future[RunReply] | None = None
+        self._reply: asyncio.Future[RunReply] | None = None
         self._control: RunControl | None = None
         self._kill_reason = ""
         self._has_started = False
@@ -83,18 +84,18 @@ class ChildProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a body."""
+        """Whether it can run a task."""
         return self._process is not None and self._process.returncode is None and not self._kill_reason
 
     def excess(self, limit: int) -> int | None:
-        """Return the bytes the process and its descendants hold if they are more than `limit`, else None."""
+        """Return the bytes that the process and its descendants use if more than `limit`, else None."""
         return process_tree.excess(self.pid, limit)
 
     async def start(self) -> None:
         """Start the interpreter and wait until the application is imported.
 
         Raises:
-            ChildDied: It ended instead, or took too long.
+            ChildDied: The process ended, or took too long.
         """
         ours, theirs = socket.socketpair()
         snapshot = self._snapshot
@@ -125,10 +126,10 @@ class ChildProcess:
             raise ChildDied(self._kill_reason, has_started=False) from None
 
     async def run(self, run: RunTask, control: RunControl) -> RunReply:
-        """Run one body, pass on to its control what it tells and emits, and return how it ended.
+        """Run one task, pass its progress and chunks to `control`, and return its reply.
 
         Raises:
-            ChildDied: The process ended without an answer: killed, crashed, or left by `os._exit`.
+            ChildDied: The process ended without a reply: killed, crashed, or left by `os._exit`.
         """
         assert self._writer is not None
         self._has_started = False
@@ -136,79 +137,79 @@ class ChildProcess:
             raise ChildDied("it was dead before", has_started=False)
         self.runs += 1
         self._control = control
-        self._answer = asyncio.get_running_loop().create_future()
+        self._reply = asyncio.get_running_loop().create_future()
         self._writer.write(encode_message(run))
         try:
-            answer = await self._answer
+            reply = await self._reply
         finally:
-            self._answer = self._control = None
-        self.unhealthy_reason = answer.unhealthy_reason
-        return answer
+            self._reply = self._control = None
+        self.unhealthy_reason = reply.unhealthy_reason
+        return reply
 
     def request_stop(self, why: StopReason) -> None:
-        """Ask the present body to stop."""
+        """Ask the current function to stop."""
         if self._writer is not None:
             self._writer.write(encode_message(StopTask(why.value)))
 
     def kill(self, why: str) -> None:
-        """Kill it with all it started. Whoever waits for its answer learns why."""
+        """Kill it and all processes it started. `run` then raises `ChildDied` with this reason."""
         self._kill_reason = self._kill_reason or why
         if self._process is not None:
             process_tree.kill_tree(self._process.pid, self._mark)
 
     async def close(self) -> None:
-        """End it and wait until it is gone, with all it started."""
+        """Kill it and all processes it started, and wait until it is gone."""
         self.kill("closed")
         if self._reading is not None:
             await self._reading
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Hear it out until it is gone."""
+        """Receive its messages until it is gone."""
         try:
             while True:
                 header = await reader.readexactly(HEADER_BYTES)
-                frame = decode_to_parent(await reader.readexactly(int.from_bytes(header, "big")))
-                if isinstance(frame, ChunkEmitted):
-                    await self._forward_chunk(frame.data)
+                message = decode_to_parent(await reader.readexactly(int.from_bytes(header, "big")))
+                if isinstance(message, ChunkEmitted):
+                    await self._forward_chunk(message.data)
                 else:
-                    self._handle(frame)
+                    self._handle(message)
         except (asyncio.IncompleteReadError, OSError):
             pass
-        except Exception as error:  # a frame that cannot be read: nothing it says from now on can be
-            log.exception("child process %d sent what cannot be read; it is killed", self.pid)
-            self._kill_reason = self._kill_reason or f"sent what cannot be read: {type(error).__name__}"
+        except Exception as error:  # after one unreadable message, the rest of the stream is unreadable too
+            log.exception("child process %d sent an unreadable message; it is killed", self.pid)
+            self._kill_reason = self._kill_reason or f"sent an unreadable message: {type(error).__name__}"
         assert self._process is not None
         assert self._writer is not None
-        process_tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and live on
+        process_tree.kill_tree(self._process.pid, self._mark)  # it may have closed its end and still run
         code = await self._process.wait()
         self._writer.close()
         died = ChildDied(self._kill_reason or _describe_exit(code), has_started=self._has_started)
-        for future in (self._answer, self._ready):
+        for future in (self._reply, self._ready):
             if future is not None and not future.done():
                 future.set_exception(died)
-                future.exception()  # seen: nobody may be waiting
+                future.exception()  # marks it as retrieved: nobody may be waiting
 
     async def _forward_chunk(self, chunk: bytes) -> None:
-        """Hand on a chunk; until there is room for more, read nothing, so that the body has to wait."""
+        """Pass on a chunk. Read nothing until there is room for more, so that the function has to wait."""
         control = self._control
         while control is not None and not control.on_emit(chunk) and not self._kill_reason:
             chunk = b""
             await asyncio.sleep(BACKPRESSURE_SECONDS)
 
-    def _handle(self, frame: ChildReady | FunctionStarted | ProgressReported | RunReply) -> None:
-        if isinstance(frame, ChildReady):
+    def _handle(self, message: ChildReady | FunctionStarted | ProgressReported | RunReply) -> None:
+        if isinstance(message, ChildReady):
             if not self._ready.done():
                 self._ready.set_result(None)
-        elif isinstance(frame, FunctionStarted):
+        elif isinstance(message, FunctionStarted):
             self._has_started = True
-        elif isinstance(frame, ProgressReported):
+        elif isinstance(message, ProgressReported):
             if self._control is not None:
-                self._control.on_progress(Progress(frame.done, frame.total, frame.note))
-        elif self._answer is not None and not self._answer.done():
-            self._answer.set_result(frame)
+                self._control.on_progress(Progress(message.done, message.total, message.note))
+        elif self._reply is not None and not self._reply.done():
+            self._reply.set_result(message)
 
     def _environment(self) -> dict[str, str]:
-        """Return our environment with its mark; what it starts inherits both."""
+        """Return our environment with the child's mark; processes that it starts inherit the mark."""
         snapshot = os.environ if self._snapshot is None else self._snapshot.environment
         env = {**snapshot, process_tree.MARK: f"{snapshot.get(process_tree.MARK, '')}/{self._mark}"}
         return env if self.gpu is None else env | {"CUDA_VISIBLE_DEVICES": str(self.gpu)}

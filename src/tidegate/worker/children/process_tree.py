@@ -1,6 +1,6 @@
-"""A process and all it started, also what moved into a session of its own.
+"""A process and all its descendants, also those that moved into their own session.
 
-Linux reads /proc; elsewhere only the process group is known.
+Found through /proc on Linux; elsewhere only the process group is known.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "TIDEGATE_MARK"
-"""Environment variable that every descendant inherits: the marks of all slots and pool processes above it."""
+"""Environment variable that every descendant inherits: the marks of all its child and pool processes."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
 
 
 def kill_tree(pid: int, mark: str) -> None:
-    """Kill a process, its group, its descendants and whatever carries its mark. Whoever is gone is gone."""
+    """Kill a process, its group, its descendants and every process with its mark, if they still exist."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for victim in {*descendants(pid), *find_marked(mark)}:
         _kill(victim)
-    for late in find_marked(mark):  # started while we were killing
+    for late in find_marked(mark):  # started during the kills
         _kill(late)
 
 
 def find_marked(mark: str) -> list[int]:
-    """Return the processes that inherited this mark, ourselves left out."""
+    """Return the processes that inherited this mark, except this one."""
     name, wanted = f"{MARK}=".encode(), mark.encode()
     found = []
     for pid in _all_pids():
@@ -43,11 +43,11 @@ def find_marked(mark: str) -> list[int]:
 
 
 def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:
-    """Return the living descendants of a process, itself left out.
+    """Return the living descendants of a process, without itself.
 
     Args:
-        pid: Whose.
-        other_sessions: False: a child in another session is left out, with all it started.
+        pid: The process.
+        other_sessions: False leaves out children in other sessions, with all their descendants.
     """
     found: list[int] = []
     waiting = [pid]
@@ -68,17 +68,17 @@ def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:
 
 
 def excess(pid: int, limit: int, *, other_sessions: bool = True) -> int | None:
-    """Return the bytes a process and its descendants hold if they are more than `limit`, else None.
+    """Return the bytes that a process and its descendants use if more than `limit`, else None.
 
-    Pages they share, as forked children do, count once. That takes a walk over their page tables, so
-    resident memory is looked at first. What was started this very moment may count twice: until it runs its
-    own program it is all of its parent. Look again before acting on it.
+    Shared pages, as of forked children, count once. That needs a walk over their page tables, so resident
+    memory is checked first. A process that was just started may count twice: until it runs its own program,
+    it is a copy of its parent. Check again before acting on the result.
 
     Args:
-        pid: Whose.
+        pid: The process.
         limit: Bytes.
-        other_sessions: False: children in other sessions do not count. Child slots are such children of
-            their pool process, and have limits of their own.
+        other_sessions: False leaves out children in other sessions. A pool process's child processes are
+            such children, and have their own limits.
     """
     pids = (pid, *descendants(pid, other_sessions=other_sessions))
     if sum(map(_resident, pids)) <= limit:
@@ -103,7 +103,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Return the memory of a process, a page that n processes share counted as its nth part."""
+    """Return the memory of a process, where a page shared by n processes counts as 1/n page."""
     try:
         text = (_PROC / str(pid) / "smaps_rollup").read_text()
         return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))

@@ -1,4 +1,4 @@
-"""Runs an attempt in a child slot and turns what the slot says into its outcome."""
+"""Runs a task in a child process and turns the child's reply into an outcome."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidegate.worker.engine.task_run import TaskRun
 
 
 class ChildRunner:
-    """Runs attempts in slots.
+    """Runs tasks in child processes.
 
     Args:
-        slots: Where from.
+        children: The child processes.
         decider: Decides the outcomes.
-        lease: While it does not hold, no body begins.
+        lease: While it does not hold, no function starts.
         fatal_errors: Words in an error's class or message after which its process is replaced.
     """
 
@@ -40,24 +40,24 @@ class ChildRunner:
         self._pause = BackoffDelay(random.Random(), first=1.0, cap=30.0)
 
     async def execute(self, task_run: TaskRun, on_started: Callable[[TaskRun], None]) -> Outcome | None:
-        """Run one attempt to its outcome.
+        """Run one task and return its outcome; None if the lease was lost.
 
         Args:
-            task_run: What to run.
-            on_started: Called when a child process is there, from when on the time limits count.
+            task_run: The run.
+            on_started: Called once it has a child process; its time limits count from then.
         """
         spec = task_run.function.spec
         try:
             async with self._children.acquire(
                 alone=task_run.is_suspect, memory_limit=spec.memory_limit
             ) as child:
-                await self._lease.wait_until_held()  # it may have run out while a slot was started
+                await self._lease.wait_until_held()  # it may have run out while the child process started
                 if task_run.control.stop is not None:
                     return self._decider.on_stop(task_run)
                 on_started(task_run)
                 task_run.child, task_run.has_started = child, True
-                answer = await child.run(_run_message(task_run), task_run.control)
-                self._mark_unhealthy_after(child, answer)
+                reply = await child.run(_run_message(task_run), task_run.control)
+                self._mark_unhealthy_after(child, reply)
                 self._pause.reset()
         except ChildDied as died:
             stopped = self._decider.on_stop(task_run)
@@ -74,29 +74,29 @@ class ChildRunner:
         finally:
             task_run.child = None
             with contextlib.suppress(OSError):
-                if task_run.control.scratch_path.exists():  # it may be large, and others need the loop
+                if task_run.control.scratch_path.exists():  # in a thread: removal may block the loop
                     await asyncio.to_thread(task_run.control.remove_scratch)
-        return self._outcome(task_run, answer)
+        return self._outcome(task_run, reply)
 
-    def _outcome(self, task_run: TaskRun, answer: RunReply) -> Outcome | None:
-        if answer.calls is not None:
-            task_run.record_child_calls(answer.calls)
-        if isinstance(answer, RetryWanted):
-            task_run.control.retry = RetryRequest(answer.after_seconds, answer.reason, answer.charge)
+    def _outcome(self, task_run: TaskRun, reply: RunReply) -> Outcome | None:
+        if reply.calls is not None:
+            task_run.record_child_calls(reply.calls)
+        if isinstance(reply, RetryWanted):
+            task_run.control.retry = RetryRequest(reply.after_seconds, reply.reason, reply.charge)
             return self._decider.on_retry_request(task_run)
         stopped = self._decider.on_stop(task_run)
         if stopped is not None:
             return stopped
-        if isinstance(answer, FunctionReturned):
-            return self._decider.on_success(task_run, answer.data)
-        if isinstance(answer, FunctionFailed):
-            rule = None if answer.rule < 0 else task_run.function.spec.rules[answer.rule]
-            return self._decider.from_failure(task_run, answer.failure, rule)
-        return None  # halted because the lease is lost
+        if isinstance(reply, FunctionReturned):
+            return self._decider.on_success(task_run, reply.data)
+        if isinstance(reply, FunctionFailed):
+            rule = None if reply.rule < 0 else task_run.function.spec.rules[reply.rule]
+            return self._decider.from_failure(task_run, reply.failure, rule)
+        return None  # stopped because the lease is lost
 
-    def _mark_unhealthy_after(self, child: ChildProcess, answer: RunReply) -> None:
-        """Have the slot replaced after an error that leaves a process unusable."""
-        if isinstance(answer, FunctionFailed) and (word := self._fatal_word(answer.failure)):
+    def _mark_unhealthy_after(self, child: ChildProcess, reply: RunReply) -> None:
+        """Have the child process replaced after a fatal error, such as a broken GPU context."""
+        if isinstance(reply, FunctionFailed) and (word := self._fatal_word(reply.failure)):
             child.unhealthy_reason = f"fatal error: {word}"
 
     def _fatal_word(self, failure: Failure) -> str:

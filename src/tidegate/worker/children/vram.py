@@ -1,7 +1,7 @@
-"""How much GPU memory processes hold, by NVIDIA's management library, where `tidegate[gpu]` is installed.
+"""Reads the GPU memory of processes through NVIDIA's management library, if `tidegate[gpu]` is installed.
 
-It counts by the process ids of the host: in a container with process ids of its own nothing is found, and a
-limit never strikes.
+The library uses the process ids of the host. In a container with its own process ids nothing is found, and
+the limit has no effect.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tidegate.worker.children import process_tree
 log = logging.getLogger("tidegate.worker")
 
 AGAIN_SECONDS = 1.0
-"""A reading is used for so long: a leak grows slowly, and the library takes milliseconds."""
+"""A reading is reused for this long: leaks grow slowly, and a reading takes milliseconds."""
 
 VramByProcess = Callable[[], Mapping[int, int]]
 """Returns the bytes of GPU memory by process id, summed over all devices."""
 
 
 def vram_reader() -> VramByProcess | None:
-    """Return a function that reads GPU memory; None, told in the log, where there is no library or GPU."""
+    """Return a function that reads GPU memory. Without the library or a GPU, log an error and return None."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     except ImportError:
-        log.error("vram_limit is not kept: nvidia-ml-py is not installed (pip install 'tidegate[gpu]')")
+        log.error("vram_limit has no effect: nvidia-ml-py is not installed (pip install 'tidegate[gpu]')")
         return None
     except pynvml.NVMLError as error:
-        log.error("vram_limit is not kept: the GPUs cannot be read (%s)", error)
+        log.error("vram_limit has no effect: the GPUs cannot be read (%s)", error)
         return None
 
     def read() -> dict[int, int]:
@@ -45,7 +45,7 @@ def vram_reader() -> VramByProcess | None:
     def safely() -> Mapping[int, int]:
         try:
             return read()
-        except pynvml.NVMLError as error:  # a lost device must not cost the tasks on others
+        except pynvml.NVMLError as error:  # a lost device must not fail the tasks on other devices
             log.warning("GPU memory cannot be read: %s", error)
             return {}
 
@@ -53,11 +53,11 @@ def vram_reader() -> VramByProcess | None:
 
 
 class VramLimit:
-    """Says whether a process tree holds too much GPU memory.
+    """Checks whether a process tree uses too much GPU memory.
 
     Args:
         limit: Bytes.
-        read: How it is read; None: there is no limit to keep.
+        read: Reads the GPU memory; None: it cannot be read, and nothing is checked.
         clock: Monotonic seconds.
     """
 
@@ -71,10 +71,11 @@ class VramLimit:
         self._held: Mapping[int, int] = {}
 
     def excess(self, pid: int) -> int | None:
-        """Return the bytes a process and its descendants hold if they are more than the limit, else None."""
+        """Return the bytes that a process and its descendants use if more than the limit, else None."""
         if self._read is None:
             return None
         if self._clock() - self._read_at >= AGAIN_SECONDS:
             self._held, self._read_at = self._read(), self._clock()
-        held = sum(self._held.get(one, 0) for one in (pid, *process_tree.descendants(pid)))
+        tree = (pid, *process_tree.descendants(pid))
+        held = sum(self._held.get(member, 0) for member in tree)
         return held if held > self._limit else None

@@ -1,8 +1,8 @@
-"""Looks for work: one poll a process, never more tasks than free slots.
+"""Claims tasks from the store: one poll per pool process, never more tasks than free slots.
 
-A body that runs in a child process needs one that is ready. Where too few are, as while children keep
-dying, those tasks are asked for apart and no further than children are ready or being started: the rest
-stay in the main queue, and the slots go to tasks that can begin.
+A function that runs in a child process needs one that is ready. If there are too few, for example because
+child processes keep dying, tasks for them are claimed separately, and no more of them than child processes
+are ready or starting. The rest stay in the queue, and the slots go to tasks that can start.
 """
 
 from __future__ import annotations
@@ -23,40 +23,39 @@ from tidegate.worker.backoff_delay import BackoffDelay
 from tidegate.worker.settings import Pool
 
 CHILD_CLAIM_SECONDS = 0.02
-"""After there was nothing for children, until they are asked for apart again: it is a claim of its own."""
+"""Pause before the next separate claim for child processes, after one that found nothing."""
 CLAIM_LIMIT = 500
-"""Tasks in one claim at most."""
+"""At most this many tasks in one claim."""
 _LEAST_SECONDS = 0.005
-"""Between two looks where limits let tasks through one by one."""
+"""Shortest time between two polls, when limits admit tasks one by one."""
 LOST_CLAIMS_CHECK_SECONDS = 60.0
-"""Between two looks for runs that the store says are ours and we never heard of. A claim may reach the store
-long after it was given up: the kernel sends on what a closed connection had still to say, once a network is
-back."""
+"""Time between checks for runs that are ours in the store but unknown here. A claim may reach the store long
+after we gave it up: the kernel still sends the data of a closed connection once the network is back."""
 
 
 class SubClaim(NamedTuple):
-    """What one claim asks for."""
+    """How many tasks of which functions one claim requests."""
 
     slots: int
     functions: Mapping[str, CrashPolicy]
 
 
 class Claimer:
-    """Claims tasks for one pool process and hands each over.
+    """Claims tasks for one pool process and starts each.
 
     Args:
-        store: Where from.
-        pool: What is served.
-        worker_id: Whose row holds the lease.
-        functions: What this process can run.
-        free_slots: Returns the free slots now.
-        not_started: Returns how many tasks were handed over whose bodies are still to begin.
-        child_functions: The functions whose bodies run in child processes.
-        child_capacity: Returns how many bodies more can go to child processes soon.
-        may_start: Returns whether the lease is good for starting work.
-        start_task: Takes up one claimed task.
-        known_runs: Returns the runs of this process, to find those of a claim whose answer was lost.
-        release: Takes the runs of such a claim.
+        store: Holds the tasks.
+        pool: The pool to serve.
+        worker_id: The worker whose row holds the lease.
+        functions: The functions that this process can run.
+        free_slots: Returns the number of free slots now.
+        not_started: Returns how many claimed tasks have not started their function yet.
+        child_functions: The functions that run in child processes.
+        child_capacity: Returns how many more tasks can get a child process soon.
+        may_start: Returns whether the lease holds, so that tasks may start.
+        start_task: Starts one claimed task.
+        known_runs: Returns the runs of this process, to find runs of a claim whose answer was lost.
+        release: Releases a run of such a claim.
         rng: For jitter.
     """
 
@@ -81,9 +80,11 @@ class Claimer:
         self._pool = pool
         self._worker_id = worker_id
         self._functions = functions
-        self._child_functions = {name: terms for name, terms in functions.items() if name in child_functions}
+        self._child_functions = {
+            name: policy for name, policy in functions.items() if name in child_functions
+        }
         self._other_functions = {
-            name: terms for name, terms in functions.items() if name not in child_functions
+            name: policy for name, policy in functions.items() if name not in child_functions
         }
         self._free_slots = free_slots
         self._not_started = not_started
@@ -97,21 +98,21 @@ class Claimer:
         self._slot_freed = asyncio.Event()
         self._lacks_children = False
         self._next_child_claim_at = 0.0
-        """When tasks for children are asked for apart again, by the loop's clock."""
+        """When to claim for child processes separately again, by the loop's clock."""
         self._child_wait: asyncio.Timeout | None = None
-        """Under way while tasks wait for children."""
+        """Set while tasks wait for child processes."""
         self._next_claim_seconds: float | None = None
-        """Until a limit lets through more of what the last claims left behind."""
+        """Seconds until a limit admits more of the tasks that the last claim left."""
 
     def notify_slot_freed(self) -> None:
-        """Tell that there may be a free slot, or a child that is ready."""
+        """Notify the claimer that there may be a free slot, or a child process that is ready."""
         self._slot_freed.set()
         if self._child_wait is not None:
             self._child_wait.reschedule(asyncio.get_running_loop().time())
             self._child_wait = None
 
     async def run(self) -> bool:
-        """Claim until cancelled. Return False if the store says that this worker is retired."""
+        """Claim until cancelled. Return False if this worker was retired."""
         loop = asyncio.get_running_loop()
         may_have_lost_claims, next_check_at = False, loop.time() + LOST_CLAIMS_CHECK_SECONDS
         while True:
@@ -119,7 +120,7 @@ class Claimer:
             if slots <= 0 or not self._may_start():
                 await self._wait_for_slot()
                 continue
-            if slots < self._not_started():  # enough to do until more slots are free to be filled together
+            if slots < self._not_started():  # wait until more slots are free, and fill them in one claim
                 await asyncio.sleep(0)
                 continue
             try:
@@ -127,21 +128,21 @@ class Claimer:
                     await self._release_lost_claims()
                     may_have_lost_claims, next_check_at = False, loop.time() + LOST_CLAIMS_CHECK_SECONDS
                 self._slot_freed.clear()
-                more, alive = await self._claim(slots)
+                may_have_more, is_alive = await self._claim(slots)
                 self._pause.reset()
-                if not alive:
+                if not is_alive:
                     return False
-                if not more:
+                if not may_have_more:
                     await self._wait_for_tasks()
                     continue
-            except Exception as error:  # whatever it is, a worker that claims no more would look alive
+            except Exception as error:  # a worker that stopped claiming would still look alive
                 may_have_lost_claims = True
                 pause = self._pause.next()
-                report.will_retry("looking for work", error, pause)
+                report.will_retry("claiming tasks", error, pause)
                 await asyncio.sleep(pause)
 
     async def _claim(self, slots: int) -> tuple[bool, bool]:
-        """Fill these slots; return whether there may be more to take at once, and whether we may claim."""
+        """Fill these slots. Return whether there may be more tasks, and whether this worker is alive."""
         found = 0
         self._next_claim_seconds = None
         skip_children = self._skips_children()
@@ -157,16 +158,16 @@ class Claimer:
             found += len(claim.tasks)
             self._next_claim_seconds = _smaller(self._next_claim_seconds, claim.next_claim_seconds)
         if skip_children and self._lacks_children and found < slots:
-            self._next_child_claim_at = 0.0  # nothing is left elsewhere: look for them now
+            self._next_child_claim_at = 0.0  # nothing else is ready: claim for child processes now
             return True, True
         return found >= slots, True
 
     def _skips_children(self) -> bool:
-        """Whether there was nothing for children a moment ago: with a backlog elsewhere, every claim asks."""
+        """Whether a claim for child processes found nothing a moment ago."""
         return asyncio.get_running_loop().time() < self._next_child_claim_at
 
     def _sub_claims(self, slots: int, *, skip_children: bool) -> Iterator[SubClaim]:
-        """Yield one share for all functions, or two where fewer children than slots are ready."""
+        """Yield one claim for all functions, or two if fewer child processes than slots are ready."""
         room = self._child_capacity() if self._child_functions else slots
         self._lacks_children = room < slots
         if room >= slots:
@@ -188,25 +189,25 @@ class Claimer:
         )
 
     async def _release_lost_claims(self) -> None:
-        """Give back what a claim took whose answer never came: nobody runs it."""
+        """Release the tasks of claims whose answer never arrived: nothing runs them."""
         for fence in await self._store.find_lost_claims(self._worker_id, self._known_runs()):
             self._release(fence)
 
     async def _wait_for_tasks(self) -> None:
-        """Wait until the store may hold tasks for us, or a child is ready where they were too few."""
+        """Wait until the store may have tasks for us, or, if child processes were lacking, one is ready."""
         if not self._lacks_children:
             await self._store.wait_for_change(self._seconds_until_next_poll())
         elif not self._slot_freed.is_set():
-            # In this task and no other: the store tells each asyncio task of a change once.
+            # In this asyncio task: the store notifies each asyncio task of a change once.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None) as self._child_wait:
                     try:
                         await self._store.wait_for_change(self._seconds_until_next_poll())
-                    finally:  # also when the claiming is cancelled: a nap that is over cannot be ended
+                    finally:  # also on cancellation: a timeout that has ended cannot be rescheduled
                         self._child_wait = None
 
     def _seconds_until_next_poll(self) -> float:
-        """Return the seconds to wait for a change: no longer than until a limit lets more through."""
+        """Return how long to wait for a change: at most until a limit admits more tasks."""
         if self._next_claim_seconds is None:
             return self._pool.poll_interval
         return min(self._pool.poll_interval, max(_LEAST_SECONDS, self._next_claim_seconds))
@@ -222,6 +223,6 @@ class Claimer:
             return
 
 
-def _smaller(one: float | None, other: float | None) -> float | None:
-    """Return the smaller of those that are set."""
-    return min((each for each in (one, other) if each is not None), default=None)
+def _smaller(first: float | None, second: float | None) -> float | None:
+    """Return the smaller of the values that are set."""
+    return min((value for value in (first, second) if value is not None), default=None)

@@ -1,7 +1,7 @@
-"""Who has the event loop right now: a few bytes of memory that pool process and supervisor share.
+"""Records which task has the event loop, in a few bytes of memory shared by pool process and supervisor.
 
-When the process dies or stalls, they name the task whose code was running. It alone is charged; its
-neighbours, which only waited, go back uncharged.
+When the process dies or stalls, they name the task whose code was running. Only that task is charged with
+the crash. The other tasks of the process, which only waited, are requeued uncharged.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _LAYOUT = struct.Struct("!B16sQ")
 _EMPTY = _LAYOUT.pack(0, b"", 0)
 
 NO_CULPRIT = Fence("00000000-0000-0000-0000-000000000000", 0)
-"""The culprit of an end that was asked for. Runs it left behind could not be given back in time; no task is
-to blame."""
+"""The culprit when a process ended on request. No task is to blame for runs that it could not release in
+time."""
 
 
 class CurrentTaskSlot:
-    """The shared bytes, seen from either side.
+    """The shared bytes, used by both processes.
 
     Args:
-        fd: A file of at least one page; None: make one, to be passed on to the child.
+        fd: A file of at least one page; None creates one, to be passed to the child process.
     """
 
     def __init__(self, fd: int | None = None) -> None:
@@ -36,36 +36,36 @@ class CurrentTaskSlot:
         self._memory = mmap.mmap(self.fd, mmap.PAGESIZE)
 
     def set(self, name: bytes) -> None:
-        """Write who has the loop now; `name` comes from `encode_fence`."""
+        """Record which run has the loop; `name` comes from `encode_fence`."""
         self._memory[: _LAYOUT.size] = name
 
     def clear(self) -> None:
-        """Write that nobody's task has the loop."""
+        """Record that no run has the loop."""
         self._memory[: _LAYOUT.size] = _EMPTY
 
     def read(self) -> Fence | None:
-        """Return the run that has the loop, or had it when the process died; None: nobody's task had."""
-        taken, task_id, run = _LAYOUT.unpack_from(self._memory)
-        return Fence(str(uuid.UUID(bytes=task_id)), run) if taken else None
+        """Return the run that has the loop, or had it when the process died; None if no run had it."""
+        is_set, task_id, run = _LAYOUT.unpack_from(self._memory)
+        return Fence(str(uuid.UUID(bytes=task_id)), run) if is_set else None
 
     def close(self) -> None:
-        """Let go of the memory and the file."""
+        """Release the memory and the file."""
         self._memory.close()
         os.close(self.fd)
 
 
 def encode_fence(fence: Fence) -> bytes:
-    """Return a run as the bytes that name it."""
+    """Return the bytes that identify a run."""
     return _LAYOUT.pack(1, uuid.UUID(fence.task_id).bytes, fence.run)
 
 
 class TrackedCoroutine(Coroutine[Any, Any, None]):
-    """A coroutine that has the spot whenever it has the loop.
+    """A coroutine that sets the current-task slot whenever it has the loop.
 
     Args:
         inner: The coroutine itself.
-        current_task: Where to write.
-        name: Who it runs for.
+        current_task: The slot to set.
+        name: The run, from `encode_fence`.
     """
 
     __slots__ = ("_current_task", "_inner", "_name")
@@ -76,7 +76,7 @@ class TrackedCoroutine(Coroutine[Any, Any, None]):
         self._name = name
 
     def send(self, value: Any) -> Any:
-        """Go on until the next wait."""
+        """Run until the next wait."""
         self._current_task.set(self._name)
         try:
             return self._inner.send(value)
@@ -84,7 +84,7 @@ class TrackedCoroutine(Coroutine[Any, Any, None]):
             self._current_task.clear()
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an exception until the next wait."""
+        """Throw an exception into the coroutine and run until the next wait."""
         self._current_task.set(self._name)
         try:
             return self._inner.throw(*error)
@@ -92,7 +92,7 @@ class TrackedCoroutine(Coroutine[Any, Any, None]):
             self._current_task.clear()
 
     def close(self) -> None:
-        """End without going on."""
+        """Close the coroutine."""
         self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
@@ -104,6 +104,6 @@ def _new_shared_file() -> int:
         fd = os.memfd_create("tidegate-current-task")
     else:
         fd, path = tempfile.mkstemp(prefix="tidegate-current-task-")
-        os.unlink(path)  # noqa: PTH108 - the name is not needed once both have the file
+        os.unlink(path)  # noqa: PTH108 - both processes use the descriptor, not the name
     os.ftruncate(fd, mmap.PAGESIZE)
     return fd

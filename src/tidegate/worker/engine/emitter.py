@@ -1,4 +1,4 @@
-"""Writes what running tasks emit: in order, in batches, at most twenty writes a second."""
+"""Writes the chunks that running tasks emit: in order, in batches, at most twenty writes a second."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tidegate.worker import report
 from tidegate.worker.backoff_delay import BackoffDelay
 
 WRITE_SECONDS = 0.05
-"""Between two writes at least."""
+"""Shortest time between two writes."""
 BATCH_CHUNKS = 500
 BATCH_BYTES = 2**20
-"""One write takes no more than this, so that no other writer waits long."""
+"""At most this much in one write, so that no other writer waits long."""
 BACKPRESSURE_BYTES = 2**20
-"""When so much waits for the store, bodies wait with what they emit next."""
+"""While more than this waits to be written, functions that emit have to wait."""
 
 
 class Emitter:
-    """Takes chunks from bodies, also in threads, and writes them in the order taken.
+    """Takes chunks from functions, also in threads, and writes them in order.
 
     Args:
-        store: Where to.
-        rng: For the pauses while the store is away.
-        on_lost: Told of runs that are no longer ours, so that their bodies are stopped.
+        store: Where the chunks are written.
+        rng: For the pauses while the store is unreachable.
+        on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
     """
 
     def __init__(self, store: Store, rng: random.Random, on_lost: Callable[[Fence], None]) -> None:
@@ -58,7 +58,7 @@ class Emitter:
         return self._bytes <= BACKPRESSURE_BYTES
 
     def forget(self, fence: Fence) -> None:
-        """Take it that this run emits no more."""
+        """Drop the state of a run that has ended."""
         self._positions.pop(fence, None)
 
     async def run(self) -> None:
@@ -69,17 +69,17 @@ class Emitter:
                 await self.write()
                 self._pause.reset()
                 await asyncio.sleep(WRITE_SECONDS)
-            except Exception as error:  # whatever it is, what was handed over is kept
+            except Exception as error:  # chunks that were taken must be written in the end
                 pause = self._pause.next()
                 report.will_retry(f"writing {len(self._chunks)} chunks", error, pause)
                 await asyncio.sleep(pause)
 
     async def write(self) -> None:
-        """Write all that was taken so far. A run's end, which closes its stream, must be written after it."""
+        """Write all chunks taken so far. A run's outcome closes its stream, so it must be written later."""
         async with self._write_lock:
             self._woken.clear()
             try:
-                left = len(self._chunks)  # what comes meanwhile has its own turn
+                left = len(self._chunks)  # chunks that come meanwhile are written next time
                 while left > 0:
                     batch = self._batch(left)
                     await self._write_batch(batch)

@@ -1,16 +1,14 @@
-"""The heart of a pool process: claims, runs, finishes. Knows nothing of processes, signals or leases kept.
+"""The core of a pool process: claims tasks, runs them, writes their outcomes.
 
-Time comes from the running loop, ids and randomness are passed in: the same engine runs on a seeded
-virtual-time loop.
+It does not handle signals, start pool processes or renew leases. Time comes from the running loop; ids and
+randomness are passed in. So the same engine runs in seeded simulations with virtual time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
-import inspect
 import random
 import time
 from collections.abc import Callable
@@ -37,30 +35,31 @@ from tidegate.worker.engine.fallback_outcome import undecidable_outcome
 from tidegate.worker.engine.finisher import Finisher
 from tidegate.worker.engine.lease import Lease
 from tidegate.worker.engine.outcome_decider import OutcomeDecider
+from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
 from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.process_snapshot import ProcessSnapshot
 from tidegate.worker.settings import Pool, Timings, drain_grace
 
 UNCONFIRMED_LIMIT = 2_000
-"""Outcomes that may wait for the store before no more tasks are claimed."""
+"""No task is claimed while more outcomes than this wait to be written."""
 
 
 class Engine:
     """Runs one pool's tasks in this process, from `start` to `stop`.
 
     Args:
-        app: Whose functions; its store must be open.
-        pool: What is served.
-        worker_id: The row that holds the lease.
+        app: The application; its store must be open.
+        pool: The pool to serve.
+        worker_id: The worker whose row holds the lease.
         timings: Grace times and intervals.
-        scratch_root: This worker's own directory; removed at the end.
+        scratch_root: This worker's scratch directory; the caller removes it at the end.
         rng: For jitter.
         wall_clock: Seconds since the epoch, for HTTP dates only.
-        child_application: `module:attribute` that child slots import; None: no child processes.
-        snapshot: What child processes start with; None: what this process has by then.
-        current_task: Tells the supervisor whose task has the loop.
-        runs_hooks: Whether it declares limits and runs the start and stop hooks. Of several engines in one
-            process, one does.
+        child_application: `module:attribute` that child processes import; None: no child processes.
+        snapshot: The process state that child processes start with; None: the state at that time.
+        current_task: Shows the supervisor which task has the loop.
+        runs_hooks: Whether it declares limits and runs the start and stop hooks. If one process has several
+            engines, only one does.
     """
 
     def __init__(
@@ -93,11 +92,11 @@ class Engine:
         self._grace_over = asyncio.Event()
         self._jobs: list[asyncio.Task[object]] = []
         self.retired = asyncio.Event()
-        """Set when the store says that this worker is believed dead."""
+        """Set when another process has retired this worker."""
         self.unhealthy = asyncio.Event()
-        """Set when a coroutine would not stop, or a task asked for it: this process should be replaced."""
+        """Set when this process must be replaced: a coroutine did not stop, or a task asked for it."""
         self.replacement_reason = ""
-        """Why a task asked that this process is replaced; empty if none did."""
+        """Why a task asked to replace this process; empty if none did."""
         decider = OutcomeDecider(
             clock=self._loop.time, wall_clock=wall_clock, rng=rng, classifiers=app.classifiers
         )
@@ -111,7 +110,7 @@ class Engine:
             )
         self._runs_hooks = runs_hooks
         self._snapshot: ProcessSnapshot | None = None
-        """Put back whenever no task runs, in a process that is ours alone."""
+        """The process state to restore whenever no task runs; None in an embedded worker."""
         self.executor = Executor(
             functions=app.functions,
             scratch_root=scratch_root,
@@ -144,7 +143,7 @@ class Engine:
         )
 
     async def start(self) -> None:
-        """Tell the store of declared limits, run the start hooks, then begin to claim."""
+        """Declare the limits, run the start hooks, then start to claim."""
         if self._runs_hooks:
             await self._prepare()
         if self._children is not None:
@@ -158,23 +157,20 @@ class Engine:
 
     async def _prepare(self) -> None:
         await self._declare_limits()
-        before = contextvars.copy_context()
-        for hook in self._app.start_hooks:
-            done = hook()
-            if inspect.isawaitable(done):
-                await done
-        self.executor.base_context = self._base_context(before)
+        keeps_context = self._children is not None
+        self.executor.base_context = await run_start_hooks(self._app, keeps_context=keeps_context)
 
     async def stop(self, grace: float | None = None) -> None:
-        """Drain, then end; see `drain`."""
+        """Drain, then close; see `drain`."""
         await self.drain(grace)
         await self.close()
 
     async def drain(self, grace: float | None = None) -> None:
-        """Claim no more, let running tasks end within `grace` seconds, give the rest back, write everything.
+        """Stop claiming, let running tasks end within `grace` seconds, release the rest, write all outcomes.
 
         Args:
-            grace: None: as the timings say, else the longest timeout of the pool's functions, 25 s at most.
+            grace: None uses `drain_grace` of the timings, or if unset the longest timeout of the pool's
+                functions, at most 25 s.
         """
         if grace is None:
             grace = drain_grace(self._timings, (f.spec.timeout for f in self._app.functions.values()))
@@ -192,11 +188,11 @@ class Engine:
                 await self.finisher.wait_until_written()
 
     def release_now(self) -> None:
-        """End the grace of a stop, under way or to come: give everything back now."""
+        """End the grace time of a drain, current or future, and release running tasks now."""
         self._grace_over.set()
 
     async def close(self) -> None:
-        """End every loop and run the stop hooks; one that raises keeps no other from its turn."""
+        """End every job and run the stop hooks."""
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -204,32 +200,27 @@ class Engine:
         self.executor.close()
         if self._children is not None:
             await self._children.close()
-        for hook in reversed(self._app.stop_hooks if self._runs_hooks else ()):
-            try:
-                done = hook()
-                if inspect.isawaitable(done):
-                    await done
-            except Exception as error:
-                report.stop_hook_failed(hook, error)
+        if self._runs_hooks:
+            await run_stop_hooks(self._app)
 
     def extend_lease(self, moment: float) -> None:
-        """Tell until when the lease holds, by the loop's clock; nothing new starts after it."""
+        """Set until when the lease holds, by the loop's clock. Nothing new starts after that moment."""
         self._lease.renew(moment)
         self._claimer.notify_slot_freed()
 
     def on_lease_lost(self) -> None:
-        """Take the lease as lost: stop every body, write nothing of them."""
+        """Stop every function because the lease is lost; write no outcomes."""
         if not self.retired.is_set():
             report.lease_lost(self._worker_id)
             self.retired.set()
             self._stop_all(StopReason.LOST)
 
-    # --- what the parts ask of each other ----------------------------------------------------------------
+    # --- callbacks of the parts --------------------------------------------------------------------------
 
     def _start_task(self, claimed: ClaimedTask) -> None:
         try:
             task_run = self.executor.start(claimed)
-        except Exception as fault:  # a setting of its function is broken: the others of the claim go on
+        except Exception as fault:  # an option of its function is broken: the claim's other tasks go on
             outcome = undecidable_outcome(claimed.fence, self._spec(claimed.function), fault)
             self.finisher.finish(outcome)
             report.run_finished(claimed, outcome)
@@ -240,7 +231,7 @@ class Engine:
         task_run.control.on_emit = functools.partial(self._on_emit, claimed.fence)
 
     def _on_progress(self, fence: Fence, progress: Progress) -> None:
-        if fence in self.executor.running:  # else its body was left behind
+        if fence in self.executor.running:  # else its run was closed before its function ended
             self.finisher.record_progress(fence, progress)
 
     def _on_emit(self, fence: Fence, data: bytes) -> bool:
@@ -254,7 +245,7 @@ class Engine:
                 task_run.claimed, outcome, asyncio.get_running_loop().time() - task_run.started_at
             )
             upstream = self._app.upstreams.get(task_run.claimed.upstream)
-            if upstream is None or upstream.keys is None:  # else the call's end told which key it was
+            if upstream is None or upstream.keys is None:  # else the call itself has logged which key it was
                 self._report_park(task_run.claimed.upstream, outcome)
         if task_run.control.replacement_reason:
             self._replace_process(task_run)
@@ -264,7 +255,7 @@ class Engine:
         self._claimer.notify_slot_freed()
 
     def _replace_process(self, task_run: TaskRun) -> None:
-        """Ask that this process is replaced, as a task of it wants; an embedded worker cannot be."""
+        """Have this process replaced because a task asked for it; an embedded worker only logs a warning."""
         reason = task_run.control.replacement_reason
         can_be_replaced = self._children is not None
         report.replacement_wanted(task_run.claimed, reason, can_be_replaced=can_be_replaced)
@@ -284,33 +275,17 @@ class Engine:
         ):
             report.upstream_parked(upstream, call_failure)
 
-    def _base_context(self, before: contextvars.Context) -> contextvars.Context:
-        """Return the context that runs begin in.
-
-        In a pool process that is what the application's import and its start hooks have set. An embedded
-        worker is started anywhere, in a request say, whose trace must not reach every task: there it is what
-        the start hooks have set, and nothing else.
-        """
-        after = contextvars.copy_context()
-        if self._children is not None:
-            return after
-        base_context = contextvars.Context()
-        for variable, value in after.items():
-            if variable not in before or before[variable] is not value:
-                base_context.run(variable.set, value)
-        return base_context
-
     def _spec(self, function: str) -> TaskSpec:
         known = self._app.functions.get(function)
         return TaskSpec(function) if known is None else known.spec
 
     @property
     def problem(self) -> str:
-        """Why a part of the tasks cannot run here; empty if all can."""
+        """Why some tasks cannot run here; empty if all can."""
         return "" if self._children is None else self._children.start_error
 
     def _restore_process(self, function: str) -> None:
-        """Put back what tasks changed of this process, now that none runs that could still use it."""
+        """Undo changes that tasks made to the process state, now that no task runs."""
         if self._snapshot is not None:
             restored, lost = self._snapshot.restore()
             report.process_state_changed(function, restored, lost)
@@ -334,7 +309,7 @@ class Engine:
         self._claimer.notify_slot_freed()
 
     def _child_functions(self) -> frozenset[str]:
-        """Return the functions whose bodies run in child processes, where there are any."""
+        """Return the functions that run in child processes; none in an embedded worker."""
         if self._children is None:
             return frozenset()
         functions = self._app.functions
@@ -346,13 +321,13 @@ class Engine:
         return ChildRunner(self._children, decider, self._lease, self._pool.fatal_errors)
 
     async def _declare_limits(self) -> None:
-        """Keep the declared limits; log those that changed, and warn of those set by hand, which count."""
+        """Store the declared limits. Log changes, and warn where limits that a person set override ours."""
         declared = self._app.declared()
         before = {(row.kind, row.name): row.limits for row in await self._store.list_gates()}
-        for ours, kept in zip(declared, await self._store.declare_limits(declared), strict=True):
-            if different := differences(ours.limits, kept.limits):
+        for ours, stored in zip(declared, await self._store.declare_limits(declared), strict=True):
+            if different := differences(ours.limits, stored.limits):
                 report.limits_set_by_hand(ours.name, different)
-            if changed := changes(before.get((ours.kind, ours.name), kept.limits), kept.limits):
+            if changed := changes(before.get((ours.kind, ours.name), stored.limits), stored.limits):
                 report.limits_changed(ours.name, changed)
 
     # --- loops -------------------------------------------------------------------------------------------
@@ -367,10 +342,10 @@ class Engine:
             if not self.executor.running:
                 continue
             try:
-                asked = await self._store.list_cancel_requests(self._worker_id)
-            except Exception:  # noqa: S112 - the claimer and the finisher tell of it
+                requests = await self._store.list_cancel_requests(self._worker_id)
+            except Exception:  # noqa: S112 - the claimer and the finisher log store failures
                 continue
-            for request in asked:
+            for request in requests:
                 task_run = self.executor.running.get(request.fence)
                 if task_run is not None and request.force:
                     self.executor.force(task_run)
@@ -382,7 +357,7 @@ class Engine:
             self.executor.stop(task_run, why)
 
     async def _stop_claiming(self) -> None:
-        """Cancel the claimer; what a claim under way still takes is found and given back."""
+        """Cancel the claimer, then release tasks that an unfinished claim still took."""
         if self._claiming.done():
             return
         self._claiming.cancel()

@@ -1,4 +1,4 @@
-"""Runs attempts: started, run, decided, settled. One outcome for each, whatever the body does."""
+"""Runs claimed tasks from start to outcome. Each run gets one outcome, even if its function misbehaves."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ from tidegate.worker.engine.task_run import TaskRun
 from tidegate.worker.engine.time_limits import TimeLimits
 
 MAX_STARTED_PER_TURN = 32
-"""Bodies that begin in one turn of the loop: between turns, what the store has answered is looked at."""
+"""At most this many runs start per turn of the event loop. Between turns, other work gets its turn."""
 
 KILLED_SECONDS = 5.0
-"""How long a child process that was killed has to be gone. One that the kernel cannot let go, as while a
-network file system hangs, must not keep its run open."""
+"""How long to wait until a killed child process is gone. If the kernel cannot end it, for example while a
+network file system hangs, its run is closed anyway."""
 
 OnFinished = Callable[[TaskRun, Outcome | None], None]
-"""Told once for each attempt; None: the lease was lost, there is nothing to write."""
+"""Called once for each run with its outcome; None if the lease was lost and nothing may be written."""
 
 
 class Executor:
-    """Runs attempts: coroutines on the loop, plain functions in child slots or threads.
+    """Runs tasks: coroutines on the event loop, plain functions in child processes or threads.
 
     Args:
-        functions: What can be run, by name.
-        scratch_root: Where runs get their scratch directories.
-        stop_grace: Seconds a body that was told to stop has to end by itself.
-        on_finished: Told how each attempt ended.
+        functions: The task functions by name.
+        scratch_root: The parent of the runs' scratch directories.
+        stop_grace: Seconds that a function may go on after it was asked to stop.
+        on_finished: Called with each run and its outcome.
         decider: Decides the outcomes.
-        lease: While it does not hold, bodies wait; those that run already go on.
-        child_runner: Runs bodies in child processes; None where there are none, as in an embedded worker.
-        current_task: Tells the supervisor whose task has the loop; None without a supervisor.
-        on_unhealthy: Told when a coroutine was left behind that will not stop: it can go on at any time.
+        lease: While it does not hold, functions wait to start; those that already run go on.
+        child_runner: Runs functions in child processes; None without them, as in an embedded worker.
+        current_task: Shows the supervisor which task has the loop; None without a supervisor.
+        on_unhealthy: Called when the run of a coroutine that does not stop was closed: the coroutine may
+            resume at any time.
     """
 
     def __init__(
@@ -76,17 +77,17 @@ class Executor:
         self._current_task = current_task
         self._on_unhealthy = on_unhealthy
         self.base_context = contextvars.Context()
-        """Each run begins in a copy of it: nothing of the worker's starter or of another run is in it."""
-        self._threads = DaemonThreadPool("tidegate-body")
+        """Each run starts in a copy of it. It holds nothing of the worker's caller or of other runs."""
+        self._threads = DaemonThreadPool("tidegate-function")
         self._loop = asyncio.get_running_loop()
         self._stuck_threads: set[asyncio.Future[Any]] = set()
-        """Threads whose run was closed without them: each holds its slot until it returns."""
+        """Threads that did not stop and whose run was closed: each keeps its slot until it returns."""
         self._abandoned_tasks: set[asyncio.Future[Any]] = set()
-        """Coroutines left behind the same way; referenced so that they are not collected while running."""
+        """Coroutines that did not stop; referenced so that they are not garbage-collected while running."""
         self._not_started: deque[TaskRun] = deque()
-        """Taken up, without a job yet."""
+        """Runs without an asyncio task yet."""
         self.killed = 0
-        """Child processes that had to be killed because their body did not stop."""
+        """Child processes that had to be killed because their function did not stop."""
         self.running: dict[Fence, TaskRun] = {}
         self._limits = TimeLimits(self.running, self._on_time_limit)
 
@@ -97,11 +98,11 @@ class Executor:
 
     @property
     def not_started(self) -> int:
-        """Runs that wait for their turn to begin: `MAX_STARTED_PER_TURN` of them in each turn of the loop."""
+        """Runs that wait to start: `MAX_STARTED_PER_TURN` of them start in each turn of the loop."""
         return len(self._not_started)
 
     def start(self, claimed: ClaimedTask) -> TaskRun:
-        """Take up one claimed task. Returns at once."""
+        """Start to run one claimed task. Returns at once."""
         fence = claimed.fence
         control = RunControl(
             scratch_root=self._scratch_root,
@@ -122,14 +123,14 @@ class Executor:
         return task_run
 
     def stop(self, task_run: TaskRun, why: StopReason) -> None:
-        """Ask a body to stop. The first reason counts; a lost lease overrides every other."""
+        """Ask a function to stop. The first reason counts, but a lost lease overrides any other."""
         control = task_run.control
         if control.stop is StopReason.CANCEL and why is StopReason.RELEASE:
-            self.force(task_run)  # a cancel may wait for the time limit, a shutdown may not
+            self.force(task_run)  # a cancel may wait for the time limit, but a shutdown may not
         if task_run.is_finished or (control.stop is not None and why is not StopReason.LOST):
             return
         control.stop = why
-        if task_run.job is None:  # its turn to begin is still to come, and there is nothing left to do in it
+        if task_run.job is None:  # it has not started, and need not start any more
             self._finish(task_run, self._decider.on_stop(task_run))
             return
         if task_run.child is not None:
@@ -137,22 +138,22 @@ class Executor:
         elif task_run.runs_in is not RunsIn.THREAD and task_run.is_job_started:
             task_run.job.cancel()
         grace = self._stop_grace if why is not StopReason.CANCEL else task_run.cancel_grace
-        if grace is not None:  # else the body may go on to its time limit
+        if grace is not None:  # else the function may go on until its time limit
             self._loop.call_later(grace, self._force_end, task_run)
 
     def force(self, task_run: TaskRun) -> None:
-        """Cancel a body without waiting for it to listen: after the grace time its run is closed."""
+        """Cancel a task by force: if its function has not stopped after the grace time, its run is closed."""
         self.stop(task_run, StopReason.CANCEL)
         if not task_run.is_forced:
             task_run.is_forced = True
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
 
     def close(self) -> None:
-        """Let idle threads go."""
+        """End idle threads and the timer."""
         self._threads.close()
         self._limits.close()
 
-    # --- the path of one attempt -------------------------------------------------------------------------
+    # --- one run, from start to outcome ------------------------------------------------------------------
 
     def _start_waiting_runs(self) -> None:
         for _ in range(min(MAX_STARTED_PER_TURN, len(self._not_started))):
@@ -178,11 +179,13 @@ class Executor:
         try:
             outcome = await self._execute(task_run)
         except asyncio.CancelledError:
-            outcome = self._decider.on_exception(task_run, asyncio.CancelledError("cancelled by nobody"))
-        except BaseException as error:  # from signatures and decoders: the run must end all the same
+            outcome = self._decider.on_exception(
+                task_run, asyncio.CancelledError("cancelled by its own code")
+            )
+        except BaseException as error:  # from signatures and decoders
             outcome = self._decider.on_exception(task_run, error)
         try:
-            if task_run.control.scratch_used:  # in a thread: it may be large, and others need the loop
+            if task_run.control.scratch_used:  # in a thread: removal may block the loop
                 await asyncio.to_thread(task_run.control.remove_scratch)
         finally:
             self._finish(task_run, outcome)
@@ -193,8 +196,8 @@ class Executor:
             return self._decider.on_stop(task_run)
         if task_run.time_left.seconds <= 0:
             return retry.expired(task_run.claimed.fence, task_run.time_left.first)
-        if (spent := self._decider.on_attempts_exhausted(task_run)) is not None:
-            return spent
+        if (exhausted := self._decider.on_attempts_exhausted(task_run)) is not None:
+            return exhausted
         if task_run.claimed.wait_seconds > 0:
             await self._wait_for_rate_limit_slot(task_run)
         if task_run.runs_in is RunsIn.PROCESS and self._child_runner is not None:
@@ -212,14 +215,14 @@ class Executor:
                 value = await self._await_returned(task_run, value)
         except UnusableResult as refused:
             return self._decider.on_unusable_result(task_run, refused)
-        except BaseException as raised:  # a body may raise anything, also what is no Exception
+        except BaseException as raised:  # a function may raise anything, not only an Exception
             return self._decider.on_exception(
                 task_run, raised.error if isinstance(raised, FunctionRaised) else raised
             )
         return self._decider.on_return(task_run, value)
 
     async def _wait_for_rate_limit_slot(self, task_run: TaskRun) -> None:
-        """Wait until the slot that the claim took of the upstream's or function's limits."""
+        """Wait until the rate-limit slot that the claim reserved for this run."""
         wait = task_run.started_at + task_run.claimed.wait_seconds - self._loop.time()
         if wait > 0:
             await asyncio.sleep(wait)
@@ -229,7 +232,7 @@ class Executor:
     def _call_function(
         self, task_run: TaskRun, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Awaitable[Any]:
-        """Return what to await: the body's coroutine, or the answer of the thread that runs it."""
+        """Return what to await: the function's coroutine, or the future of the thread that runs it."""
         function = task_run.function.function
         task_run.has_started = True
         set_current_context(task_run.context())
@@ -240,8 +243,8 @@ class Executor:
         return task_run.thread
 
     async def _await_returned(self, task_run: TaskRun, returned: object) -> object:
-        """Return what a body's return value comes to: it returned a coroutine, or something else to await."""
-        if task_run.thread is not None:  # it is done; the rest runs on this loop, where it can be cancelled
+        """Await a function's return value if it is a coroutine or another awaitable; return the result."""
+        if task_run.thread is not None:  # it has ended; the rest runs on this loop, where it can be cancelled
             task_run.thread, task_run.runs_in = None, RunsIn.LOOP
             if task_run.control.stop is not None:
                 close_unawaited(returned)
@@ -249,7 +252,7 @@ class Executor:
         return await await_value(returned)
 
     def _finish(self, task_run: TaskRun, outcome: Outcome | None) -> None:
-        """Close an attempt, once."""
+        """Close a run, once."""
         if task_run.is_finished:
             return
         task_run.is_finished = task_run.control.is_over = True
@@ -257,7 +260,7 @@ class Executor:
         self._on_finished(task_run, outcome)
 
     def _choose_runs_in(self, function: Runnable) -> RunsIn:
-        """Return where a body runs here: without child processes, a thread must do."""
+        """Return where a function runs here: without child processes, in a thread or on the loop."""
         wanted = function.spec.runs_in
         if wanted is not RunsIn.PROCESS or self._child_runner is not None:
             return wanted
@@ -265,7 +268,7 @@ class Executor:
         return RunsIn.LOOP if function.is_async else RunsIn.THREAD
 
     def _start_time_limits(self, task_run: TaskRun) -> None:
-        """Let the time limits of an attempt run from now."""
+        """Start the time limits of a run now."""
         control = task_run.control
         control.started_at = self._loop.time()
         control.ends_at = min(
@@ -276,7 +279,7 @@ class Executor:
     # --- limits ------------------------------------------------------------------------------------------
 
     def _on_time_limit(self, task_run: TaskRun) -> None:
-        if task_run.control.stop is not None:  # asked to stop before, and still there
+        if task_run.control.stop is not None:  # it was asked to stop before, and still runs
             self._loop.call_later(self._stop_grace, self._force_end, task_run)
             return
         by_deadline = (
@@ -285,7 +288,7 @@ class Executor:
         self.stop(task_run, StopReason.DEADLINE if by_deadline else StopReason.TIMEOUT)
 
     def _force_end(self, task_run: TaskRun) -> None:
-        """End the run of a body that will not stop. Its later writes are refused by the fence."""
+        """End the run of a function that did not stop. The fence refuses its later writes."""
         if task_run.is_finished:
             return
         if task_run.child is None:
@@ -294,18 +297,18 @@ class Executor:
             task_run.is_killed = True
             self.killed += 1
             report.child_killed(task_run.claimed, task_run.child.pid, task_run.control.stop)
-            task_run.child.kill(f"did not stop: {task_run.control.stop}")  # its run is closed when it is gone
+            task_run.child.kill(f"did not stop: {task_run.control.stop}")  # its run closes once it is gone
             self._loop.call_later(KILLED_SECONDS, self._abandon, task_run)
 
     def _abandon(self, task_run: TaskRun) -> None:
-        """Close the run of a body that nothing can end."""
+        """Close the run of a function that cannot be stopped."""
         if task_run.is_finished:
             return
         abandoned = task_run.thread or task_run.job
         if abandoned is not None:
-            stray = self._stuck_threads if task_run.thread is not None else self._abandoned_tasks
-            stray.add(abandoned)
-            abandoned.add_done_callback(stray.discard)
+            leftovers = self._stuck_threads if task_run.thread is not None else self._abandoned_tasks
+            leftovers.add(abandoned)
+            abandoned.add_done_callback(leftovers.discard)
         report.function_did_not_stop(task_run.claimed, task_run.control.stop, _describe_leftover(task_run))
         if task_run.control.scratch_used:
             self._loop.run_in_executor(None, task_run.control.remove_scratch)
@@ -315,7 +318,7 @@ class Executor:
 
 
 def _describe_leftover(task_run: TaskRun) -> str:
-    """Return what is left of a body that does not end, for logs."""
+    """Return what still runs of a function that does not stop, for logs."""
     if task_run.child is not None:
-        return "child process, which was killed and is not gone,"
+        return "child process, which was killed and is not gone yet,"
     return "coroutine" if task_run.thread is None else "thread, which keeps its slot,"

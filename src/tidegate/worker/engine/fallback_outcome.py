@@ -1,7 +1,7 @@
-"""The last resort: a run whose outcome cannot be decided ends all the same, and its failure says why.
+"""The outcome of a run whose normal outcome cannot be decided or stored.
 
-Options, retry rules, classifiers and codecs are other people's code and values. An error in one of them must
-never leave a run open: such a run is dead with what is wrong, in which option, of which function.
+Options, retry rules, classifiers and codecs are user code and values. An error in one of them must never
+leave a run open. Such a run is dead, and its failure names the broken option and the function.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tidegate.domain.text import presentable
 from tidegate.policy.describe import class_name_of, message_of, traceback_of
 
 _SHOWN = 200
-"""Characters shown of an option's value."""
+"""An option's value is cut to this many characters."""
 
 
 def undecidable_outcome(
     fence: Fence, spec: TaskSpec, fault: BaseException, failure: Failure | None = None
 ) -> Dead:
-    """Return the end of a run whose outcome could not be decided. Never raises.
+    """Return the outcome of a run whose normal outcome could not be decided. Never raises.
 
     Args:
         fence: The run.
         spec: The settings of its function.
-        fault: What was raised while the outcome was decided.
-        failure: What the run itself had failed with, where that is known.
+        fault: The error that was raised while the outcome was decided.
+        failure: The failure of the run itself, if known.
     """
     cause = _cause(spec, fault)
     return Dead(
@@ -38,7 +38,7 @@ def undecidable_outcome(
         undecidable_failure(spec, fault, failure),
         Charge.ATTEMPT,
         presentable(
-            f"its outcome cannot be decided ({cause}): mend the options, rules or classifiers of "
+            f"its outcome cannot be decided ({cause}): fix the options, rules or classifiers of "
             f"{spec.name}, then redrive",
             MESSAGE_LIMIT,
         ),
@@ -52,7 +52,7 @@ def undecidable_failure(spec: TaskSpec, fault: BaseException, failure: Failure |
         Verdict.PERMANENT,
         Reason.UNKNOWN if failure is None else failure.reason,
         message=presentable(
-            f"{spec.name}: what becomes of this run cannot be decided ({_cause(spec, fault)}){before}",
+            f"{spec.name}: the outcome of this run cannot be decided ({_cause(spec, fault)}){before}",
             MESSAGE_LIMIT,
         ),
         error_class=class_name_of(fault),
@@ -62,29 +62,29 @@ def undecidable_failure(spec: TaskSpec, fault: BaseException, failure: Failure |
 
 
 def _cause(spec: TaskSpec, fault: BaseException) -> str:
-    with contextlib.suppress(BaseException):  # what stands where an option should be may raise anything
+    with contextlib.suppress(BaseException):  # an option may be any object, which may raise anything
         if unusable := "; ".join(unusable_options(spec)):
             return unusable
     return f"{class_name_of(fault)}: {message_of(fault)}"
 
 
 def unwritable_outcome(outcome: Outcome, fault: Exception) -> Dead:
-    """Return the end of a run whose own outcome no store can write. Never raises."""
+    """Return the outcome of a run whose normal outcome the store cannot write. Never raises."""
     cause = f"{class_name_of(fault)}: {message_of(fault)}"
-    what = f"its outcome ({type(outcome).__name__}) cannot be stored: {cause}"
+    message = f"its outcome ({type(outcome).__name__}) cannot be stored: {cause}"
     failure = Failure(
         Verdict.PERMANENT,
         Reason.UNKNOWN,
-        message=presentable(what, MESSAGE_LIMIT),
+        message=presentable(message, MESSAGE_LIMIT),
         error_class=class_name_of(fault),
         evidence="storing the outcome failed",
         traceback=traceback_of(fault),
     )
-    return Dead(outcome.fence, failure, Charge.ATTEMPT, presentable(what, MESSAGE_LIMIT))
+    return Dead(outcome.fence, failure, Charge.ATTEMPT, presentable(message, MESSAGE_LIMIT))
 
 
 def unusable_options(spec: TaskSpec) -> Iterator[str]:
-    """Yield a phrase for each option of a function that no outcome can be decided with."""
+    """Yield the name and value of each option that makes it impossible to decide an outcome."""
     yield from _unusable_backoff("backoff", spec.backoff)
     for name in ("timeout", "total_timeout", "max_attempts", "cancel_grace"):
         value = getattr(spec, name)
@@ -101,7 +101,7 @@ def unusable_options(spec: TaskSpec) -> Iterator[str]:
 
 
 def is_duration(value: object) -> bool:
-    """Return whether a value is a number of seconds, infinity included, or a count: not NaN, not below 0."""
+    """Return whether a value is a number that is not NaN and not below 0; infinity is allowed."""
     return isinstance(value, int | float) and not math.isnan(value) and value >= 0
 
 
@@ -118,5 +118,5 @@ def _unusable_backoff(name: str, backoff: object) -> Iterator[str]:
 def _format_value(value: object) -> str:
     try:
         return presentable(repr(value), _SHOWN)
-    except BaseException as fault:  # an object's own repr may raise anything
+    except BaseException as fault:  # `repr` of any object may raise anything
         return f"a {class_name_of(fault)} raised by its repr"

@@ -1,4 +1,4 @@
-"""Writes outcomes in batches, fenced. Whatever is handed over is kept until the store has answered."""
+"""Writes outcomes in batches. An outcome is kept until the store has confirmed it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from tidegate.worker.backoff_delay import BackoffDelay
 from tidegate.worker.engine.fallback_outcome import unwritable_outcome
 
 BATCH_SIZE = 500
-"""Outcomes in one write at most."""
+"""At most this many outcomes in one write."""
 MAX_REFUSALS = 3
-"""How often an outcome is tried whose content the store cannot take."""
+"""How often the store may refuse the content of an outcome before a fallback outcome replaces it."""
 CONTENT_ERRORS = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
-"""What a value that cannot be written makes of a write; everything else may pass by itself."""
+"""Errors that a value causes which cannot be written. Other errors may be temporary."""
 PROGRESS_SECONDS = 0.5
-"""Between writes of progress."""
+"""Time between writes of progress."""
 
 
 class Finisher:
-    """Takes outcomes and progress from the executor and writes them, in the order taken.
+    """Takes outcomes and progress from the executor and writes them in order.
 
-    While one write is under way the next batch gathers, so the batch size follows the load by itself.
+    The next batch gathers while one write is under way, so the batch size follows the load.
 
     Args:
-        store: Where to.
-        rng: For the pauses while the store is away.
-        on_lost: Told of runs that are no longer ours, so that their bodies are stopped.
-        before_write: Awaited before outcomes are written: whatever the fence would refuse after them.
+        store: Where they are written.
+        rng: For the pauses while the store is unreachable.
+        on_lost: Called with each run that this worker no longer owns, so that its function is stopped.
+        before_write: Awaited before each write of outcomes. It writes data that the fence refuses after the
+            outcome, such as chunks.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class Finisher:
         self._before_write = before_write
         self._outcomes: deque[Outcome] = deque()
         self._size = BATCH_SIZE
-        """Outcomes in the next write; 1 once the store could not take one of them."""
+        """Outcomes in the next write; 1 after the store refused the content of one."""
         self._refusals: Counter[Fence] = Counter()
-        """By run whose outcome the store could not take: how often."""
+        """How often the store refused the outcome of each run."""
         self._progress: dict[Fence, Progress] = {}
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
@@ -68,13 +69,13 @@ class Finisher:
         return {outcome.fence for outcome in self._outcomes}
 
     def finish(self, outcome: Outcome) -> None:
-        """Take one outcome. Returns at once."""
+        """Queue one outcome to be written. Returns at once."""
         self._outcomes.append(outcome)
         self._empty.clear()
         self._woken.set()
 
     def record_progress(self, fence: Fence, progress: Progress) -> None:
-        """Take a run's progress; only the last one of each half second is written."""
+        """Queue a run's progress. Only the latest progress of each half second is written."""
         self._progress[fence] = progress
 
     async def run(self) -> None:
@@ -90,7 +91,7 @@ class Finisher:
             try:
                 await self._write()
                 self._pause.reset()
-            except Exception as error:  # whatever it is, what was handed over is kept
+            except Exception as error:  # outcomes must be written in the end
                 pause = self._pause.next()
                 report.will_retry(f"writing {self.pending} outcomes", error, pause)
                 await asyncio.sleep(pause)
@@ -103,30 +104,31 @@ class Finisher:
         await self._write_progress()
         while self._outcomes:
             batch = [self._outcomes[position] for position in range(min(self._size, len(self._outcomes)))]
-            await self._write_progress()  # the last word of these runs, which the fence would refuse later
+            await self._write_progress()  # the fence would refuse progress after the outcome
             await self._run_before_write()
             try:
-                answers = await self._store.finish(batch)
+                statuses = await self._store.finish(batch)
             except CONTENT_ERRORS as fault:
                 self._requeue_refused(batch, fault)
                 continue
-            for outcome, answer in zip(batch, answers, strict=True):
+            for outcome, status in zip(batch, statuses, strict=True):
                 self._outcomes.popleft()
                 self._refusals.pop(outcome.fence, None)
-                if answer is FinishStatus.FENCED:
+                if status is FinishStatus.FENCED:
                     report.finish_refused(outcome.fence)
         self._size = BATCH_SIZE
         self._woken.clear()
         self._empty.set()
 
     def _requeue_refused(self, batch: list[Outcome], fault: Exception) -> None:
-        """See to it that outcomes which no store can write keep no other from being written.
+        """Make sure that an outcome the store cannot write does not block the others.
 
-        They go one by one then, and the one at fault last. After `MAX_REFUSALS` times its run gets
-        an end that can be written: dead, with the fault in its failure.
+        From now on outcomes are written one by one, and a refused one goes to the end of the queue. After
+        `MAX_REFUSALS` refusals its run gets an outcome that can be written: dead, with the fault in its
+        failure.
 
         Raises:
-            Exception: The fault, where there is nothing to do but to try again after a pause.
+            Exception: The fault, if even that outcome was refused; it is retried after a pause.
         """
         self._size = 1
         if len(batch) > 1:
@@ -145,24 +147,24 @@ class Finisher:
             return
         try:
             await self._before_write()
-        except CONTENT_ERRORS as error:  # what can never be written must not keep runs open
-            report.will_retry("writing what tasks emitted", error, 0.0)
+        except CONTENT_ERRORS as error:  # chunks that can never be written must not keep runs open
+            report.will_retry("writing chunks", error, 0.0)
 
     async def _write_progress(self) -> None:
         if not self._progress:
             return
-        taken, self._progress = self._progress, {}
-        notes = [
+        pending, self._progress = self._progress, {}
+        updates = [
             ProgressUpdate(fence, progress.done, progress.total, progress.note)
-            for fence, progress in taken.items()
+            for fence, progress in pending.items()
         ]
         try:
-            gone = await self._store.save_progress(notes)
+            lost = await self._store.save_progress(updates)
         except CONTENT_ERRORS as error:  # as above; the next progress of these runs replaces it
             report.will_retry("writing progress", error, 0.0)
             return
         except Exception:
-            self._progress = taken | self._progress
+            self._progress = pending | self._progress
             raise
-        for fence in gone:
+        for fence in lost:
             self._on_lost(fence)

@@ -1,4 +1,4 @@
-"""Keeps leases: one update of the worker rows a beat, however many tasks they run."""
+"""Renews leases: one update of the worker rows per heartbeat, no matter how many tasks they run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegate.worker.settings import Timings
 
 
 class Heartbeat:
-    """Renews the leases of some workers until cancelled.
+    """Renews the leases of several workers until cancelled.
 
     Args:
-        store: Where the worker rows are.
-        timings: Lease and beat.
-        live_worker_ids: Returns the ids of the workers that live and answer now.
-        on_renewed: Told an id and until when its lease is good, by the loop's clock.
-        on_retired: Told an id that the store has retired.
+        store: Holds the worker rows.
+        timings: Lease and time between heartbeats.
+        live_worker_ids: Returns the ids of the workers that are alive and answer now.
+        on_renewed: Called with a worker id and the moment until which its lease holds, by the loop's clock.
+        on_retired: Called with the id of a worker that was retired.
         rng: For jitter.
     """
 
@@ -44,18 +44,18 @@ class Heartbeat:
         self._ended_at = self._loop.time()
 
     def silent_seconds(self) -> float:
-        """Return how long ago a round ended last, whether it was answered or not."""
+        """Return how long ago the last heartbeat ended, successful or not."""
         return self._loop.time() - self._ended_at
 
     async def run(self) -> None:
-        """Beat until cancelled; while the store is away, try again sooner."""
+        """Send heartbeats until cancelled; retry sooner while the store is unreachable."""
         while True:
             try:
                 await self.beat()
                 self._ended_at = self._loop.time()
                 self._pause.reset()
                 await asyncio.sleep(self._timings.beat)
-            except Exception as error:  # whatever it is, leases must not run out for it
+            except Exception as error:  # no error may let the leases run out
                 self._ended_at = self._loop.time()
                 pause = self._pause.next()
                 report.will_retry("renewing leases", error, pause)
@@ -65,15 +65,15 @@ class Heartbeat:
         """Renew every lease once.
 
         Raises:
-            StoreError: Not renewed, or not known whether.
+            StoreError: The leases were not renewed, or it is unknown whether they were.
         """
         ids = list(self._live_worker_ids())
         if not ids:
             return
         good_until = asyncio.get_running_loop().time() + self._timings.lease
-        gone = await self._store.extend_leases(ids, self._timings.lease)
+        retired = await self._store.extend_leases(ids, self._timings.lease)
         for worker_id in ids:
-            if worker_id in gone:
+            if worker_id in retired:
                 self._on_retired(worker_id)
             else:
                 self._on_renewed(worker_id, good_until)

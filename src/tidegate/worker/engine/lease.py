@@ -1,4 +1,4 @@
-"""This process's lease, as its engine knows it: nothing begins while it does not hold."""
+"""The lease of this process, as its engine knows it: no task starts while it does not hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Lease:
-    """Until when this process is believed alive. Holds until told otherwise; belongs to one event loop.
+    """Until when the lease of this process holds: for ever, before `renew` is called. For one event loop.
 
     Args:
-        clock: Of the loop, by which moments are told.
+        clock: The event loop's clock.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -19,16 +19,16 @@ class Lease:
         self._renewed = asyncio.Event()
 
     def renew(self, good_until: float) -> None:
-        """Take the lease to hold until that moment."""
+        """Set the moment until which the lease holds."""
         self._good_until = good_until
         self._renewed.set()
 
     def is_held(self) -> bool:
-        """Return whether it holds now."""
+        """Return whether the lease holds now."""
         return self._clock() < self._good_until
 
     async def wait_until_held(self) -> None:
-        """Return once it holds: at once, or when it is renewed."""
+        """Return once the lease holds: at once, or when it is renewed."""
         while not self.is_held():
             self._renewed.clear()
             await self._renewed.wait()

@@ -1,4 +1,4 @@
-"""Turns how a run ended into its one outcome, wherever the body ran."""
+"""Decides the one outcome of a run, whether its function ran here or in a child process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 def _never_raising(
     decide: Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None],
 ) -> Callable[Concatenate[OutcomeDecider, TaskRun, P], Outcome | None]:
-    """Make a decision answer whatever it meets: an error on the way to an outcome is an outcome itself."""
+    """Turn an error raised while an outcome is decided into an outcome."""
 
     @functools.wraps(decide)
     def decided(
@@ -40,7 +40,7 @@ def _never_raising(
     ) -> Outcome | None:
         try:
             return decide(decider, task_run, *args, **kwargs)
-        except BaseException as fault:  # options, rules and classifiers are other people's code
+        except BaseException as fault:  # options, rules and classifiers are user code
             if task_run.control.stop is StopReason.LOST:
                 return None
             dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault)
@@ -50,16 +50,16 @@ def _never_raising(
 
 
 class OutcomeDecider:
-    """Decides the outcomes of attempts. A lost lease has none: every answer is None then.
+    """Decides the outcomes of runs. After a lost lease there is no outcome: every method returns None.
 
-    No decision raises. One that cannot be made, because an option, a rule or a classifier is broken, ends the
-    task with a failure that names it (`last_resort`).
+    No method raises. If an option, a rule or a classifier is broken, the task is dead with a failure that
+    names it (see `fallback_outcome`).
 
     Args:
-        clock: Monotonic seconds, the same as the attempts'.
+        clock: Monotonic seconds, the same clock as the runs'.
         wall_clock: Seconds since the epoch, for HTTP dates in failures only.
         rng: For jitter.
-        classifiers: The user's own, asked before ours.
+        classifiers: The user's classifiers, called before ours.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OutcomeDecider:
 
     @_never_raising
     def on_return(self, task_run: TaskRun, value: object) -> Outcome | None:
-        """Return the outcome of a body that returned, here in this process."""
+        """Return the outcome of a function that returned in this process."""
         return (
             self.on_retry_request(task_run)
             or self.on_stop(task_run)
@@ -88,7 +88,7 @@ class OutcomeDecider:
 
     @_never_raising
     def on_unusable_result(self, task_run: TaskRun, returned: UnusableResult) -> Outcome | None:
-        """Return the outcome of a body that returned what can be no result."""
+        """Return the outcome of a function whose return value cannot be a result."""
         failure = returned.failure(task_run.function.spec.name)
         return (
             self.on_retry_request(task_run)
@@ -98,14 +98,14 @@ class OutcomeDecider:
 
     @_never_raising
     def on_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
-        """Return the outcome of a body that raised, here in this process."""
+        """Return the outcome of a function that raised in this process."""
         return (
             self.on_retry_request(task_run) or self.on_stop(task_run) or self.from_exception(task_run, error)
         )
 
     @_never_raising
     def on_retry_request(self, task_run: TaskRun) -> Outcome | None:
-        """Return the outcome of `ctx.retry`, if the body called it, whatever it did afterwards."""
+        """Return the outcome of `ctx.retry` if the function called it, even if it went on afterwards."""
         request = task_run.control.retry
         if request is None or task_run.control.stop is StopReason.LOST:
             return None
@@ -122,7 +122,7 @@ class OutcomeDecider:
 
     @_never_raising
     def on_stop(self, task_run: TaskRun) -> Outcome | None:
-        """Return the outcome of being asked to stop: it wins over whatever the body did then."""
+        """Return the outcome of a run that was asked to stop, no matter what its function did then."""
         fence, why = task_run.claimed.fence, task_run.control.stop
         if why is None or why is StopReason.LOST:
             return None
@@ -136,8 +136,8 @@ class OutcomeDecider:
         if why is StopReason.DEADLINE:
             if not task_run.has_started:
                 return retry.expired(fence, task_run.time_left.first)
-            lasted = format_duration(max(0.0, self._clock() - task_run.started_at))
-            expired = retry.expired(fence, task_run.time_left.first, lasted)
+            elapsed = format_duration(max(0.0, self._clock() - task_run.started_at))
+            expired = retry.expired(fence, task_run.time_left.first, elapsed)
             return replace(expired, calls=task_run.calls())
         limit = format_duration(task_run.timeout_seconds)
         return self.from_exception(task_run, TimeoutError(f"ran longer than its timeout of {limit}"))
@@ -148,27 +148,25 @@ class OutcomeDecider:
         if isinstance(error, TaskStopped | RetryRequested):
             error = RuntimeError(f"{type(error).__name__} was raised by hand")
         spec = task_run.function.spec
-        judged = classify(
+        classified = classify(
             error,
             rules=spec.rules,
             now=self._wall_clock(),
             classifiers=self._classifiers,
             provider=spec.provider,
         )
-        return self.from_failure(task_run, judged.failure, judged.rule)
+        return self.from_failure(task_run, classified.failure, classified.rule)
 
     @_never_raising
     def from_failure(self, task_run: TaskRun, failure: Failure, rule: Rule | None) -> Outcome | None:
-        """Return the outcome of a failure that is understood already."""
+        """Return the outcome of a failure that is classified already."""
         if task_run.control.stop is StopReason.LOST:
             return None
         try:
             terms, counters = task_run.terms(self._clock()), task_run.claimed.counters
             fence, calls = task_run.claimed.fence, task_run.calls()
             return retry.decide(fence, failure, rule, terms, counters, self._rng, calls)
-        except (
-            BaseException
-        ) as fault:  # as in `_never_raising`, and here it is known what the run failed with
+        except BaseException as fault:  # as in `_never_raising`, but here the run's own failure is known
             dead = undecidable_outcome(task_run.claimed.fence, task_run.function.spec, fault, failure)
             return replace(dead, calls=task_run.calls())
 
@@ -181,19 +179,19 @@ class OutcomeDecider:
 
     @_never_raising
     def on_attempts_exhausted(self, task_run: TaskRun) -> Outcome | None:
-        """Return the end of a task that has no attempt left although its run was claimed; None if it has."""
+        """Return the outcome of a claimed task that has no attempt left; None if it has one."""
         return retry.spent(task_run.claimed.fence, task_run.terms(self._clock()), task_run.claimed.counters)
 
     @_never_raising
     def on_release(self, task_run: TaskRun, why: str) -> Outcome | None:
-        """Return the outcome of a run that could not begin, through no fault of the task."""
+        """Return the outcome of a run that could not start, through no fault of the task."""
         if task_run.control.stop is StopReason.LOST:
             return None
         return Released(task_run.claimed.fence, why)
 
     @_never_raising
     def on_crash(self, task_run: TaskRun, how: str) -> Outcome | None:
-        """Return the outcome of a body whose own process died under it."""
+        """Return the outcome of a function whose child process died."""
         if task_run.control.stop is StopReason.LOST:
             return None
         terms = crash_terms(task_run.function.spec)
@@ -210,13 +208,13 @@ class OutcomeDecider:
 
 
 def bad_arguments_outcome(task_run: TaskRun, error: ArgumentsError | ConfigError) -> Dead:
-    """Return the end of a task whose arguments do not fit the present code; its body is not entered."""
+    """Return the outcome of a task whose arguments do not fit the current code; its function does not run."""
     failure = bad_arguments_failure(error)
     return Dead(task_run.claimed.fence, failure, Charge.ATTEMPT, failure.evidence)
 
 
 def bad_arguments_failure(error: ArgumentsError | ConfigError) -> Failure:
-    """Return the failure of arguments that do not fit, or of a function that no worker can call."""
+    """Return the failure of arguments that do not fit, or of a function that cannot be called."""
     return Failure(
         Verdict.PERMANENT,
         Reason.INVALID_REQUEST,

@@ -1,7 +1,7 @@
-"""A pool process: a fresh interpreter that imports the application and runs one engine.
+"""A pool process: a new interpreter that imports the application and runs one engine.
 
-It never beats: the supervisor does, as long as this process answers. Signals meant for the group do
-nothing; when the supervisor dies, it gives its tasks back and ends within seconds.
+It does not renew its lease; the supervisor does that, as long as this process answers. It ignores signals
+meant for the process group. When the supervisor dies, it releases its tasks and ends within seconds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger("tidegate.worker")
 
 EXIT_CONFIG = 78
 EXIT_REPLACE = 75
-"""The process is to be replaced at once: lease lost, supervisor gone, or a coroutine that will not stop."""
+"""The process must be replaced at once: lease lost, supervisor gone, or a coroutine that does not stop."""
 YOUNG_OBJECTS = 50_000
-"""New objects, net of freed ones, before the cyclic collector looks at them."""
+"""The garbage collector's threshold for new objects, net of freed ones."""
 ORPHAN_SECONDS = 4.0
-"""How long a process may take to give its tasks back after its supervisor died."""
+"""How long a process may take to release its tasks after its supervisor died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,21 @@ class _SharedState:
 
     pool: Pool
     unhealthy_grace: float
-    """Seconds the neighbours of a coroutine that will not stop have to end; later ones go back uncharged."""
+    """After a coroutine did not stop: seconds for the other tasks to end. The rest is released uncharged."""
     loop: asyncio.AbstractEventLoop | None = None
-    """None while the application is imported: there is nothing to give back yet, and no loop to tell."""
+    """None while the application is imported. Until then there are no tasks to release."""
     engine: Engine | None = None
     good_until: float = 0.0
-    """Told before there was a loop."""
+    """Until when the lease holds, if this was received before there was a loop."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held to look at `loop` and act on it."""
+    """Guards `loop`."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     grace: float = 0.0
     exit_code: int = 0
 
 
 def main(argv: list[str]) -> int:
-    """Run until told to end; return the exit code."""
+    """Run until asked to end; return the exit code."""
     ignore_group_signals()
     options = options_from_json(argv[0])
     set_up_logging(options.application)
@@ -93,10 +93,10 @@ def main(argv: list[str]) -> int:
     try:
         if options.database_url is not None:
             os.environ["TIDEGATE_DATABASE_URL"] = options.database_url
-        snapshot = ProcessSnapshot()  # as the supervisor's: nothing of the application has run yet
+        snapshot = ProcessSnapshot()  # before any code of the application has run
         app: Application = core_of(load_application(options.application))
         register_application_loggers(app.functions)
-        # Not asyncio.run: at its end it waits for every coroutine, and some will not stop.
+        # Not asyncio.run: it waits for every coroutine at its end, and some may not stop.
         return asyncio.new_event_loop().run_until_complete(_serve(app, options, state, connection, snapshot))
     except ConfigError as error:
         log.exception("%s", error)
@@ -107,10 +107,11 @@ def main(argv: list[str]) -> int:
 
 
 def _freeze_loaded_objects() -> None:
-    """Keep the cyclic collector away from the loaded program, and from tasks that have only just begun.
+    """Exempt the loaded program from garbage collection, and collect new objects less often.
 
-    A claim brings thousands of objects, which reference counts free soon; Python's own threshold of some
-    hundred would look through them several times before. An application that set its own keeps it.
+    A claim creates thousands of objects that reference counting soon frees. With Python's default threshold
+    of some hundreds, the collector would scan them several times before that. A larger threshold that the
+    application set is kept.
     """
     gc.collect()
     gc.freeze()
@@ -123,12 +124,12 @@ def check_memory_limits(pool: Pool, app: Application, excess: Callable[[int], in
     """Refuse memory limits that the application alone exceeds: no task could ever run under them.
 
     Args:
-        pool: Whose limits.
-        app: Imported, with nothing begun; a child process holds as much once it has imported it.
-        excess: Returns the bytes this process holds if they are more than the given number, else None.
+        pool: The pool with the limits.
+        app: The application, imported but not started. A child process uses as much once it has imported it.
+        excess: Returns the bytes that this process uses if more than the given number, else None.
 
     Raises:
-        ConfigError: A limit is below what the application holds; both numbers are named.
+        ConfigError: A limit is below what the application uses; the message has both numbers.
     """
     limits = {
         f"pool {pool.name}: memory_limit": pool.memory_limit,
@@ -179,7 +180,7 @@ async def _serve(
 
 
 async def _start_engine(engine: Engine, state: _SharedState) -> bool:
-    """Run the start hooks; return False if a reason to end came first."""
+    """Start the engine; return False if a reason to end came first."""
     starting = asyncio.create_task(engine.start())
     reasons = [asyncio.create_task(event.wait()) for event in (state.ending, engine.retired)]
     await asyncio.wait([starting, *reasons], return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +196,7 @@ async def _start_engine(engine: Engine, state: _SharedState) -> bool:
 
 
 async def _serve_until_stopped(state: _SharedState, connection: ControlConnection) -> None:
-    """Wait for a reason to end, then drain; a later word of the supervisor can only make it shorter."""
+    """Wait for a reason to end, then drain. A later message of the supervisor can only shorten the drain."""
     engine = state.engine
     assert engine is not None
     reasons = [
@@ -211,7 +212,7 @@ async def _serve_until_stopped(state: _SharedState, connection: ControlConnectio
         connection.send(leaving=engine.replacement_reason)
         await engine.stop()
     elif engine.unhealthy.is_set() and not state.ending.is_set():
-        log.warning("this process cannot be trusted any more: it ends and is replaced")
+        log.warning("this process is unhealthy: it ends and is replaced")
         state.exit_code = EXIT_REPLACE
         await engine.stop(state.unhealthy_grace)
     else:
@@ -219,7 +220,7 @@ async def _serve_until_stopped(state: _SharedState, connection: ControlConnectio
 
 
 def _receive(state: _SharedState, connection: ControlConnection, message: Message) -> None:
-    """Obey one message; runs in the control thread."""
+    """Apply one message; runs in the control thread."""
     with state.lock:
         if state.loop is None:
             _apply_early(state, message)
@@ -227,22 +228,22 @@ def _receive(state: _SharedState, connection: ControlConnection, message: Messag
     try:
         state.loop.call_soon_threadsafe(_apply, state, connection, message)
     except RuntimeError:
-        return  # the loop has ended; so will the process
+        return  # the loop has ended, and the process is about to
 
 
 def _apply_early(state: _SharedState, message: Message) -> None:
-    """Obey one message while the application is imported; runs in the control thread."""
+    """Apply one message while the application is imported; runs in the control thread."""
     if "beat" in message:
         state.good_until = message["beat"]
     elif "ping" not in message:
-        os._exit(0)  # drain, release or lost: nothing was claimed yet
+        os._exit(0)  # drain, release or lost: no task has been claimed yet
 
 
 def _apply(state: _SharedState, connection: ControlConnection, message: Message) -> None:
     engine = state.engine
     assert engine is not None
     if "beat" in message:
-        engine.extend_lease(message["beat"])  # the monotonic clock is one for all processes of a machine
+        engine.extend_lease(message["beat"])  # all processes of a machine share the monotonic clock
         connection.send(pong=True)
     elif "ping" in message:
         busy = engine.executor.busy
@@ -258,7 +259,7 @@ def _apply(state: _SharedState, connection: ControlConnection, message: Message)
 
 
 def _on_supervisor_death(state: _SharedState) -> None:
-    """Give everything back because the supervisor is gone; runs in the control thread."""
+    """Release all tasks because the supervisor is gone; runs in the control thread."""
     with state.lock:
         if state.loop is None:
             os._exit(EXIT_REPLACE)
@@ -278,7 +279,7 @@ def _release_all(state: _SharedState) -> None:
 
 
 def options_to_json(options: PoolProcessOptions) -> str:
-    """Return orders as one command-line argument."""
+    """Return the options as one command-line argument."""
     pool, timings = options.pool, options.timings
     return json.dumps(
         {
@@ -294,7 +295,7 @@ def options_to_json(options: PoolProcessOptions) -> str:
 
 
 def options_from_json(text: str) -> PoolProcessOptions:
-    """Return the orders that `options_to_json` wrote."""
+    """Return the options that `options_to_json` wrote."""
     plain = json.loads(text)
     return PoolProcessOptions(
         application=plain["application"],
@@ -314,7 +315,7 @@ def pool_to_dict(pool: Pool) -> dict[str, Any]:
 
 
 def pool_from_dict(plain: dict[str, Any]) -> Pool:
-    """Return the pool that `pool_to_dict` described."""
+    """Return the pool that `pool_to_dict` wrote."""
     from tidegate.domain.spec import Priority
 
     shares = {Priority(int(number)): share for number, share in plain["shares"].items()}
@@ -329,4 +330,4 @@ if __name__ == "__main__":
     except BaseException:
         log.exception("the pool process cannot go on")
     logging.shutdown()
-    os._exit(code)  # threads that never return must not hold the process
+    os._exit(code)  # threads that never return must not keep the process alive

@@ -1,7 +1,7 @@
-"""What a task function returned: awaited where it is still to run, refused where it is no value, encoded.
+"""Handles what a task function returned: awaits it, refuses what is no result, encodes the result.
 
-A plain function that hands back a coroutine has done nothing yet: a sync wrapper around an `async def`, say.
-Taking that for success would lose the work in silence.
+A plain function may return a coroutine, for example a sync wrapper around an `async def`. Its work has not
+been done yet; if the run counted as succeeded, the work would be silently lost.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tidegate.domain.ids import TaskReference
 log = logging.getLogger("tidegate.worker")
 
 _MAX_AWAIT_DEPTH = 10
-"""Coroutines that return coroutines are awaited so deep; an awaitable that returns itself has no end."""
+"""Coroutines that return coroutines are awaited to this depth. An awaitable may return itself for ever."""
 
 _PENDING_TYPES = (Awaitable, AsyncIterator, Generator, concurrent.futures.Future, TaskReference)
-"""What stands for a value that is still to come."""
+"""Types that stand for a value that does not exist yet."""
 
 
 _PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
-"""The usual results, recognised at once."""
+"""The usual types of results, for a quick check."""
 
 
-class UnusableResult(Exception):  # noqa: N818 - a fact about what was returned, turned into a failure at once
-    """The function returned something that cannot be awaited here and is no result: `what`, and the fix."""
+class UnusableResult(Exception):  # noqa: N818 - a fact about the return value, turned into a failure at once
+    """The function returned something that is no result and cannot be awaited: `what`, and the fix."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(f"returned {what}")
@@ -53,15 +53,15 @@ class UnusableResult(Exception):  # noqa: N818 - a fact about what was returned,
 
 
 def is_result(returned: object) -> bool:
-    """Return whether this is a result as it is, with nothing left to run."""
+    """Return whether this is a finished result, with nothing left to run."""
     return type(returned) in _PLAIN_TYPES or not isinstance(returned, _PENDING_TYPES)
 
 
 async def await_value(returned: object) -> object:
-    """Return what a function's return value comes to, awaited on this loop while it is awaitable.
+    """Return a function's result; await its return value on this loop as long as it is awaitable.
 
     Raises:
-        UnusableResult: It can be no result: a generator, a future of another loop, a handle of another task.
+        UnusableResult: It cannot be a result: a generator, a future of another loop, a task handle.
         BaseException: What the awaited work raised.
     """
     for _ in range(_MAX_AWAIT_DEPTH):
@@ -75,31 +75,31 @@ async def await_value(returned: object) -> object:
 
 
 def close_unawaited(returned: object) -> None:
-    """Close work that will not be run, so that Python does not warn that nobody awaited it."""
+    """Close a coroutine or generator that will not run, so that Python does not warn about it."""
     with contextlib.suppress(BaseException):  # closing a generator runs its code
         if inspect.iscoroutine(returned) or isinstance(returned, Generator):
             returned.close()
 
 
 def encode_return_value(function: str, signature: Signature, value: object) -> bytes:
-    """Return the bytes for a result. Never raises: what cannot be kept gets a stand-in.
+    """Return a result as bytes. Never raises: a result that cannot be encoded is replaced by a stand-in.
 
-    A result that is not what the annotation says is kept as it is, and one warning is logged.
+    A result whose type differs from the annotation is stored unchanged, and one warning is logged.
     """
     try:
         result = signature.encode_result(value)
         if result.other_type:
             _warn_once(function, signature.text.rpartition("->")[2].strip(), result.other_type)
         return result.data
-    except BaseException as fault:  # annotations and their encoders are other people's code
+    except BaseException as fault:  # annotations and their encoders are user code
         return unencodable(value, fault).data
 
 
 @functools.lru_cache(maxsize=1_000)
 def _warn_once(function: str, declared: str, returned: str) -> None:
     log.warning(
-        "%s is declared to return %s and returned %s: the result is kept as it is; correct the annotation or"
-        " the function",
+        "%s is declared to return %s but returned %s: the result is stored unchanged; correct the annotation"
+        " or the function",
         function,
         declared,
         returned,
@@ -107,10 +107,10 @@ def _warn_once(function: str, declared: str, returned: str) -> None:
 
 
 def _as_awaitable(returned: object) -> Awaitable[Any]:
-    """Return what to await for it on the running loop.
+    """Return an awaitable for the running loop.
 
     Raises:
-        UnusableResult: Nothing.
+        UnusableResult: The value cannot be awaited here.
     """
     if isinstance(returned, TaskReference):
         raise UnusableResult(

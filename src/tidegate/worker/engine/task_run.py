@@ -17,10 +17,10 @@ from tidegate.worker.engine.fallback_outcome import is_duration
 
 
 class TaskRun:
-    """What the worker knows of one run while it lasts. Finished exactly once.
+    """The state of one run while it lasts. Finished exactly once.
 
     Raises:
-        ValueError: A time limit of its function is no number: nothing could ever stop it.
+        ValueError: A time limit of its function is no number, so the run could never be stopped.
     """
 
     __slots__ = (
@@ -56,15 +56,15 @@ class TaskRun:
         self.job: asyncio.Task[None] | None = None
         self.runs_in = runs_in
         self.child: ChildProcess | None = None
-        """The child process that runs it, while it does."""
+        """The child process that runs it now; None if none does."""
         self.thread: asyncio.Future[Any] | None = None
-        """The thread's answer, where the body is a plain function."""
+        """The future of the thread that runs it; None if none does."""
         self.received_at = control.started_at
-        """When this process took it up, by the clock of its control: what `time_left` counts from."""
+        """When this process received it, by the control's clock; `time_left` counts from here."""
         self.is_job_started = False
-        """Whether its job has taken its first step. A job cancelled before that would never settle it."""
+        """Whether `job` has run its first step. If it is cancelled before that, it never finishes the run."""
         self.has_started = False
-        """Whether its body may have done something."""
+        """Whether its function may have started."""
         self.is_forced = False
         self.is_killed = False
         """Whether its child process was killed because it did not stop."""
@@ -73,17 +73,17 @@ class TaskRun:
         spec = function.spec
         self.timeout_seconds = _seconds("timeout", claimed.timeout_seconds or spec.timeout)
         self.time_left = _time_left(claimed, function)
-        """Until the limits of the whole task, from `received_at`."""
+        """Time until the limits of the whole task, from `received_at`."""
         self.cancel_grace = None if spec.cancel_grace is None else _seconds("cancel_grace", spec.cancel_grace)
 
     @property
     def is_suspect(self) -> bool:
-        """Whether one more crash would bury it: then it runs alone, so that no other can be to blame."""
+        """Whether one more crash makes it dead. It then runs alone, so that no other task can be to blame."""
         crashes, limit = self.claimed.counters.crashes, self.function.spec.crash_limit
         return crashes > 0 and crashes + 1 >= limit
 
     def context(self) -> Context:
-        """Return the one context of the run, for its body and for whatever the body calls."""
+        """Return the context of the run; always the same object."""
         if self._context is None:
             self._context = self._new_context()
         return self._context
@@ -107,7 +107,7 @@ class TaskRun:
         )
 
     def terms(self, now: float) -> RetryTerms:
-        """Return what the task is allowed from now on.
+        """Return the attempts and the time that the task has left.
 
         Args:
             now: By the clock of its control.
@@ -120,17 +120,17 @@ class TaskRun:
         )
 
     def record_child_calls(self, calls: CallSummary) -> None:
-        """Note what a child process reports about the calls its body made."""
+        """Record the calls that the function made, as its child process reported them."""
         self._calls_in_child = calls
 
     def calls(self) -> CallSummary:
-        """Return what the run has called so far; of a child that did not answer nothing is known."""
+        """Return the calls of the run so far. Those of a child process that did not reply are unknown."""
         if self._calls_in_child is not None:
             return self._calls_in_child
         return self.control.calls.summary(self.claimed.upstream)
 
     def may_have_called(self) -> bool:
-        """Whether a call of it may have been processed.
+        """Return whether an upstream may have processed a call of this run.
 
         A run that used no transport counts as one call of its upstream.
         """
@@ -141,11 +141,11 @@ class TaskRun:
 
     @property
     def started_at(self) -> float:
-        """When its time limits began, by the clock of its control: a body in a child waits for one first."""
+        """When its time limits started, by the control's clock; in a child process, once it has one."""
         return self.control.started_at
 
     def load_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments, decoded for the present code, with the context among them.
+        """Return the arguments, decoded for the current code, with the context if the function takes one.
 
         Raises:
             ArgumentsError: They do not fit.

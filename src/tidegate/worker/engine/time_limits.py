@@ -1,4 +1,4 @@
-"""Time limits of running attempts: one timer for all of them, set for whoever is next."""
+"""The time limits of all running tasks, watched by one timer that is set for the earliest limit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NEVER = float("inf")
 
 
 class TimeLimits:
-    """Tells when an attempt has used up its time.
+    """Reports when a run has used up its time.
 
-    Nearly all attempts end before their limit. A timer each would be made and cancelled for nothing, so
-    there is one, for the earliest limit: when it goes off, the attempts that still run are looked through.
+    Nearly all runs end before their limit, so a timer for each would be wasted work. There is one timer, for
+    the earliest limit. When it fires, all runs in progress are checked.
 
     Args:
-        running: The attempts under way; one that is settled is no longer in it.
-        on_time_limit: Told of an attempt whose time is up, once.
+        running: The runs in progress; finished runs are removed by the executor.
+        on_time_limit: Called once with a run whose time is up.
     """
 
     def __init__(self, running: Mapping[Fence, TaskRun], on_time_limit: Callable[[TaskRun], None]) -> None:
@@ -32,12 +32,12 @@ class TimeLimits:
         self._next_at = _NEVER
 
     def watch(self, task_run: TaskRun) -> None:
-        """Mind the limit of an attempt for as long as it runs."""
+        """Watch the time limit of a run until it ends."""
         if task_run.control.ends_at < self._next_at:
             self._set_timer(task_run.control.ends_at)
 
     def close(self) -> None:
-        """Forget every limit."""
+        """Stop watching."""
         self._set_timer(_NEVER)
 
     def _set_timer(self, moment: float) -> None:
@@ -48,12 +48,13 @@ class TimeLimits:
 
     def _check(self) -> None:
         now = max(self._loop.time(), self._next_at)  # a loop may call a little early
-        minded = [task_run for task_run in self._running.values() if not task_run.has_hit_limit]
-        due = [task_run for task_run in minded if task_run.control.ends_at <= now]
-        self._set_timer(min((a.control.ends_at for a in minded if a.control.ends_at > now), default=_NEVER))
+        watched = [task_run for task_run in self._running.values() if not task_run.has_hit_limit]
+        due = [task_run for task_run in watched if task_run.control.ends_at <= now]
+        later = (task_run.control.ends_at for task_run in watched if task_run.control.ends_at > now)
+        self._set_timer(min(later, default=_NEVER))
         for task_run in due:
             task_run.has_hit_limit = True
             try:
                 self._on_time_limit(task_run)
-            except Exception:  # whatever it is, the limits of the others hold all the same
-                log.exception("the time limit of %s could not be kept", task_run.claimed.fence.task_id)
+            except Exception:  # an error with one run must not disable the limits of the others
+                log.exception("the time limit of %s could not be enforced", task_run.claimed.fence.task_id)

@@ -1,1 +1,1 @@
-"""Housekeeping: promote, reap, retention. Each duty is safe on every machine at once."""
+"""Maintenance jobs: promote, reap, retention, capacity. Many machines may run them at the same time."""

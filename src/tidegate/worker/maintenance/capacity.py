@@ -1,4 +1,4 @@
-"""Warns once of each upstream whose limit the live workers have too few slots for."""
+"""Warns once for each upstream whose limit cannot be used because the live workers have too few slots."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ log = logging.getLogger("tidegate.maintenance")
 
 
 class CapacityWatch:
-    """Looks at limits and slots.
+    """Compares the limits of upstreams with the slots of the live workers.
 
     Args:
-        store: Whose.
+        store: Holds the limits and the workers.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._undersized: frozenset[str] = frozenset()
-        """The upstreams that were short at the last look."""
+        """The upstreams that had too few slots at the last check."""
         self._warned: set[str] = set()
 
     async def run_once(self) -> bool:
-        """Make one look; return that there is nothing more to do at once.
+        """Check once. Always return False: there is never more to do at once.
 
-        Only what is short at two looks is worth a warning: workers that are just being started or replaced
-        make it short for a moment.
+        Warn only of a shortage found by two checks in a row: workers that are starting or being replaced
+        cause short ones.
         """
         found = await find_slot_shortages(self._store)
         for shortage in found:

@@ -1,4 +1,4 @@
-"""A duty: something done again and again until it is stopped, whatever happens in between."""
+"""One maintenance job: repeats its work at an interval until stopped, also after errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger("tidegate.maintenance")
 
 
 class MaintenanceJob:
-    """Runs `run_once` every `interval` seconds. Can be stopped twice, or without having started.
+    """Runs `run_once` every `interval` seconds. It may be stopped twice, or without having started.
 
     Args:
-        name: For logs and the task's name.
-        interval: Seconds between the end of one act and the next; varied by a tenth, so that machines spread.
-        run_once: One round; returns whether to go on at once, because there is more to do.
+        name: For logs and the name of the asyncio task.
+        interval: Seconds between two rounds; varied by a tenth, so that machines do not act at the same time.
+        run_once: Does one round; returns whether there is more to do at once.
         rng: For jitter.
-        on_failure: Told when a round failed.
+        on_failure: Called after a round failed.
     """
 
     def __init__(
@@ -43,25 +43,25 @@ class MaintenanceJob:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._started_at: float | None = None
-        """When the round under way began, by the loop's clock; None: it waits for its next."""
+        """When the current round started, by the loop's clock; None between rounds."""
 
     def busy_seconds(self) -> float:
-        """Return for how long its present round has been going on; 0 between two."""
+        """Return how long the current round has been running; 0 between rounds."""
         if self._started_at is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._started_at
 
     def start(self) -> None:
-        """Begin; nothing happens if it runs already."""
+        """Start; do nothing if it runs already."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"tidegate job {self.name}")
 
     def wake(self) -> None:
-        """Do the next round at once."""
+        """Start the next round at once."""
         self._woken.set()
 
     async def stop(self) -> None:
-        """End it, a round under way included."""
+        """Stop, and cancel the current round."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -76,8 +76,8 @@ class MaintenanceJob:
                     pause = 0.0
                 self._pause.reset()
             except StoreError as error:
-                pause = self._report_failure(f"the store is away ({error})")
-            except Exception as error:  # one broken round must not end the duty for good
+                pause = self._report_failure(f"the store is unreachable ({error})")
+            except Exception as error:  # one failed round must not end the job for good
                 log.exception("maintenance job %s failed", self.name)
                 pause = self._report_failure(str(error))
             self._started_at = None
@@ -86,9 +86,9 @@ class MaintenanceJob:
                     await self._woken.wait()
             self._woken.clear()
 
-    def _report_failure(self, what: str) -> float:
+    def _report_failure(self, reason: str) -> float:
         if self._on_failure is not None:
             self._on_failure()
         pause = self._pause.next()
-        log.warning("maintenance job %s: %s; again in %.1f s", self.name, what, pause)
+        log.warning("maintenance job %s: %s; retrying in %.1f s", self.name, reason, pause)
         return pause

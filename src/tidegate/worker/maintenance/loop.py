@@ -1,4 +1,4 @@
-"""All duties of one steward, started and stopped together."""
+"""All maintenance jobs of one process, started and stopped together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RETIRED_WORKER_SECONDS = 86_400.0
 
 
 class MaintenanceLoop:
-    """Does the housekeeping of a store until it is stopped.
+    """Runs the maintenance of a store until it is stopped.
 
     Args:
         store: An open store.
         timings: Intervals and retention times.
         rng: For jitter.
         clock: Monotonic seconds.
-        on_retired: Told of each worker that was retired because its lease ran out.
+        on_retired: Called with each worker that was retired because its lease ran out.
     """
 
     def __init__(
@@ -58,39 +58,43 @@ class MaintenanceLoop:
         ]
 
     def start(self) -> None:
-        """Begin every duty."""
+        """Start every job."""
         for job in self._jobs:
             job.start()
 
     async def stop(self) -> None:
-        """End every duty."""
+        """Stop every job."""
         await asyncio.gather(*(job.stop() for job in self._jobs))
 
     def busy_seconds(self) -> float:
-        """Return how long the longest round under way has been going on: a duty that hangs."""
+        """Return how long the longest current round has been running; a large value means that it hangs."""
         return max(job.busy_seconds() for job in self._jobs)
 
     async def requeue_orphans(self) -> None:
-        """Decide the runs of retired workers now; if the store is away, as soon as it is back."""
+        """Finish the runs of retired workers now, or as soon as the store is reachable again."""
         self._reap_job.wake()
 
     async def requeue_last_orphans(self, within: float) -> None:
-        """Decide the runs of retired workers before this process ends, unless the store is away."""
+        """Finish the runs of retired workers before this process ends, unless the store is unreachable.
+
+        Args:
+            within: Give up after this many seconds.
+        """
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(within):
                 await self._reaper.decide_orphans()
 
     async def _promote(self) -> bool:
         released = await self._store.release_batches(RELEASE_LIMIT)
-        moved = await self._store.promote(self._timings.promote_batch)
-        return moved >= self._timings.promote_batch or released > 0
+        promoted = await self._store.promote(self._timings.promote_batch)
+        return promoted >= self._timings.promote_batch or released > 0
 
     async def _delete_expired(self) -> bool:
-        gone = await self._store.delete_expired(
+        deleted = await self._store.delete_expired(
             finished_seconds=self._timings.retention_finished,
             dead_seconds=self._timings.retention_dead,
             limit=RETENTION_LIMIT,
         )
         await self._store.delete_retired_workers(RETIRED_WORKER_SECONDS)
         await self._store.checkpoint()
-        return gone >= RETENTION_LIMIT
+        return deleted >= RETENTION_LIMIT

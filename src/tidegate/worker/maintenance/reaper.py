@@ -1,4 +1,4 @@
-"""The patient reaper: workers whose lease ran out are retired, and their runs are taken up again."""
+"""The reaper: retires workers whose lease ran out, and finishes their runs so that the tasks run again."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ PAGE_SIZE = 500
 
 
 class Reaper:
-    """Retires expired workers, but only after one full lease of its own uninterrupted passes.
+    """Retires workers whose lease ran out, but only after its own passes ran without a gap for a full lease.
 
-    After an outage of the store, the sleep of a laptop or a step of the clock every lease has run out
-    although most workers live. So everyone gets the time to beat first: a lease is judged only by a reaper
-    that has itself been passing without a gap for as long as that lease, and has seen no beat for nearly
-    as long. Both are measured by its own monotonic clock, so no jump of the store's can retire the living.
-    Each pass begins with a write, which waits as long as beats must wait: a store that only answers readers
-    makes everyone look silent, and a pass that waited is a gap.
+    After an outage of the store, the sleep of a laptop or a jump of the clock, every lease has run out while
+    most workers are alive. So workers get time to send a heartbeat first. A reaper retires a worker only if
+    its own passes ran without a gap for as long as the lease, and it saw no heartbeat for nearly as long. It
+    measures both by its own monotonic clock, so a jump of the store's clock cannot retire living workers.
+    Each pass starts with a write. If the store accepts only reads, heartbeats have to wait and every worker
+    looks silent; then the write waits too, and the delayed pass counts as a gap.
 
-    A reaper that has not lived for a lease, as in a fleet whose machines die again and again, goes by what
-    the store kept of the passes of all: they must have followed each other without a gap for a lease, and no
-    beat have come in that time. It judges so only workers that have not changed since its own passes began.
+    In a fleet whose machines die often, no reaper may live for a full lease. Such a reaper uses the store's
+    record of all reapers' passes: they ran without a gap for a lease, and no heartbeat came in that time. It
+    does so only for workers whose row has not changed since its own passes began.
 
-    Silence alone is enough after some time: a clock set back leaves dead workers a lease that ends in a far
-    future.
+    After a longer silence a worker is retired even if its lease has not run out: if the clock was set back,
+    the lease of a dead worker ends far in the future.
 
     Args:
-        store: Whose workers.
+        store: Holds the workers.
         interval: Seconds between passes.
-        lease: Seconds of the lease that a worker gets whose row was missing.
+        lease: Seconds of the lease for a worker whose row was missing.
         clock: Monotonic seconds.
-        on_retired: Told of each worker that it has retired.
+        on_retired: Called with each worker that it has retired.
     """
 
     def __init__(
@@ -57,26 +57,26 @@ class Reaper:
         self._uninterrupted_since: float | None = None
         self._last_pass = 0.0
         self._last_beats: dict[str, tuple[float, float]] = {}
-        """By living worker: the end of the lease it last beat for, and when that was first seen."""
+        """By living worker: the end of its lease, and when this reaper first saw that end."""
         self._leases_at_start: dict[str, float] | None = None
-        """By worker that was there when our passes began: the end of its lease then."""
+        """By worker that existed when our passes began: the end of its lease at that time."""
 
     def reset_patience(self) -> None:
-        """Begin the patience anew: a pass failed."""
+        """Restart the count of passes without a gap, because a pass failed."""
         self._uninterrupted_since = None
 
     async def run_once(self) -> bool:
         """Make one pass. Return whether there is more to do at once.
 
         Raises:
-            StoreError: The store is away; patience begins anew.
+            StoreError: The store is unreachable. The caller must call `reset_patience`.
         """
         reaper_pass = await self._store.record_reaper_pass(
             longest_gap_seconds=self._longest_gap, lease_seconds=self._lease
         )
         for worker_id in reaper_pass.restored_workers:
             log.warning(
-                "worker %s holds runs and had no row: it has one again, and is reaped if it does not beat",
+                "worker %s has runs but no row: its row was restored; it is retired if it sends no heartbeat",
                 worker_id,
             )
         uninterrupted_seconds = self._uninterrupted_seconds()
@@ -91,22 +91,22 @@ class Reaper:
         return await self.decide_orphans() >= PAGE_SIZE
 
     def _has_been_silent(self, worker: WorkerRow, uninterrupted_seconds: float, *, is_expired: bool) -> bool:
-        """Whether our own passes are enough to tell that a worker is dead."""
+        """Return whether our own passes prove that a worker is dead."""
         lease = worker.expires_at - worker.heartbeat_at
         silent_for = self._last_pass - self._last_beats[worker.id][1]
-        # A beat is first seen up to one pass late; its lease ran on from the beat itself.
+        # We see a heartbeat up to one pass late, but its lease started with the heartbeat itself.
         enough = max(0.75 * lease, lease - self._interval) if is_expired else lease + 3 * self._interval
         return uninterrupted_seconds >= lease and silent_for >= enough
 
     def _was_silent_before(self, worker: WorkerRow, reaper_pass: ReaperPass) -> bool:
-        """Whether everyone's passes are, where ours are too few: all moments are the store's."""
+        """Return whether the passes of all reapers prove it. All times are by the store's clock."""
         lease = worker.expires_at - worker.heartbeat_at
         silent_for = reaper_pass.at - max(worker.heartbeat_at, reaper_pass.since_at)
         is_as_at_first = (self._leases_at_start or {}).get(worker.id) == worker.expires_at
         return silent_for >= lease + self._interval and is_as_at_first
 
     def _record_beats(self, living: Iterable[WorkerRow]) -> None:
-        """Note who has beaten since the last pass, and forget who is gone."""
+        """Record the heartbeats since the last pass, and forget workers that are gone."""
         last_beats: dict[str, tuple[float, float]] = {}
         for worker in living:
             known, since = self._last_beats.get(worker.id, (0.0, 0.0))
@@ -119,7 +119,7 @@ class Reaper:
         self._last_beats = last_beats
 
     async def decide_orphans(self) -> int:
-        """Decide the runs of every retired worker; return how many there were."""
+        """Finish the runs of every retired worker; return how many there were."""
         orphans = await self._store.list_orphans(PAGE_SIZE)
         if orphans:
             outcomes = [_decide(orphan) for orphan in orphans]
@@ -133,7 +133,7 @@ class Reaper:
             worker.id, why="lease ran out", is_loss=True, only_if_expired=only_if_expired
         ):
             log.warning(
-                "worker %s did not renew its lease (ran out at %.3f); its runs are taken up again",
+                "worker %s did not renew its lease (ran out at %.3f); its tasks are requeued",
                 worker.id,
                 worker.expires_at,
             )
@@ -141,7 +141,7 @@ class Reaper:
                 await self._on_retired(worker)
 
     def _uninterrupted_seconds(self) -> float:
-        """Return for how many seconds passes have followed each other without a gap."""
+        """Return for how many seconds our passes have run without a gap."""
         now = self._clock()
         gap = now - self._last_pass
         self._last_pass = now
@@ -173,7 +173,7 @@ def _log_outcome(orphan: Orphan, outcome: Outcome) -> None:
     log.log(
         level,
         "%s: %s %s, run %d was orphaned (%s)",
-        "dead" if isinstance(outcome, Dead) else "taken up again",
+        "dead" if isinstance(outcome, Dead) else "requeued",
         orphan.function,
         orphan.fence.task_id,
         orphan.fence.run,

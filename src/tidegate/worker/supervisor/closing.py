@@ -1,4 +1,4 @@
-"""Closing a store that may hang: a service must end within its grace time all the same."""
+"""Closes a store that may hang: a service must end within its grace time anyway."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ log = logging.getLogger("tidegate.supervisor")
 
 
 async def close_or_exit(store: Store, *, within: float, code: int) -> None:
-    """Close a store; if it hangs, end this process: its threads would hold it.
+    """Close a store. If it hangs, end this process, which the store's threads would keep alive.
 
     Args:
-        store: Whose last writes are done, or given up.
-        within: Seconds.
-        code: The exit code of a process that ends here.
+        store: The store. Its last writes are done or given up.
+        within: Seconds to wait.
+        code: The exit code if the process ends here.
     """
     try:
         async with asyncio.timeout(within):
             await store.close()
     except TimeoutError:
-        log.warning("the store does not let go within %g s; this process ends without it", within)
+        log.warning("the store did not close within %g s; this process ends without closing it", within)
         logging.shutdown()
         os._exit(code)

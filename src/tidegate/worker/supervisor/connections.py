@@ -1,4 +1,4 @@
-"""Whether the server has enough connections for all workers: said in the log when a worker starts."""
+"""Logs, when a worker starts, whether the database server has enough connections for all workers."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from tidegate.store.protocol import Store
 
 log = logging.getLogger("tidegate.worker")
 
-_MOST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 
-_Told = Callable[..., Awaitable[tuple[str, bool]]]
+_DescribeConnections = Callable[..., Awaitable[tuple[str, bool]]]
 
 
 def open_supervising(url: str) -> Store:
-    """Return the store for a process that only looks after others: it uses few connections to a server."""
+    """Return the store for a supervisor, which uses few connections to a database server."""
     return open_store(url, supervises=True) if is_postgres(url) else open_store(url)
 
 
-async def say_connections(store: Store, name: str, processes: int) -> None:
-    """Log how many connections all workers may open; a warning if the server has fewer.
+async def log_connections(store: Store, name: str, processes: int) -> None:
+    """Log how many connections all workers may open; warn if the server has fewer.
 
-    A store that does not answer in time is not waited for. One that is a file has nothing to say.
+    Do nothing for a database file, or if the store does not answer in time.
 
     Args:
-        store: Its live workers count.
-        name: Of this worker.
-        processes: Of this worker's pools, stored or not.
+        store: Holds the live workers.
+        name: The name of this worker.
+        processes: The number of this worker's pool processes, registered or not.
     """
-    told: _Told | None = getattr(store, "connections_told", None)
-    if told is None:
+    describe: _DescribeConnections | None = getattr(store, "connections_told", None)
+    if describe is None:
         return
     try:
-        async with asyncio.timeout(_MOST_SECONDS):
+        async with asyncio.timeout(_MAX_SECONDS):
             now = await store.now()
             mine = (socket.gethostname(), name)
             live = [(row.host, row.name) for row in await store.list_workers() if row.expires_at > now]
             others = [worker for worker in live if worker != mine]
-            words, is_too_much = await told(
+            description, are_too_many = await describe(
                 processes=processes + len(others), supervisors=1 + len(set(others))
             )
     except Exception as error:
-        log.debug("the server's connections are not known: %s", error)
+        log.debug("the server's connections are unknown: %s", error)
         return
-    if is_too_much:
-        log.warning("%s: raise max_connections, or put connections=2 into the database URL", words)
+    if are_too_many:
+        log.warning("%s: raise max_connections, or put connections=2 into the database URL", description)
     else:
-        log.info("%s", words)
+        log.info("%s", description)

@@ -1,4 +1,4 @@
-"""Makes crash loops visible: processes of one pool that die again and again."""
+"""Detects and logs crash loops: processes of one pool that die again and again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 log = logging.getLogger("tidegate.supervisor")
 
 WINDOW_SECONDS = 300.0
-"""Deaths count for so long."""
+"""A death counts for this long."""
 MAX_DEATHS = 5
-"""So many within the window are a loop."""
+"""This many deaths within the window are a crash loop."""
 LOG_INTERVAL_SECONDS = 60.0
-"""Between two lines about one pool."""
+"""Shortest time between two log lines about one pool."""
 
 
 class CrashLoopDetector:
     """Counts the deaths of one pool's processes.
 
     Args:
-        pool: Its name.
+        pool: The pool's name.
         clock: Monotonic seconds.
     """
 
@@ -32,7 +32,7 @@ class CrashLoopDetector:
         self._logged_at: float | None = None
 
     def record_death(self, why: str) -> None:
-        """Count one death; tell of a loop, once a minute at most."""
+        """Count one death; log a crash loop, at most once a minute."""
         now = self._clock()
         self._deaths.append(now)
         self._last = why
@@ -42,7 +42,7 @@ class CrashLoopDetector:
             log.error("%s", loop)
 
     def describe(self) -> str:
-        """Return the loop in a sentence; empty if there is none."""
+        """Return a sentence about the crash loop; empty if there is none."""
         oldest = self._clock() - WINDOW_SECONDS
         while self._deaths and self._deaths[0] < oldest:
             self._deaths.popleft()

@@ -1,7 +1,8 @@
-"""How a running service is asked whether it lives and is ready: a Unix socket each, in one directory.
+"""Health checks of running services: each has a Unix socket, all in one directory.
 
-Whoever connects is sent one JSON object by the service's own event loop, so an answer proves that it turns.
-What cannot answer is hung; what refuses the connection is dead, and its socket is swept away.
+A client that connects receives one JSON object, sent by the service's own event loop. So an answer proves
+that the loop runs. A service that does not answer hangs. One that refuses the connection is dead, and its
+socket is removed later.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from pathlib import Path
 log = logging.getLogger("tidegate.supervisor")
 
 STALE_SOCKET_SECONDS = 60.0
-"""A dead socket is swept when it is older: a younger one may belong to a service that is just starting."""
+"""A dead socket is removed at this age: a younger one may belong to a service that is just starting."""
 
 RECREATE_SECONDS = 10.0
-"""The socket is made again so often at most."""
+"""Shortest time between two attempts to create the socket again."""
 
 _LONGEST_ADDRESS = 100
 _OPEN_FILES = Path("/proc/self/fd")
@@ -35,7 +36,7 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a service says of itself."""
+    """The health of one service."""
 
     kind: str
     """`worker` or `scheduler`."""
@@ -44,26 +45,26 @@ class Health:
     database_url: str
     version: str
     status: str
-    """What goes on, in a line."""
+    """What the service does now, in one line."""
     problems: list[str] = field(default_factory=list)
     """Why it is not ready; empty if it is."""
     crash_loops: list[str] = field(default_factory=list)
-    """One sentence for each pool whose processes die again and again."""
+    """One sentence for each pool with a crash loop."""
 
 
 def run_directory() -> Path:
-    """Return where the sockets are: `TIDEGATE_RUN`, else this user's own temporary directory."""
+    """Return the directory of the sockets: `TIDEGATE_RUN`, else a temporary directory of this user."""
     given = os.environ.get("TIDEGATE_RUN")
     return Path(given) if given else Path(tempfile.gettempdir()) / f"tidegate-run-{os.getuid()}"
 
 
 class HealthSocket:
-    """Answers for one service, from `open` to `close`.
+    """Answers health checks for one service, from `open` to `close`.
 
     Args:
         kind: `worker` or `scheduler`.
         name: The service's name.
-        get_health: Returns its health now.
+        get_health: Returns the current health.
     """
 
     def __init__(self, kind: str, name: str, get_health: Callable[[], Health]) -> None:
@@ -73,28 +74,28 @@ class HealthSocket:
         self._opened_at = 0.0
 
     async def open(self) -> None:
-        """Begin to answer. A service that cannot be asked is told of in the log, and works all the same."""
+        """Start to answer. If the socket cannot be created, log a warning; the service works without it."""
         self._opened_at = time.monotonic()
-        under_way = self._path.with_suffix(".new")
+        temporary = self._path.with_suffix(".new")
         try:
             _make_private(self._path.parent)
             _remove_dead_sockets(self._path.parent)
-            with _short_address(under_way) as path:
+            with _short_address(temporary) as path:
                 self._server = await asyncio.start_unix_server(self._send_health, path)
-            under_way.rename(self._path)  # whoever finds it can connect
+            temporary.rename(self._path)  # from now on clients find it, and can connect
         except OSError as error:
-            log.warning("`tidegate … health` cannot ask this process: %s: %s", self._path, error)
+            log.warning("`tidegate … health` cannot check this process: %s: %s", self._path, error)
             await self.close()
 
     async def recreate_if_removed(self) -> None:
-        """Make the socket again if somebody removed it, as programs that clean up temporary directories do.
+        """Create the socket again if it was removed, for example by a cleaner of temporary directories.
 
-        One that could not be made is tried again after `RECREATE_SECONDS`.
+        If it could not be created, try again after `RECREATE_SECONDS`.
         """
         if self._exists() or time.monotonic() - self._opened_at < RECREATE_SECONDS:
             return
         if self._server is not None:
-            log.warning("the socket for `tidegate … health` was removed, and is made again: %s", self._path)
+            log.warning("the socket for `tidegate … health` was removed; it is created again: %s", self._path)
         await self.close()
         await self.open()
 
@@ -102,7 +103,7 @@ class HealthSocket:
         return self._server is not None and os.path.lexists(self._path)
 
     async def close(self) -> None:
-        """Answer no more. Safe to repeat."""
+        """Stop answering and remove the socket. Safe to repeat."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -118,16 +119,16 @@ class HealthSocket:
 
 
 def query_health(kind: str, name: str | None, timeout_seconds: float) -> list[Health | None]:
-    """Ask the services of this machine and user; return each one's answer, None for one that hangs.
+    """Return the health of each service of this machine and user; None for a service that hangs.
 
     Args:
         kind: `worker` or `scheduler`.
-        name: Only those of this name; None: all of the kind.
+        name: Only services of this name; None: all of the kind.
         timeout_seconds: How long each may take.
     """
     answers = []
     for path in _sockets(run_directory(), f"{kind}-*" if name is None else f"{_file_stem(kind, name)}-*"):
-        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):  # it is dead
+        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):  # the service is dead
             answers.append(_query_one(path, timeout_seconds))
     return answers
 
@@ -148,13 +149,13 @@ def _query_one(path: Path, timeout_seconds: float) -> Health | None:
 
 
 def _file_stem(kind: str, name: str) -> str:
-    """Return how the files of services of this kind and name begin; names may be long and hold anything."""
+    """Return the start of the socket's file name. The service's name is hashed: it may be any text."""
     return f"{kind}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
 def _short_address(path: Path) -> Iterator[str]:
-    """Give a socket's address for the block: they may be 107 bytes long, paths longer (Linux)."""
+    """Yield an address for the socket: addresses are limited to 107 bytes, paths may be longer (Linux)."""
     if len(os.fsencode(path)) < _LONGEST_ADDRESS or not _OPEN_FILES.is_dir():
         yield str(path)
         return
@@ -170,10 +171,10 @@ def _sockets(directory: Path, pattern: str) -> Iterator[Path]:
 
 
 def _make_private(directory: Path) -> None:
-    """Make the directory; refuse one that others can write to.
+    """Create the directory; refuse one that other users can write to.
 
     Raises:
-        OSError: It cannot be made, or is not ours alone.
+        OSError: It cannot be created, or other users can write to it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()
@@ -182,7 +183,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets of the dead."""
+    """Remove the sockets of dead services."""
     for path in _sockets(directory, "*"):
         with (
             contextlib.suppress(OSError),

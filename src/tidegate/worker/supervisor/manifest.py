@@ -1,4 +1,4 @@
-"""Asks an application what it declares, in a short-lived process: the supervisor imports no user code."""
+"""Reads what an application declares, in a short-lived process: the supervisor imports no user code."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Manifest:
     timings: Timings
     functions: dict[str, Any]
     content: dict[str, Any]
-    """To be kept in the store."""
+    """The whole manifest, to be saved in the store."""
 
 
 async def read_manifest(application: str, database_url: str | None = None) -> Manifest:
     """Import the application in a child process and return what it declares.
 
-    Cancelled meanwhile, it kills the child with all it started.
+    If it is cancelled meanwhile, it kills that process and all processes it started.
 
     Args:
         application: `module:attribute`.
@@ -46,7 +46,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
             database of its own, which cannot be overridden.
     """
     env = os.environ | ({"TIDEGATE_DATABASE_URL": database_url} if database_url else {})
-    # A file, not a pipe: what the application starts while it is imported would hold a pipe open.
+    # A file, not a pipe: processes that the application starts during its import would keep a pipe open.
     with tempfile.TemporaryFile() as answer:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -57,7 +57,7 @@ async def read_manifest(application: str, database_url: str | None = None) -> Ma
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[answer.fileno()],
             env=env,
-            start_new_session=True,  # a Ctrl-C is for us alone
+            start_new_session=True,  # Ctrl-C must reach only us
         )
         try:
             await child.wait()
@@ -117,4 +117,4 @@ if __name__ == "__main__":
 
         traceback.print_exc()
     sys.stdout.flush()
-    os._exit(code)  # threads that the application started must not hold us up
+    os._exit(code)  # threads that the application started must not keep the process alive

@@ -1,7 +1,8 @@
-"""Watches how much memory pool processes hold: over the soft limit one is replaced, over the hard one killed.
+"""Watches the memory of pool processes: replaces one over the soft limit, kills one over the hard limit.
 
-What counts is the process and what its own tasks started. Its child slots have the same limits each, kept
-by the pool process itself, and do not count here; nor does what a task started in a session of its own.
+The process and the processes that its own tasks started count. Its child processes do not count here: each
+has the same limits, enforced by the pool process. Processes that a task started in another session do not
+count either.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from tidegate.worker.settings import Pool
 
 log = logging.getLogger("tidegate.supervisor")
 
-LOOK_SECONDS = 0.25
+CHECK_SECONDS = 0.25
 CONFIRM_SECONDS = 0.03
-"""A second look after this time decides: what was just started may count twice for a moment."""
+"""A second check after this time decides: a process that was just started may count twice for a moment."""
 
 Measure = Callable[[int, int], int | None]
-"""Returns what a process holds if that is more than a number of bytes."""
+"""Takes a process id and a limit in bytes; returns the bytes in use if more than the limit, else None."""
 
 
 class MemoryLimited(Protocol):
-    """A pool process as it is seen from here."""
+    """A pool process, as far as this module needs it."""
 
     pool: Pool
     is_over_memory: bool
-    """Set when it has to leave for its memory."""
+    """Set when it is replaced because of its memory."""
 
     @property
     def pid(self) -> int:
@@ -38,7 +39,7 @@ class MemoryLimited(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has begun to work."""
+        """Whether it has started to work."""
         ...
 
     @property
@@ -47,23 +48,23 @@ class MemoryLimited(Protocol):
         ...
 
     def drain(self, grace: float, why: str) -> None:
-        """Let it end after its present tasks."""
+        """Let it end after its current tasks."""
 
     def kill(self, why: str) -> None:
         """Kill it."""
 
 
-def _of_a_pool_process(pid: int, limit: int) -> int | None:
+def _measure_pool_process(pid: int, limit: int) -> int | None:
     return process_tree.excess(pid, limit, other_sessions=False)
 
 
 class MemoryWatch:
-    """Looks at every process that has a limit, again and again.
+    """Checks the memory of every process that has a limit, again and again.
 
     Args:
-        living: Returns the pool processes.
-        grace: Seconds the tasks of a process over its soft limit may go on; then they are given back.
-        measure: How memory is read.
+        living: Returns the living pool processes.
+        grace: Returns the seconds that tasks of a process over its soft limit may go on before their release.
+        measure: Reads the memory.
     """
 
     def __init__(
@@ -71,35 +72,35 @@ class MemoryWatch:
         living: Callable[[], Iterable[MemoryLimited]],
         *,
         grace: Callable[[], float],
-        measure: Measure = _of_a_pool_process,
+        measure: Measure = _measure_pool_process,
     ) -> None:
         self._living = living
         self._grace = grace
         self._measure = measure
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             for process in list(self._living()):
                 await self.check(process)
 
     async def check(self, process: MemoryLimited) -> None:
-        """Look at one process and do what its memory asks for."""
-        if not process.is_ready:  # once the application is imported, the process itself looks and says so
+        """Check one process; replace or kill it if it uses too much."""
+        if not process.is_ready:  # after the import, the process itself checks its limits
             return
         hard, soft = process.pool.memory_limit, process.pool.memory_soft_limit
-        if hard is not None and (held := await self._surely_over(process, hard)) is not None:
+        if hard is not None and (held := await self._confirmed_excess(process, hard)) is not None:
             why = f"memory limit {hard >> 20} MiB passed: {held >> 20} MiB in use"
             log.error("pool %s: process %d is killed: %s", process.pool.name, process.pid, why)
             process.kill(why)
         elif soft is not None and not process.drain_reason:
-            held = await self._surely_over(process, soft)
+            held = await self._confirmed_excess(process, soft)
             if held is not None:
                 process.is_over_memory = True
                 process.drain(self._grace(), f"it holds {held >> 20} MiB, more than {soft >> 20}")
 
-    async def _surely_over(self, process: MemoryLimited, limit: int) -> int | None:
+    async def _confirmed_excess(self, process: MemoryLimited, limit: int) -> int | None:
         if self._measure(process.pid, limit) is None:
             return None
         await asyncio.sleep(CONFIRM_SECONDS)

@@ -1,4 +1,4 @@
-"""The supervisor's side of one pool process: start it, talk to it, see it end."""
+"""The supervisor's side of one pool process: start it, send it messages, wait for its end."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tidegate.worker.settings import Pool, Timings
 log = logging.getLogger("tidegate.supervisor")
 
 OVERDUE = "did not end within its grace time"
-"""Why a process that was told to end is killed. Unless a task holds its loop, none is to blame."""
+"""Why a process that was asked to end is killed. Unless a task blocks its loop, no task is to blame."""
 
 
 class PoolProcess:
-    """One pool process, from its start to its reaping. A new process is a new `PoolProcess` with a new id.
+    """One pool process, from its start to its end. Each process has its own `PoolProcess` and worker id.
 
     Args:
         application: `module:attribute` that it imports.
-        pool: What it serves.
+        pool: The pool that it serves.
         timings: Passed on to it.
         database_url: Overrides the application's own.
     """
@@ -51,25 +51,25 @@ class PoolProcess:
         self._pinged_at: float | None = None
         self._current_task = CurrentTaskSlot()
         self.is_registered = False
-        """Whether the store has its row; before that it has no lease to keep."""
+        """Whether the store has its row. Before that it has no lease to renew."""
         self.good_until = 0.0
         """Until when its lease holds, by the monotonic clock."""
         self.busy = 0
-        """Tasks it runs, as it said last."""
+        """How many tasks it runs, by its last report."""
         self.on_ready: Callable[[PoolProcess], None] = lambda process: None
         """Called in the loop when it is ready."""
         self.drain_reason = ""
         """Why it takes no more tasks; empty if it does."""
         self.is_over_memory = False
-        """Whether that is because of its memory."""
+        """Whether it drains because of its memory."""
         self.problem = ""
-        """Why a part of its tasks cannot run there, as it said last; empty if all can."""
+        """Why some of its tasks cannot run there, by its last report; empty if all can."""
         self.children_killed = 0
-        """Its own child processes that it had to kill because their tasks did not stop."""
+        """How many of its child processes it had to kill because their tasks did not stop."""
         self.kill_reason = ""
-        """Why the supervisor killed it, if it did."""
+        """Why the supervisor killed it; empty if it did not."""
         self.culprit: Fence | None = None
-        """Once it has ended: whose task had the loop then; `NO_CULPRIT` if it ended as it was told."""
+        """After its end: the run that had the loop; `NO_CULPRIT` if it ended on request."""
 
     @property
     def pid(self) -> int:
@@ -78,7 +78,7 @@ class PoolProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has imported the application and begun."""
+        """Whether it has imported the application and started its engine."""
         return self._ready_at is not None
 
     def stalled_seconds(self) -> float:
@@ -88,12 +88,12 @@ class PoolProcess:
         return time.monotonic() - self._pinged_at
 
     def discount(self, seconds: float) -> None:
-        """Do not count so many seconds against an answer it owes."""
+        """Subtract this many seconds from the time that it has not answered."""
         if self._pinged_at is not None and self._answered_at < self._pinged_at:
             self._pinged_at = min(time.monotonic(), self._pinged_at + seconds)
 
     async def start(self) -> None:
-        """Start the interpreter, in a session of its own, with a socket pair for control."""
+        """Start the interpreter in a new session, with a socket pair for control messages."""
         ours, theirs = socket.socketpair()
         options = PoolProcessOptions(
             application=self._application,
@@ -119,24 +119,24 @@ class PoolProcess:
         self._connection.start()
 
     def extend_lease(self, good_until: float) -> None:
-        """Tell it until when its lease is good, by the monotonic clock; it must answer."""
+        """Send it the moment until which its lease holds, by the monotonic clock. It must answer."""
         self.good_until = good_until
         self._request(beat=good_until)
 
     def ping(self) -> None:
-        """Ask whether it still answers."""
+        """Send a ping, which it must answer."""
         self._request(ping=True)
 
     def drain(self, grace: float, why: str) -> None:
-        """Tell it to claim no more and end within `grace` seconds. The first reason counts."""
+        """Ask it to claim nothing more and to end within `grace` seconds. The first reason counts."""
         self._send(drain=grace)
         if not self.drain_reason:
             self.drain_reason = why
             log.info("pool %s: process %d takes no more tasks: %s", self.pool.name, self.pid, why)
 
     def release(self) -> None:
-        """Tell it to give everything back and end now."""
-        self.drain_reason = self.drain_reason or "told to give its tasks back"
+        """Ask it to release its tasks and end now."""
+        self.drain_reason = self.drain_reason or "asked to release its tasks"
         self._send(release=True)
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -146,7 +146,7 @@ class PoolProcess:
                 self._process.send_signal(number)
 
     def notify_lease_lost(self) -> None:
-        """Tell it that its lease is lost."""
+        """Notify it that its lease is lost."""
         self._send(lost=True)
 
     def kill(self, why: str) -> None:
@@ -157,7 +157,7 @@ class PoolProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def wait_ended(self) -> int:
-        """Wait for its end, end what it left in its session, and return its exit code (-n: signal n)."""
+        """Wait for its end, kill the processes it left behind, and return its exit code (-n: signal n)."""
         assert self._process is not None
         code = await self._process.wait()
         was_asked_for = self.kill_reason == OVERDUE if self.kill_reason else code == 0 and self.drain_reason
@@ -167,11 +167,11 @@ class PoolProcess:
             process_tree.kill_tree(self._process.pid, self.worker_id)
         if self._connection is not None:
             self._connection.close()
-        await asyncio.to_thread(scratch.remove, self.worker_id)  # it may be large, and others need the loop
+        await asyncio.to_thread(scratch.remove, self.worker_id)  # in a thread: removal may block the loop
         return code
 
     def describe_end(self, code: int) -> str:
-        """Return its end in words."""
+        """Return why it ended, for people."""
         if self.kill_reason:
             return self.kill_reason
         if code < 0:
@@ -189,7 +189,7 @@ class PoolProcess:
             self._connection.send(**message)
 
     def _on_message(self, message: Message) -> None:
-        """Note one message; runs in the control thread."""
+        """Apply one message; runs in the control thread."""
         self._answered_at = time.monotonic()
         self.busy = message.get("busy", self.busy)
         self.problem = message.get("problem", self.problem)

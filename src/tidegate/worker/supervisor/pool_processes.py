@@ -1,4 +1,4 @@
-"""All pool processes of one worker: as many as the pools say, registered, and retired when they are dead."""
+"""All pool processes of one worker: started as configured, registered, and retired when they die."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ log = logging.getLogger("tidegate.supervisor")
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What every pool process of a worker is started with, and is known by."""
+    """The options with which every pool process of a worker is started and registered."""
 
     application: str
     name: str
-    """Of the worker."""
+    """The worker's name."""
     timings: Timings
     database_url: str | None
-    """None: the application's own."""
+    """None uses the application's own."""
 
 
 class PoolProcesses:
-    """Keeps the pool processes.
+    """Keeps the pool processes running.
 
     Args:
-        terms: What they are started with.
-        store: Where their rows are.
-        stopping: The worker's.
-        zombies: Told while a process is started.
+        options: The options with which they are started.
+        store: Holds their worker rows.
+        stopping: The worker's stop request.
+        zombies: Paused while a process is started.
         rng: For jitter.
-        on_retired: Called when runs of a dead process can be taken up again.
-        on_bad_setup: Called when a process reports a wrong set-up; returns whether the worker stops.
-        on_killed: Called when, while the worker stops, a process had to be killed.
+        on_retired: Called when the tasks of a dead process can be requeued.
+        on_bad_setup: Called when a process reports a wrong configuration; returns whether the worker stops.
+        on_killed: Called when a process had to be killed while the worker stops.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class PoolProcesses:
         self.on_bad_setup = on_bad_setup
         self.on_killed = on_killed
         self._runners: dict[tuple[str, int], ProcessRunner] = {}
-        """By pool and number: who keeps a process there."""
+        """The runners by pool and number."""
         self._runner_tasks: dict[asyncio.Task[None], ProcessRunner] = {}
-        """Those, and the ones whose place is gone and whose last process still ends."""
+        """Those runners, and removed ones whose last process has not ended yet."""
         self._crash_loops: dict[str, CrashLoopDetector] = {}
 
     def __len__(self) -> int:
@@ -84,48 +84,48 @@ class PoolProcesses:
         return [runner.process for runner in self._runner_tasks.values() if runner.process is not None]
 
     def process(self, worker_id: str) -> PoolProcess | None:
-        """Return one of them by its worker's id."""
+        """Return the living process with this worker id; None if there is none."""
         return next((process for process in self.processes() if process.worker_id == worker_id), None)
 
     def ready(self) -> int:
-        """Return how many take tasks, with a lease that holds."""
+        """Return how many processes take tasks and have a valid lease."""
         now = time.monotonic()
-        present = [runner.process for runner in self._runners.values() if runner.is_ready]
-        return sum(process is not None and process.good_until > now for process in present)
+        ready = [runner.process for runner in self._runners.values() if runner.is_ready]
+        return sum(process is not None and process.good_until > now for process in ready)
 
     def crash_loops(self) -> list[str]:
-        """Return a sentence for each pool whose processes die again and again."""
+        """Return a sentence for each pool with a crash loop."""
         return [
             description for crash_loop in self._crash_loops.values() if (description := crash_loop.describe())
         ]
 
     def resize(self, pools: Sequence[Pool], grace: float) -> list[ProcessRunner]:
-        """Keep as many processes as these pools say; return those keepers that were there before.
+        """Run as many processes as these pools need; return the runners that existed before and remain.
 
         Args:
-            pools: What is wanted.
-            grace: Seconds the tasks of those that are not wanted any more may go on.
+            pools: The wanted pools.
+            grace: Seconds that tasks of surplus processes may go on.
         """
         wanted = {(pool.name, number): pool for pool in pools for number in range(pool.processes)}
-        for place in self._runners.keys() - wanted.keys():
-            self._runners.pop(place).stop(grace)
+        for key in self._runners.keys() - wanted.keys():
+            self._runners.pop(key).stop(grace)
         kept = list(self._runners.values())
-        for place, pool in wanted.items():
-            if place in self._runners:
-                self._runners[place].pool = pool
+        for key, pool in wanted.items():
+            if key in self._runners:
+                self._runners[key].pool = pool
             else:
-                self._runners[place] = self._start_runner(pool)
+                self._runners[key] = self._start_runner(pool)
         return kept
 
     async def wait_all_ended(self, watched: Iterable[asyncio.Task[None]]) -> None:
-        """Wait until no process is kept any more.
+        """Wait until every runner has ended.
 
         Args:
-            watched: Jobs that must go on meanwhile.
+            watched: Jobs that must run meanwhile.
 
         Raises:
-            Exception: One of those has ended, or a keeper has failed. Better to end, and to be started anew,
-                than to go on with half of a supervisor.
+            Exception: A job or a runner failed. The worker must not go on without it; it
+                should end and be restarted.
         """
         while self._runner_tasks:
             ended, _ = await asyncio.wait(
@@ -136,12 +136,12 @@ class PoolProcesses:
                 self._runner_tasks.pop(job, None)
 
     def stop(self, grace: float) -> None:
-        """Let every process end within `grace` seconds, and start none after it."""
+        """Let every process end within `grace` seconds, and start no more."""
         for runner in self._runner_tasks.values():
             runner.stop(grace)
 
     def release_tasks(self) -> None:
-        """Have every process give its tasks back and end now."""
+        """Have every process release its tasks and end now."""
         for process in self.processes():
             process.release()
 
@@ -156,13 +156,13 @@ class PoolProcesses:
         self._runner_tasks[asyncio.create_task(runner.run(), name=f"tidegate pool {pool.name}")] = runner
         return runner
 
-    # --- what a keeper asks for --------------------------------------------------------------------------
+    # --- called by the runners ---------------------------------------------------------------------------
 
     async def start(self, pool: Pool, runner: ProcessRunner) -> PoolProcess:
-        """Start a child, have the keeper hold it, and register it.
+        """Start a pool process, attach it to the runner, and register it.
 
         Raises:
-            OSError: No process is to be had.
+            OSError: No process can be started.
         """
         options = self._options
         process = PoolProcess(
@@ -186,14 +186,14 @@ class PoolProcesses:
             version=__version__,
             application=options.application,
         )
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         await self._retry_until_stored("registering a process", lambda: self._store.add_worker(row))
         process.is_registered = True
-        process.extend_lease(asked_at + options.timings.lease)
+        process.extend_lease(requested_at + options.timings.lease)
         return process
 
     async def retire(self, process: PoolProcess, why: str) -> None:
-        """Retire a dead process's row; its pid is reaped and its group killed, so nothing of it runs on."""
+        """Retire the row of a dead process. Its pid is reaped and its group killed, so nothing of it runs."""
         await self._retry_until_stored(
             "retiring a process",
             lambda: self._store.retire_worker(

@@ -1,4 +1,4 @@
-"""Keeps one process of a pool running: starts it, sees its end, starts the next."""
+"""Keeps one process of a pool running: starts it, waits for its end, starts the next."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from tidegate.worker.supervisor.pool_process import PoolProcess
 log = logging.getLogger("tidegate.supervisor")
 
 HEALTHY_SECONDS = 30.0
-"""A process that lived so long is restarted at once when it ends."""
+"""A process that ran longer than this is restarted at once when it ends."""
 QUICK_REPLACE_SECONDS = 3.0
-"""The same for one that asks to be replaced; one that asks for it sooner may do so for ever."""
+"""The same for a process that asks to be replaced. One that asks sooner may do so again and again."""
 
 
 class ProcessHost(Protocol):
-    """What a keeper asks of its supervisor."""
+    """What a process runner needs from its supervisor."""
 
     async def start(self, pool: Pool, runner: ProcessRunner) -> PoolProcess:
-        """Start a child, have the keeper hold it, and register it.
+        """Start a pool process, attach it to the runner, and register it.
 
         Raises:
-            OSError: No process is to be had.
+            OSError: No process can be started.
         """
         ...
 
     async def retire(self, process: PoolProcess, why: str) -> None:
-        """Take the row of a dead process out of work; its tasks are taken up again."""
+        """Retire the row of a dead process; its tasks are requeued."""
         ...
 
     @property
     def on_killed(self) -> Callable[[], None]:
-        """Hears that, while the worker stops, a process had to be killed."""
+        """Called when a process had to be killed while the worker stops."""
         ...
 
     @property
     def on_bad_setup(self) -> Callable[[Pool], bool]:
-        """Hears that a process says so; returns whether the whole worker stops for it."""
+        """Called when a process reports a wrong configuration; returns whether the whole worker stops."""
         ...
 
 
 class ProcessRunner:
-    """One place for a pool process. When one ends, the next takes its place.
+    """Runs one pool process after the other: when one ends, it starts the next.
 
     Args:
-        pool: What the next process serves; may be replaced at any time.
-        host: Starts and retires.
+        pool: The pool that the next process serves; may be replaced at any time.
+        host: Starts and retires processes.
         crash_loop: Counts the deaths of the pool's processes.
         rng: For jitter.
     """
@@ -66,7 +66,7 @@ class ProcessRunner:
         self.pool = pool
         self.crash_loop = crash_loop
         self.process: PoolProcess | None = None
-        """The present process; None between two."""
+        """The current process; None between two."""
         self._host = host
         self._pause = BackoffDelay(rng, first=0.5, cap=30.0)
         self._stopping = False
@@ -77,7 +77,7 @@ class ProcessRunner:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its process works, or at least takes tasks."""
+        """Whether its process has started and takes tasks."""
         return self.process is not None and self.process.is_ready and not self.process.drain_reason
 
     async def run(self) -> None:
@@ -87,17 +87,17 @@ class ProcessRunner:
             started_at, replacements = time.monotonic(), self._replacements
             try:
                 process = await self._host.start(self.pool, self)
-            except OSError as error:  # no memory or no process to be had: others go on, and it may pass
+            except OSError as error:  # no memory or process ids: this may be temporary
                 wait = self._pause.next()
                 log.error(
-                    "pool %s: no process can be started (%s); again in %.1f s", self.pool.name, error, wait
+                    "pool %s: no process can be started (%s); retrying in %.1f s", self.pool.name, error, wait
                 )
                 await self._wait(wait)
                 continue
             if self._stopping:
                 process.release()
             elif replacements != self._replacements:  # it may have imported the old code
-                process.drain(self._grace, "it is out of date already")
+                process.drain(self._grace, "its code is already outdated")
             code = await process.wait_ended()
             self.process = None
             await self._host.retire(process, process.describe_end(code))
@@ -107,14 +107,14 @@ class ProcessRunner:
                 await self._wait(self._restart_delay(process, code, time.monotonic() - started_at))
 
     def attach(self, process: PoolProcess) -> None:
-        """Take a child that was started."""
+        """Set the current process, which was just started."""
         self.process = process
         process.on_ready = self._on_ready
         if process.is_ready:
             self._on_ready(process)
 
     def stop(self, grace: float) -> None:
-        """Let its process end within `grace` seconds; start none after it."""
+        """Let its process end within `grace` seconds, and start no more."""
         self._stopping = True
         self._woken.set()
         self._replaced.set()
@@ -122,13 +122,13 @@ class ProcessRunner:
             self.process.drain(grace, "the worker stops")
 
     async def replace(self, grace: float, why: str) -> None:
-        """Have a new process take the place of the present one, and wait until it is ready.
+        """Replace the current process by a new one, and wait until that is ready.
 
-        The present one ends first, so there are never more than configured. If the new one cannot start,
-        this does not return: what runs elsewhere goes on as it is.
+        The current process ends first, so there are never more processes than configured. If the new one
+        cannot start, this does not return, and the caller leaves the other processes as they are.
 
         Args:
-            grace: Seconds running tasks may go on; then they are given back.
+            grace: Seconds that running tasks may go on; then they are released.
             why: For logs.
         """
         self._replacements += 1
@@ -145,10 +145,10 @@ class ProcessRunner:
             self._replaced.set()
 
     def _log_kill(self, process: PoolProcess, code: int) -> None:
-        """Log, while the worker stops, which process did not end by itself or had to kill its children."""
+        """While the worker stops: log that a process did not end normally or had to kill child processes."""
         name, why = self.pool.name, process.describe_end(code)
         if code != 0:
-            log.error("pool %s: process %d ended (%s); what it ran is taken up again", name, process.pid, why)
+            log.error("pool %s: process %d ended (%s); its tasks are requeued", name, process.pid, why)
         if process.children_killed:
             log.warning(
                 "pool %s: %d child processes were killed because their tasks did not stop",
@@ -159,7 +159,7 @@ class ProcessRunner:
             self._host.on_killed()
 
     def _restart_delay(self, process: PoolProcess, code: int, lived: float) -> float:
-        """Return the seconds until the next process starts, and tell of the end of this one."""
+        """Log the end of a process, and return the seconds until the next one starts."""
         name, why = self.pool.name, process.describe_end(code)
         if process.drain_reason and code == 0:
             log.info("pool %s: process %d has ended: %s", name, process.pid, process.drain_reason)
@@ -180,7 +180,7 @@ class ProcessRunner:
         return wait
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, unless it is to stop or to begin anew."""
+        """Wait, but not longer than until `stop` or `replace` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()

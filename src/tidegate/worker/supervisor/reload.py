@@ -1,4 +1,4 @@
-"""Notices changed source files, for development, by their modification times."""
+"""Detects changed source files by their modification times, for development."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-LOOK_SECONDS = 0.5
-_LEFT_OUT = {"node_modules", "__pycache__", "site-packages"}
+CHECK_SECONDS = 0.5
+_SKIPPED_FOLDERS = {"node_modules", "__pycache__", "site-packages"}
 
 
 async def changed_sources(root: Path | None = None) -> AsyncIterator[Path]:
-    """Yield a changed, new or deleted `.py` or `.toml` file under `root`, one a look at most."""
+    """Yield a changed, new or deleted `.py` or `.toml` file under `root`, at most one per check."""
     root = root or Path.cwd()
     known = await asyncio.to_thread(_times, root)
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
         now = await asyncio.to_thread(_times, root)
         changed = [path for path in now.keys() | known.keys() if now.get(path) != known.get(path)]
         known = now
@@ -30,7 +30,7 @@ def _times(root: Path) -> dict[Path, int]:
 
 def _sources(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in _LEFT_OUT and not name.startswith(".")]
+        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")]
         yield from (Path(folder) / name for name in files if name.endswith((".py", ".toml")))
 
 

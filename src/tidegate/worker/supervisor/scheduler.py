@@ -1,4 +1,4 @@
-"""The steward's duties in a process of their own: it needs a database and no application."""
+"""Runs the maintenance jobs in a separate process, which needs a database but no application."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 log = logging.getLogger("tidegate.supervisor")
 
 HUNG_SECONDS = 120.0
-"""Of a duty that neither ends nor fails."""
+"""A maintenance job whose round runs this long counts as hung."""
 
 
 def run_scheduler(database_url: str, *, timings: Timings, name: str | None = None) -> int:
-    """Keep house until SIGTERM or SIGINT; return the exit code.
+    """Run maintenance until SIGTERM or SIGINT; return the exit code.
 
     Args:
-        database_url: Whose housekeeping.
+        database_url: The database.
         timings: Intervals and retention times.
         name: Shown to people; the host's name unless given.
 
@@ -54,11 +54,11 @@ def run_scheduler(database_url: str, *, timings: Timings, name: str | None = Non
 
 
 class Scheduler:
-    """One process that keeps house.
+    """One process that runs maintenance.
 
     Args:
-        database_url: To be told to those who ask.
-        store: The same, opened by `run`.
+        database_url: The database, shown in logs and health checks.
+        store: The store of that database; `run` opens it.
         timings: Intervals and retention times.
         name: Shown to people.
     """
@@ -73,7 +73,7 @@ class Scheduler:
         self._maintenance = MaintenanceLoop(
             store, timings, rng=rng, clock=time.monotonic, on_retired=scratch.remove_for_lost_worker
         )
-        self._presence = StatusReporter(
+        self._status_reporter = StatusReporter(
             "scheduler", name, get_health=self._get_health, is_progressing=self._is_progressing
         )
 
@@ -86,12 +86,12 @@ class Scheduler:
         )
         if await self._stopping.run_unless_stopped(self._open()):
             self._maintenance.start()
-            await self._presence.start()
-            log.info("scheduler %s keeps house for %s", self._name, self._database_url)
+            await self._status_reporter.start()
+            log.info("scheduler %s runs maintenance for %s", self._name, self._database_url)
             await self._stopping.wait()
-            self._presence.stopping()
+            self._status_reporter.stopping()
             await self._maintenance.stop()
-            await self._presence.stop()
+            await self._status_reporter.stop()
         await close_or_exit(self._store, within=self._timings.stop_grace, code=0)
         log.info("scheduler %s has stopped", self._name)
         return 0
@@ -105,19 +105,19 @@ class Scheduler:
         self._stopping.request()
 
     def _nothing_to_reload(self) -> None:
-        log.info("SIGHUP: a scheduler has no code of yours; restart it for new settings")
+        log.info("SIGHUP: a scheduler loads no application; restart it to apply new settings")
 
     def _get_health(self) -> Health:
-        problems = [] if self._is_progressing() else ["a duty hangs"]
+        problems = [] if self._is_progressing() else ["a maintenance job hangs"]
         if self._stopping.is_requested:
-            problems.append("it stops")
+            problems.append("it is stopping")
         return Health(
             kind="scheduler",
             name=self._name,
             pid=os.getpid(),
             database_url=absolute_url(self._database_url),
             version=__version__,
-            status="stopping" if self._stopping.is_requested else "keeping house",
+            status="stopping" if self._stopping.is_requested else "running maintenance",
             problems=problems,
         )
 

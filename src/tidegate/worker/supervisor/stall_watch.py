@@ -1,4 +1,4 @@
-"""Watches whether pool processes answer: one whose loop is blocked, or that somebody stopped, is killed."""
+"""Kills pool processes that do not answer: their event loop is blocked, or they were stopped by a signal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PING_SECONDS = 1.0
 
 
 class Pingable(Protocol):
-    """A pool process as it is seen from here."""
+    """A pool process, as far as this module needs it."""
 
     @property
     def pid(self) -> int:
@@ -22,28 +22,28 @@ class Pingable(Protocol):
         ...
 
     def ping(self) -> None:
-        """Ask whether it still answers."""
+        """Send a ping, which it must answer."""
 
     def stalled_seconds(self) -> float:
-        """Return for how long it has owed an answer."""
+        """Return for how long it has not answered."""
         ...
 
     def discount(self, seconds: float) -> None:
-        """Do not count so many seconds against an answer it owes."""
+        """Subtract this many seconds from the time that it has not answered."""
 
     def kill(self, why: str) -> None:
         """Kill it."""
 
 
 class StallWatch:
-    """Asks every process again and again, and kills those that have not answered for too long.
+    """Pings every process again and again, and kills those that have not answered for too long.
 
-    Time in which we ourselves stood still does not count: after the sleep of a machine, or a stop of all its
-    processes, an answer may lie here unread, or the question may have gone out just before.
+    Time in which the supervisor itself did not run is not counted. After the machine slept, or all processes
+    were stopped, an answer may still be unread, or the ping may have been sent just before.
 
     Args:
-        processes: Returns those that live.
-        limit: Seconds an answer may take.
+        processes: Returns the living processes.
+        limit: Seconds that an answer may take.
         clock: Monotonic seconds.
     """
 
@@ -61,13 +61,13 @@ class StallWatch:
         self._checked_at = clock()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             self.check()
 
     def check(self) -> None:
-        """Ask everyone once, and kill who has not answered for longer than the limit."""
+        """Ping every process once, and kill those that have not answered for longer than the limit."""
         now = self._clock()
         overslept = now - self._checked_at - self._interval
         self._checked_at = now

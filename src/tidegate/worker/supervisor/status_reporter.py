@@ -1,4 +1,4 @@
-"""What others see of a running service: its answer to `health`, systemd's view of it, its title."""
+"""Publishes the status of a running service: health checks, systemd, process title."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ TICK_SECONDS = 1.0
 
 
 class StatusReporter:
-    """Shows one service to the outside until it is stopped.
+    """Publishes the status of one service until it is stopped.
 
     Args:
         kind: `worker` or `scheduler`.
         name: The service's name.
-        get_health: Returns its health now.
-        is_progressing: Whether its work goes on; if not, the watchdog is left to bite.
+        get_health: Returns the current health.
+        is_progressing: Returns whether its work goes on. If not, systemd's watchdog is not notified, and
+            restarts the service.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class StatusReporter:
         self._job: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to answer and to tell."""
+        """Start to answer health checks and to notify systemd."""
         await self._socket.open()
         self._job = asyncio.create_task(self._run(), name="tidegate status")
 
     async def stop(self) -> None:
-        """End it. Safe to repeat."""
+        """Stop. Safe to repeat."""
         job, self._job = self._job, None
         if job is not None:
             job.cancel()
@@ -49,12 +50,12 @@ class StatusReporter:
         await self._socket.close()
 
     def reloading(self) -> None:
-        """Tell that everything starts anew; it is ready again when the service has no problem any more."""
+        """Report that everything is restarting. Readiness is reported again once there is no problem."""
         self._is_ready = False
         self._systemd.reloading()
 
     def stopping(self) -> None:
-        """Tell that the service ends."""
+        """Report that the service is stopping."""
         self._systemd.stopping()
         self._publish()
 

@@ -1,4 +1,4 @@
-"""Whether a service is to stop, and how long its work is waited for then."""
+"""The request that a service stops, and work that depends on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("tidegate.supervisor")
 
 
 class StopRequest:
-    """The word to stop, of one service.
+    """Whether one service was asked to stop.
 
     Args:
         rng: For jitter.
@@ -28,19 +28,19 @@ class StopRequest:
 
     @property
     def is_requested(self) -> bool:
-        """Whether it is to stop."""
+        """Whether the service was asked to stop."""
         return self._requested.is_set()
 
     def request(self) -> None:
-        """Have it stop. Safe to repeat."""
+        """Ask the service to stop. Safe to repeat."""
         self._requested.set()
 
     async def wait(self) -> None:
-        """Return when it is to stop."""
+        """Return when the service was asked to stop."""
         await self._requested.wait()
 
     async def run_unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Do the work and return its value; None if the word came first, and it was cancelled for that."""
+        """Run the work and return its value. If a stop is requested first, cancel it and return None."""
         job = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self._requested.wait())
         try:
@@ -55,12 +55,12 @@ class StopRequest:
     async def retry_until_stored(
         self, what: str, act: Callable[[], Awaitable[object]], *, last_seconds: float
     ) -> None:
-        """Write something, again and again while the store is away; who is stopping tries once.
+        """Retry a write while the store is unreachable. After a stop request, try only once.
 
         Args:
             what: For logs.
-            act: Writes it; safe to repeat, also when its answer was lost.
-            last_seconds: How long the one try of who is stopping may take.
+            act: Does the write; safe to repeat, also when its answer was lost.
+            last_seconds: How long the single try after a stop request may take.
         """
         pause = BackoffDelay(self._rng)
         while True:
@@ -74,9 +74,9 @@ class StopRequest:
                 return
             except (StoreError, TimeoutError) as error:
                 if is_last:
-                    log.warning("%s: given up while stopping (%s); its lease will run out", what, error)
+                    log.warning("%s: gave up while stopping (%s); its lease will run out", what, error)
                     return
-                log.warning("%s: the store is away (%s)", what, error)
+                log.warning("%s: the store is unreachable (%s); retrying", what, error)
                 await self.run_unless_stopped(asyncio.sleep(pause.next()))
 
 

@@ -1,15 +1,15 @@
-"""The supervisor: starts pool processes, keeps their leases, sees to their ends. Runs no user code.
+"""The supervisor: starts pool processes, renews their leases, replaces those that end. Runs no user code.
 
 run_worker
   Supervisor.run         until a signal
-    read_manifest          a short-lived child imports the application
-    Pools                  a ProcessRunner for each process: start, wait for its end, start the next
-    Heartbeat              beats for those that live and answer
-    StallWatch             kills those that do not
-    MemoryWatch            replaces or kills those that hold too much
-    MaintenanceLoop        promotes, reaps, sweeps
-    ZombieReaper                reaps orphans that became ours
-    StatusReporter               health, systemd, title
+    read_manifest          a short-lived child process imports the application
+    PoolProcesses          a ProcessRunner for each process: start, wait for its end, start the next
+    Heartbeat              renews the leases of processes that are alive
+    StallWatch             kills processes that do not answer
+    MemoryWatch            replaces or kills processes that use too much memory
+    MaintenanceLoop        promotes, reaps, deletes expired tasks
+    ZombieReaper           reaps orphans that became our children
+    StatusReporter         health, systemd, title
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 from collections.abc import Sequence
 
 from tidegate._version import __version__
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError
 from tidegate.store.connect import absolute_url
 from tidegate.store.protocol import Store
 from tidegate.worker import scratch, signals
@@ -35,7 +35,7 @@ from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
 from tidegate.worker.supervisor.closing import close_or_exit
-from tidegate.worker.supervisor.connections import open_supervising, say_connections
+from tidegate.worker.supervisor.connections import log_connections, open_supervising
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.manifest import Manifest, read_manifest
 from tidegate.worker.supervisor.memory_watch import MemoryWatch
@@ -51,10 +51,10 @@ from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 log = logging.getLogger("tidegate.supervisor")
 
 _RELEASE_GRACE_FACTOR = 4
-"""After the grace time a process may need the stop grace so often: to find claims that were never answered,
-to end its bodies, to write how they ended, and to close a store that does not answer."""
+"""After the grace time a process may need the stop grace this many times: to find claims that were never
+answered, to stop its functions, to write their outcomes, and to close a store that does not answer."""
 EXIT_KILLED = 1
-"""A process had to be killed because it did not end in time."""
+"""Exit code if a process had to be killed because it did not end in time."""
 
 
 def run_worker(
@@ -74,9 +74,9 @@ def run_worker(
         pools: None: the application's own.
         timings: None: the application's own.
         database_url: None: the application's own.
-        name: Shown to people; the host's name unless given. Never an identity.
-        reload: Start the pool processes anew when a source file under the present directory changes.
-        maintenance: False: leave the housekeeping to others.
+        name: Shown to people; the host's name unless given. Not an identity.
+        reload: Restart the pool processes when a source file under the current directory changes.
+        maintenance: False leaves maintenance to other processes.
 
     Raises:
         ConfigError: The application cannot be loaded.
@@ -101,7 +101,7 @@ def run_worker(
 
 
 class Supervisor:
-    """Keeps the pool processes of one worker command alive. The arguments are those of `run_worker`."""
+    """Keeps the pool processes of one worker command running. The arguments are those of `run_worker`."""
 
     _store: Store
     _pools: PoolProcesses
@@ -131,7 +131,7 @@ class Supervisor:
         self._rng = random.Random()
         self._zombies = ZombieReaper(self._own_pids)
         self._stopping = StopRequest(self._rng)
-        self._presence = StatusReporter(
+        self._status_reporter = StatusReporter(
             "worker", name, get_health=self._get_health, is_progressing=self._is_progressing
         )
         self._reload_task: asyncio.Task[None] | None = None
@@ -151,7 +151,7 @@ class Supervisor:
         )
         manifest = await self._stopping.run_unless_stopped(self._read_manifest())
         if manifest is None:
-            log.info("stopped before anything was started")
+            log.info("stopped before any process was started")
             return 0
         self._manifest = manifest
         self._timings = self._timings_override or manifest.timings
@@ -163,7 +163,7 @@ class Supervisor:
         return self._exit_code
 
     async def _serve(self) -> None:
-        """Start everything, and end it when no process is left."""
+        """Start everything, and stop it when no process is left."""
         self._maintenance = MaintenanceLoop(
             self._store,
             self._timings,
@@ -177,8 +177,8 @@ class Supervisor:
         if self._runs_maintenance:
             self._maintenance.start()
         watches = self._start_watches()
-        await self._presence.start()
-        await self._remove_stale_scratch()
+        await self._status_reporter.start()
+        await scratch.remove_unknown(self._store)
         wanted = self._wanted_pools()
         pools = ", ".join(f"{pool.name} ({pool.processes}×{pool.concurrency})" for pool in wanted)
         log.info("worker %s: %s", self._name, pools)
@@ -196,13 +196,13 @@ class Supervisor:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
             await self._maintenance.stop()
-            await self._presence.stop()
+            await self._status_reporter.stop()
         if self._runs_maintenance:
             await self._maintenance.requeue_last_orphans(self._timings.stop_grace)
 
     async def _warn_of_unserved(self, wanted: tuple[Pool, ...]) -> None:
-        """Log what is wrong around this worker; in a task of its own, since it counts all ready tasks."""
-        await say_connections(self._store, self._name, sum(pool.processes for pool in wanted))
+        """Log problems that affect this worker. Runs in its own task because it counts all ready tasks."""
+        await log_connections(self._store, self._name, sum(pool.processes for pool in wanted))
         configured = (*wanted, *self._manifest.pools)
         await warn_of_unserved(self._store, configured, self._manifest.functions)
 
@@ -231,15 +231,15 @@ class Supervisor:
         return self._manifest.pools if self._pools_override is None else tuple(self._pools_override)
 
     async def _reload_code(self, why: str, grace: float) -> None:
-        """Start every process anew, one after the other, if the present code can be loaded."""
-        self._presence.reloading()
+        """Restart every process, one after the other, if the current code can be loaded."""
+        self._status_reporter.reloading()
         try:
             manifest = await self._read_manifest()
         except (ConfigError, OSError) as error:
-            log.error("%s: the new code cannot be loaded, the old one goes on: %s", why, error)
+            log.error("%s: the new code cannot be loaded, the old code goes on: %s", why, error)
             return
         if manifest.database_url != self._manifest.database_url:
-            log.error("%s: the application names another database now, which needs a restart", why)
+            log.error("%s: the application uses another database now: restart the worker", why)
             return
         self._manifest = manifest
         await self._stopping.retry_until_stored(
@@ -249,7 +249,7 @@ class Supervisor:
         )
         for runner in self._pools.resize(self._wanted_pools(), grace):
             await runner.replace(grace, why)
-        log.info("%s: everything has started anew", why)
+        log.info("%s: every process has restarted", why)
 
     # --- watching ----------------------------------------------------------------------------------------
 
@@ -296,18 +296,10 @@ class Supervisor:
         async for path in changed_sources():
             self._start_reload(f"{path} changed", self._timings.stop_grace)
 
-    async def _remove_stale_scratch(self) -> None:
-        """Remove what workers that are no more left behind, a day old at least."""
-        try:
-            living = {worker.id for worker in await self._store.list_workers()}
-            await asyncio.to_thread(scratch.remove_stale, living, 86_400.0, time.time())
-        except (OSError, TidegateError) as error:
-            log.warning("scratch directories could not be cleared: %s", error)
-
-    # --- what others see ---------------------------------------------------------------------------------
+    # --- status ------------------------------------------------------------------------------------------
 
     def _get_health(self) -> Health:
-        """Return what there is to say of this worker now."""
+        """Return the current health of this worker."""
         ready, wanted, processes = self._pools.ready(), len(self._pools), self._pools.processes()
         self._was_ready = self._was_ready or ready > 0
         busy, slots = sum(c.busy for c in processes), sum(c.pool.concurrency for c in processes)
@@ -316,23 +308,23 @@ class Supervisor:
             problems = [*problems, f"{ready} of {wanted} pool processes are ready"]
         problems = [*problems, *(f"pool {c.pool.name}: {c.problem}" for c in processes if c.problem)]
         if self._reload_task is not None and not self._reload_task.done():
-            problems = [*problems, "it starts anew"]
+            problems = [*problems, "it is restarting"]
         if self._stopping.is_requested:
-            problems = [*problems, "it stops"]
-        figures = f"{ready} of {wanted} processes ready, {busy} of {slots} slots busy"
+            problems = [*problems, "it is stopping"]
+        summary = f"{ready} of {wanted} processes ready, {busy} of {slots} slots busy"
         return Health(
             kind="worker",
             name=self._name,
             pid=os.getpid(),
             database_url=absolute_url(self._manifest.database_url),
             version=__version__,
-            status="; ".join(["stopping"] * self._stopping.is_requested + [figures, *loops]),
+            status="; ".join(["stopping"] * self._stopping.is_requested + [summary, *loops]),
             problems=problems,
             crash_loops=loops,
         )
 
     def _is_progressing(self) -> bool:
-        """Whether beats go on: sent or refused, but none that never ends."""
+        """Return whether heartbeats go on, successful or not, and none of them hangs."""
         return self._heartbeat.silent_seconds() < max(60.0, 2 * self._timings.lease)
 
     # --- signals and stopping ----------------------------------------------------------------------------
@@ -342,7 +334,7 @@ class Supervisor:
             if self._is_serving:
                 self._pools.release_tasks()
             return
-        log.info("%s: draining; once more to give running tasks back now", number.name)
+        log.info("%s: draining; send it again to release running tasks now", number.name)
         self._stop()
 
     def _on_shell_exit(self) -> None:
@@ -351,7 +343,7 @@ class Supervisor:
             self._stop()
 
     def _on_release_signal(self) -> None:
-        log.info("SIGQUIT: giving running tasks back now")
+        log.info("SIGQUIT: releasing running tasks now")
         self._stop()
         if self._is_serving:
             self._pools.release_tasks()
@@ -367,16 +359,16 @@ class Supervisor:
     def _start_reload(self, why: str, grace: float) -> None:
         if self._stopping.is_requested:
             return
-        log.info("%s: starting anew, one process after the other", why)
+        log.info("%s: restarting, one process after the other", why)
         if self._reload_task is not None:
             self._reload_task.cancel()
-        self._reload_task = asyncio.create_task(self._reload_code(why, grace), name="tidegate renewal")
+        self._reload_task = asyncio.create_task(self._reload_code(why, grace), name="tidegate reload")
 
     def _on_bad_setup(self, pool: Pool) -> bool:
-        """Stop everything, unless it has worked before: then others go on, and this one is tried again."""
+        """Stop the worker, unless a process was ready before: then only this process is retried."""
         if self._reload or self._was_ready:
             return False
-        log.error("pool %s cannot run: its process says that the set-up is wrong", pool.name)
+        log.error("pool %s cannot run: its process reports a wrong configuration", pool.name)
         self._exit_code = EXIT_CONFIG
         self._stop()
         return True
@@ -391,7 +383,7 @@ class Supervisor:
             asyncio.get_running_loop().call_later(
                 grace + _RELEASE_GRACE_FACTOR * self._timings.stop_grace, self._kill_all
             )
-            self._presence.stopping()
+            self._status_reporter.stopping()
 
     def _kill_all(self) -> None:
         for process in self._pools.processes():
@@ -402,6 +394,6 @@ class Supervisor:
         self._exit_code = self._exit_code or EXIT_KILLED
 
     def _grace(self) -> float:
-        """Return how long running tasks may go on in a process that ends."""
+        """Return how many seconds running tasks may go on in a process that is ending."""
         limits = [function["timeout"] for function in self._manifest.functions.values()]
         return drain_grace(self._timings, [300.0 if limit is None else limit for limit in limits])

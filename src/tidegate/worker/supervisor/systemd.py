@@ -1,4 +1,4 @@
-"""Tells systemd how a service is, where it was started with `Type=notify` (or `notify-reload`).
+"""Notifies systemd of a service's state, if systemd started it with `Type=notify` (or `notify-reload`).
 
 The protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -15,11 +15,11 @@ _OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class SystemdNotifier:
-    """The socket that systemd listens on. Without one, nothing is told and nothing happens.
+    """Sends messages to systemd's notify socket. Without a socket, every method does nothing.
 
     Args:
-        environment: Where the socket and the watchdog are named; they are taken out of it, so that no
-            process started from here speaks for us.
+        environment: Its variables name the socket and the watchdog. They are removed from it, so that
+            processes started from here cannot notify systemd in our name.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -27,31 +27,31 @@ class SystemdNotifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         watched = span.isdecimal() and int(span) > 0 and pid in ("", str(os.getpid()))
         self.watchdog_seconds = int(span) / 1e6 if watched else None
-        """We are taken for hung when we are silent for so long; None: nobody watches."""
+        """systemd restarts us after this long without a message; None if no watchdog is set."""
 
     def ready(self) -> None:
-        """Tell that everything has started, or has started anew."""
+        """Report that everything has started or restarted."""
         self._notify("READY=1")
 
     def reloading(self) -> None:
-        """Tell that everything starts anew; `ready` ends it."""
+        """Report that everything is restarting, until `ready` is called."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
 
     def stopping(self) -> None:
-        """Tell that we end."""
+        """Report that the service is stopping."""
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Pet the watchdog."""
+        """Reset the watchdog's timer."""
         self._notify("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """Tell in a line what goes on, for `systemctl status`."""
+        """Report one line of status text, for `systemctl status`."""
         self._notify(f"STATUS={' '.join(text.split())}")
 
     def _notify(self, *lines: str) -> None:
         if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-            end.setblocking(False)  # whoever does not listen must not hold us up
+            end.setblocking(False)  # a socket that nobody reads must not block us
             end.sendto("\n".join(lines).encode(), self._address)

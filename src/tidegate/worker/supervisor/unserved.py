@@ -1,4 +1,4 @@
-"""What a worker warns of when it starts: queues that nothing serves, and stored tasks that nothing runs."""
+"""Warns, when a worker starts, of queues that no worker serves and of stored tasks that no worker runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from tidegate.worker.settings import Pool
 
 log = logging.getLogger("tidegate.worker")
 
-_MOST_SECONDS = 5.0
+_MAX_SECONDS = 5.0
 
 
 async def unserved_reasons(
     store: Store, pools: Sequence[Pool], functions: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return in words which tasks would wait for ever, why, and what to do; none is the usual answer.
+    """Return sentences on which tasks would wait for ever, why, and what to do; usually there are none.
 
     Args:
-        store: Its live workers count too.
-        pools: Those about to start, and those of the application's configuration: others may run them.
-        functions: What the application declares, by name, each with its `queue`.
+        store: Holds the tasks and the live workers.
+        pools: The pools about to start, and those of the application's configuration, which other workers
+            may run.
+        functions: The functions that the application declares, by name; each has its `queue`.
     """
     live = await load_live_workers(store, await store.now())
     served = LiveWorkers([*live.workers, *(LiveWorker(pool.queues, functions) for pool in pools)])
@@ -36,12 +37,12 @@ async def unserved_reasons(
     }
     stored: set[tuple[str, str]] = set()
 
-    def judged(queue: str, function: str) -> str:
+    def find_reason(queue: str, function: str) -> str:
         if why := served.unserved(queue, function):
             stored.add((function, why))
         return why
 
-    await store.get_queue_stats(judged)
+    await store.get_queue_stats(find_reason)
     return [f"tasks of {name} wait: {why}" for name, why in sorted(stored)] + [
         f"tasks of {name} would wait: {why}" for name, why in sorted(declared - stored)
     ]
@@ -50,12 +51,12 @@ async def unserved_reasons(
 async def warn_of_unserved(
     store: Store, pools: Sequence[Pool], functions: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Log a warning for each such kind of task. A store that does not answer in time is not waited for."""
+    """Log a warning for each reason. Do nothing if the store does not answer in time."""
     try:
-        async with asyncio.timeout(_MOST_SECONDS):
+        async with asyncio.timeout(_MAX_SECONDS):
             reasons = await unserved_reasons(store, pools, functions)
     except Exception as error:
-        log.debug("tasks that nothing runs are not known: %s", error)
+        log.debug("cannot check for tasks that no worker runs: %s", error)
         return
     for reason in reasons:
         log.warning("%s", reason)

@@ -1,7 +1,7 @@
-"""Reaps children that this process did not start: they became ours when their parents died.
+"""Reaps child processes that this process did not start: they became ours when their parents died.
 
-That happens to process 1 of a container, and to a child subreaper. Children that asyncio waits for are left
-to it: they are looked at without being taken (`WNOWAIT`).
+That happens to process 1 of a container and to a child subreaper. Children that asyncio waits for are left to
+asyncio: they are only inspected, not reaped (`WNOWAIT`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class ZombieReaper:
-    """Reaps what nobody else will. Belongs to one event loop.
+    """Reaps dead children that nothing else waits for. Belongs to one event loop.
 
     Args:
-        own_pids: Returns the process ids that somebody here waits for.
+        own_pids: Returns the process ids that other code here waits for.
     """
 
     def __init__(self, own_pids: Callable[[], Collection[int]]) -> None:
@@ -34,7 +34,7 @@ class ZombieReaper:
         self._recheck: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Adopt orphans from now on, where the kernel can do that, and reap them when they end."""
+        """Adopt orphans from now on, if the kernel supports it, and reap them when they end."""
         become_subreaper()
         if hasattr(os, "waitid"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
@@ -42,7 +42,7 @@ class ZombieReaper:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Reap nothing meanwhile: a process is being started, and its id is not known here yet."""
+        """Reap nothing in this block: a process is being started, and its id is not known yet."""
         self._starting += 1
         try:
             yield
@@ -51,17 +51,17 @@ class ZombieReaper:
             self._schedule_recheck()
 
     def reap(self) -> None:
-        """Reap every dead child that is not ours."""
-        with contextlib.suppress(ChildProcessError):  # there is no child at all
+        """Reap every dead child that is not in `own_pids`."""
+        with contextlib.suppress(ChildProcessError):  # there are no children
             while not self._starting:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 if found is None:
                     return
                 if found.si_pid in self._own_pids():
-                    self._schedule_recheck()  # it hides those behind it until its waiter has taken it
+                    self._schedule_recheck()  # it hides other dead children until its waiter has reaped it
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)
-                log.debug("reaped process %d, an orphan", found.si_pid)
+                log.debug("reaped orphan process %d", found.si_pid)
 
     def _schedule_recheck(self) -> None:
         if hasattr(os, "waitid") and (self._recheck is None or self._recheck.when() <= self._now()):
