@@ -172,7 +172,7 @@ def test_a_bulk_redrive_skips_undeclared_dead_letters_and_exits_with_4(workspace
     result = workspace.run("dead", "redrive", "--all", code=4)
 
     assert result.stdout == "redriven 3\n"
-    assert "3 left alone: no application declares gone:function" in result.stderr
+    assert "3 skipped: no application declares gone:function" in result.stderr
     assert count(workspace) == 3
 
 
@@ -250,7 +250,7 @@ def test_a_dry_run_counts_first_and_does_nothing(workspace, verb):
     ids = workspace.die(3)
     workspace.declare(workspace.greet)
 
-    assert "3; nothing was done" in workspace.run("dead", verb, "--all", "--dry-run").stderr
+    assert "3 dead letters; nothing was changed" in workspace.run("dead", verb, "--all", "--dry-run").stderr
     assert workspace.json("dead", verb, "--all", "--dry-run") == {"would": verb, "count": 3}
     assert workspace.json("dead", verb, ids[0], "--dry-run") == {"would": verb, "count": 1}
     assert count(workspace) == 3

@@ -74,7 +74,7 @@ def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args
         (["greet", "Ada", "--run-at", "2026-06-01T12:00"], "no time zone"),
         (["greet", "Ada", "--run-at", "noon"], "ISO 8601"),
         (["greet", "Ada", "--delay", "1", "--run-at", "2026-06-01T12:00Z"], "both delay and run_at"),
-        (["greet", "Ada", "--timeout", "3"], "belongs to --wait"),
+        (["greet", "Ada", "--timeout", "3"], "needs --wait"),
         (["greet", "Ada", "--unique", "never"], "unique"),
         (["greet", "Ada", "--label", "x"], "write name=value"),
     ],

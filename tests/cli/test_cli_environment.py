@@ -37,7 +37,7 @@ def test_a_token_is_made_by_a_user_without_a_name(tmp_path: Path) -> None:
     )
     assert (made.returncode, made.stdout[:3]) == (0, "tg_"), made.stderr
     listed = run(tmp_path, "tidegate tokens ls")
-    assert "good" in listed.stdout
+    assert "valid" in listed.stdout
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")

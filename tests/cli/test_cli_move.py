@@ -134,7 +134,7 @@ def test_output_of_a_sealed_file_is_marked_as_outdated(mover: MoveCommand) -> No
     shown = mover.workspace.run("status")
     assert "have moved to " in shown.stderr
     assert mover.database in shown.stderr
-    assert "from before" in mover.workspace.run("tasks", "ls").stderr
+    assert "before the move" in mover.workspace.run("tasks", "ls").stderr
     doctor = mover.workspace.run("doctor", "--app", mover.workspace.app, code=FAILED)
     assert "have moved to " in doctor.stdout
     assert mover.database in mover.workspace.json("status")["moved_to"]
@@ -169,7 +169,7 @@ def test_an_undone_move_lets_work_go_on(mover: MoveCommand) -> None:
     (("postgresql://h/a", "postgresql://h/a"), WRONG_CONFIG, "to PostgreSQL only"),
     (("sqlite:///a.db", "mysql://h/b"), WRONG_CONFIG, "mysql"),
     (("sqlite:///nowhere.db", "postgresql://h/a"), UNREACHABLE, "no database at nowhere.db"),
-    (("sqlite:///a.db", "postgresql://h/a", "--undo", "--finished"), USAGE, "--undo goes alone"),
+    (("sqlite:///a.db", "postgresql://h/a", "--undo", "--finished"), USAGE, "--undo excludes"),
 ])  # fmt: skip
 def test_what_cannot_be_moved_is_refused(
     workspace: Workspace, ends: tuple[str, ...], code: int, says: str

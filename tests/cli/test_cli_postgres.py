@@ -107,7 +107,7 @@ def test_a_command_on_another_schema_version_exits_at_once_with_the_reason(
 def test_a_file_has_no_statements_to_print(words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(program, ["db", *words, "--database", "sqlite:///queue.db"])
     assert done.exit_code == WRONG_CONFIG
-    assert "no SQL to print" in done.stderr
+    assert "prints SQL for PostgreSQL only" in done.stderr
 
 
 async def test_a_sound_server_passes_every_check() -> None:

@@ -131,7 +131,7 @@ def test_worker_takes_the_configured_application(empty, calls):
 def test_worker_without_an_application_prints_how_to_name_one(empty, calls):
     result = empty.run("worker", code=78)
 
-    assert "no application is named" in result.stderr
+    assert "no application is given or configured" in result.stderr
     assert calls == []
 
 

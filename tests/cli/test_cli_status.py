@@ -97,10 +97,10 @@ def test_a_late_heartbeat_is_marked_and_a_clock_set_back_shows_no_future_heartbe
 
     def shown(at):
         beat = replace(worker, heartbeat_at=at, expires_at=at + 30.0)
-        return status._beat(beat, now), late_seconds(beat, now)
+        return status._heartbeat(beat, now), late_seconds(beat, now)
 
     assert shown(now - 10.0) == ("10 s ago", None)
-    assert shown(now - 13.0) == ("no beat for 13 s", pytest.approx(13.0))
+    assert shown(now - 13.0) == ("none for 13 s", pytest.approx(13.0))
     assert shown(now + 3600.0) == ("0 s ago", None)
     assert workspace.json("status")["workers"][0]["late_seconds"] is None
 
@@ -173,7 +173,7 @@ def test_db_check_names_the_remedy_for_runs_without_a_worker_and_repair_gives_th
     assert "1 runs belong to no worker" in found.stdout
     assert "tidegate db check --repair" in found.stdout
     repaired = workspace.run("db", "check", "--repair", code=1)  # the row itself still belongs to no task
-    assert "1 workers have a row again: gone" in repaired.stdout
+    assert "restored the rows of 1 worker: gone" in repaired.stdout
     assert "belong to no worker" not in repaired.stdout
     assert workspace.json("db", "check", "--repair", code=1)["restored"] == []
 
@@ -187,7 +187,10 @@ def test_a_newer_schema_is_reported(workspace):
     report = workspace.json("doctor")
     (finding,) = [check for check in report["checks"] if check["name"] == "database"]
     assert (report["healthy"], finding["level"]) == (True, "warn")
-    assert "newer than this version of Tidegate by 1 migration, which it can work with" in finding["detail"]
+    assert (
+        "newer than this version of Tidegate by 1 migration, which this version can work with"
+        in finding["detail"]
+    )
     workspace.run("status")
 
     db.execute("UPDATE compatible SET since = 999")
@@ -284,7 +287,7 @@ def test_a_doctor_shows_where_limits_set_by_hand_differ_from_the_code(workspace)
     checks = workspace.json("doctor", "--app", "limits:app")["checks"]
 
     set_by_person, later = [check for check in checks if check["name"] == "limits"]
-    assert "openai, by hand: requests_per_minute is 120, declared here as 900" in set_by_person["detail"]
+    assert "openai, set by hand: requests_per_minute is 120, declared here as 900" in set_by_person["detail"]
     assert "tidegate upstreams set openai requests_per_minute=code" in set_by_person["fix"]
     assert "retries_per_minute is 7, declared here as not limited" in later["detail"]
     assert [set_by_person["level"], later["level"]] == ["warn", "warn"]

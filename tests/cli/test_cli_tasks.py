@@ -174,7 +174,7 @@ def test_a_task_that_is_not_there_is_not_found(workspace):
 
 
 def test_a_text_that_is_no_id_is_wrong_usage(workspace):
-    assert "no task id" in workspace.run("tasks", "show", "seven", code=2).stderr
+    assert "is not a task id" in workspace.run("tasks", "show", "seven", code=2).stderr
 
 
 def test_an_id_may_be_written_without_hyphens(workspace):
@@ -248,7 +248,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(workspace, verb):
     (told,) = workspace.lines("tasks", verb[0], task_id, *verb[1:], "--dry-run")
 
     assert result.stdout == f"{task_id}  scheduled\n"
-    assert "1 of 1; nothing was done" in result.stderr
+    assert "1 of 1 task; nothing was changed" in result.stderr
     assert told == {"task_id": task_id, "state": "scheduled", "would": True}
     assert workspace.json("tasks", "show", task_id) == before
 
@@ -282,7 +282,7 @@ def test_a_short_id_of_several_tasks_or_of_none_is_refused_with_what_to_do(works
         "no task has an id that begins with ffff0000"
         in workspace.run("tasks", "why", "ffff0000", code=3).stderr
     )
-    assert "4 or more of its first digits" in workspace.run("tasks", "show", "019", code=2).stderr
+    assert "at least 4 of its first digits" in workspace.run("tasks", "show", "019", code=2).stderr
 
 
 def test_the_beginning_of_a_result_is_shown_without_being_asked_for(workspace):
@@ -290,7 +290,7 @@ def test_the_beginning_of_a_result_is_shown_without_being_asked_for(workspace):
     workspace.work(lambda task: Succeeded(task.fence, json.dumps("x" * 500).encode(), "json/1"))
 
     shown = workspace.run("tasks", "show", task_id).stdout
-    assert f'result  "{"x" * 199}… (502 characters; --args shows all)' in shown
+    assert f'result  "{"x" * 199}… (502 characters; --args shows it in full)' in shown
     assert "args" not in shown.replace("--args", "")
     assert "x" * 500 in workspace.run("tasks", "show", task_id, "--args").stdout
     assert "result" not in workspace.json("tasks", "show", task_id)

@@ -40,7 +40,7 @@ def parked(task: ClaimedTask) -> Retrying:
 
 def test_ls_reports_that_none_is_known(workspace: Workspace) -> None:
     workspace.add()
-    assert "no upstream is known yet" in workspace.run("upstreams", "ls").stderr
+    assert "no upstream yet" in workspace.run("upstreams", "ls").stderr
 
 
 def test_observed_limits_are_listed_with_age_and_description(workspace: Workspace, openai: str) -> None:
@@ -103,9 +103,9 @@ def test_a_manual_limit_is_shown_as_such_until_it_is_reset(workspace: Workspace,
     workspace.run("upstreams", "set", openai, "requests_per_minute=300", "retry_window=2m")
     workspace.run("upstreams", "set", openai, "max_in_flight=none")
     shown = workspace.run("upstreams", "show", openai).stdout
-    assert "300 (by hand)" in shown
-    assert "not limited (by hand)" in shown
-    assert "120 (by hand)" in shown
+    assert "300 (set by hand)" in shown
+    assert "not limited (set by hand)" in shown
+    assert "120 (set by hand)" in shown
     declared = LimitDeclaration(GateKind.UPSTREAM, openai, Limits((MINUTE,)))
     workspace.ask(lambda store: store.declare_limits([declared]))
     row = workspace.json("upstreams", "show", openai)
@@ -113,7 +113,7 @@ def test_a_manual_limit_is_shown_as_such_until_it_is_reset(workspace: Workspace,
     assert row["by_hand"] == ["requests_per_minute", "retry_window", "max_in_flight"]
 
     told = workspace.run("upstreams", "set", openai, "requests_per_minute=code", "retry_window=code").stderr
-    assert "as the code says from the next start of a worker on" in told
+    assert "as in the code from the next start of a worker" in told
     workspace.ask(lambda store: store.declare_limits([declared]))
     row = workspace.json("upstreams", "show", openai)
     assert (row["limits"]["requests_per_minute"], row["limits"]["retry_window"]) == (600, 60)

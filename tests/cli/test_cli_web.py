@@ -45,7 +45,7 @@ def test_tokens_are_listed_with_what_they_are_good_for_and_revoked(workspace):
     token = create(workspace, "--all-tenants", "--expires", "30d").stdout.strip()
     token_id = token.split("_")[1]
 
-    assert "good until" in workspace.run("tokens", "ls").stdout
+    assert "valid until" in workspace.run("tokens", "ls").stdout
     assert workspace.run("tokens", "revoke", token_id, "nobody", code=3).stdout == (
         f"{token_id}  revoked\nnobody  unknown\n"
     )
@@ -168,7 +168,7 @@ def test_pages_are_served_beside_the_api_and_the_project_is_not(workspace):
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
     refused = workspace.run("web", workspace.app, "--pages", ".", code=78)
-    assert "shown to everybody" in refused.stderr
+    assert "everybody could read" in refused.stderr
 
 
 def test_a_request_with_a_forwarding_header_is_refused_where_no_token_exists(workspace, api):

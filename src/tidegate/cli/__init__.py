@@ -1,8 +1,9 @@
-"""The command line. Names and short helps live here; a command's module is imported when it is used.
+"""The command line: the names of the commands and their one-line helps.
 
-So `tidegate --help` loads nothing but click. Every command ends with one of these exit codes: 0 done,
-1 failed, 2 wrong usage, 3 not found, 4 conflict or unmet condition, 69 store unreachable, 75 busy (try
-later), 78 wrong configuration, 124 time-out, 128 + n ended by signal n.
+A command's module is imported when the command is used, so `tidegate --help` loads only click. Every
+command exits with one of these codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict or unmet
+condition, 69 store unreachable, 75 store busy (try later), 78 wrong configuration, 124 time-out, 128 + n
+ended by signal n.
 """
 
 from __future__ import annotations
@@ -19,48 +20,48 @@ from tidegate._version import __version__
 from tidegate.errors import TidegateError
 
 SHORT_HELPS: Mapping[str, str] = {
-    "init": "Write a tidegate.toml and a small application.",
-    "dev": "Run one worker for everything, restarted when code changes.",
+    "init": "Write a tidegate.toml and a small application to start from.",
+    "dev": "Run one worker for every queue; restart it when code changes.",
     "worker": "Run the worker pools of an application.",
-    "scheduler": "Keep house without an application: due tasks, lost workers, retention.",
-    "enqueue": "Store one task.",
-    "status": "Show each queue at a glance, and the live workers.",
-    "tasks": "List, show, cancel, retry and re-rank tasks.",
-    "upstreams": "Look at upstreams; set limits; park, open and probe.",
-    "budget": "Show what the retry budgets have spent.",
+    "scheduler": "Run maintenance without an application: due tasks, lost workers, retention.",
+    "enqueue": "Enqueue one task.",
+    "status": "Show the queues, the upstreams and the live workers.",
+    "tasks": "List, show, cancel and retry tasks, or change their priority.",
+    "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
+    "budget": "Show how much of each retry budget is used.",
     "dead": "List, show, redrive and purge dead letters.",
-    "classify": "Say what Tidegate would do about a provider's answer.",
+    "classify": "Show how Tidegate would handle a provider's response.",
     "web": "Serve the HTTP API of an application.",
-    "tokens": "Make, list and revoke tokens of the HTTP API.",
-    "db": "Bring the database up to date, or check it.",
-    "doctor": "Look for what is wrong with this set-up.",
-    "demo": "See failures, a killed worker, and nothing lost.",
+    "tokens": "Create, list and revoke tokens for the HTTP API.",
+    "db": "Upgrade, check, restore or move the database.",
+    "doctor": "Find problems in this installation and suggest fixes.",
+    "demo": "Watch tasks survive provider failures and a killed worker.",
     "version": "Print the version.",
 }
-"""Each command with its help in a line; its module, `tidegate.cli.NAME`, holds it as `command`."""
+"""The one-line help of each command. The module `tidegate.cli.NAME` defines the command as `command`."""
 
 
 class Program(click.Group):
-    """The group of all commands. Loads one when it is asked for; turns errors into exit codes."""
+    """The group of all commands. It imports a command on first use and turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order in which the help lists them."""
         return list(SHORT_HELPS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command by name, its module loaded."""
+        """Import the module of a command and return the command; None if there is no such command."""
         if cmd_name not in SHORT_HELPS:
             return None
         command: click.Command = import_module(f"tidegate.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without loading any."""
+        """Write the list of commands without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(SHORT_HELPS.items()))
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run the command line and exit. A command returns its exit code, None for 0."""
+        """Run the command line and exit. A command returns its exit code; None means 0."""
         words = args[0] if args else extra.get("args")
         as_json = "--json" in (sys.argv[1:] if words is None else words)
         try:
@@ -96,18 +97,18 @@ def main() -> NoReturn:
 
 
 def ensure_standard_streams() -> None:
-    """Open the null device in place of each closed standard stream. Call it first.
+    """Open the null device for each closed standard stream. Call this before anything opens a file.
 
-    Else the next files and sockets would get the numbers 0 to 2, and children would use them as streams.
+    Otherwise the next files and sockets get the numbers 0 to 2, and child processes use them as streams.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # opens with the lowest free number: this descriptor
             os.set_inheritable(descriptor, True)
     for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
         if getattr(sys, name) is None:
-            stream = open(descriptor, mode, closefd=False)  # noqa: SIM115 - a descriptor, for ever
+            stream = open(descriptor, mode, closefd=False)  # noqa: SIM115 - stays open until the process ends
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)

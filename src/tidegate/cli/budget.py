@@ -1,4 +1,4 @@
-"""`tidegate budget`: what the retry budgets have spent and hold back."""
+"""`tidegate budget`: how much of each retry budget is used, and which tasks wait for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tidegate.cli.table import print_table
 def command(location: StoreLocation, as_json: bool) -> None:
     """Show the retry budgets of the system and of each upstream.
 
-    ALLOWED is the pace, kept in every span of that length: a tenth at once, then evenly. USED counts the
-    re-runs that left since SINCE, when the count last began at zero; NEXT is when one more may go.
+    ALLOWED is how many re-runs may start in any period of length IN: a tenth of them at once, the others
+    evenly spread. USED counts the re-runs since SINCE, when the count last started at zero. NEXT is when
+    one more re-run may start.
 
-    HELD are due tasks that a budget keeps in the retry queue; `tidegate tasks ls --state retrying` says
-    when each is expected to go.
+    HELD counts due tasks that wait for a budget. `tidegate tasks ls --state retrying` shows when each of
+    them is expected to run.
     """
     run(_show(location, as_json))
 

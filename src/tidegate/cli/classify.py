@@ -1,4 +1,4 @@
-"""`tidegate classify`: what Tidegate would do about one answer of a provider, or about a file of them."""
+"""`tidegate classify`: how Tidegate would handle one response of a provider, or a file of responses."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tidegate.cli.failure_description import (
 from tidegate.cli.formatting import format_duration
 from tidegate.cli.output import print_facts, print_json, print_message
 from tidegate.cli.values import strict_json
+from tidegate.domain.text import counted
 
 if TYPE_CHECKING:
     from tidegate.domain.failure import Failure
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Classification:
-    """What would be done about one failure."""
+    """The verdict on one failure and the resulting action."""
 
     id: object
     failure: Failure
@@ -40,7 +41,7 @@ class _Classification:
 
     @property
     def action(self) -> str:
-        """`dead`, `park` (waits uncharged) or `retry` (waits, and an attempt is charged)."""
+        """`dead`, `park` (waits, no attempt charged) or `retry` (waits, one attempt charged)."""
         from tidegate.domain.outcome import Charge, Dead, Retrying
 
         if isinstance(self.outcome, Dead):
@@ -61,12 +62,16 @@ class _Classification:
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--status", metavar="NUMBER", type=click.IntRange(100, 599), help="The answer's HTTP status.")
-@click.option("--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="A header. Repeatable.")
-@click.option("--body", metavar="TEXT", help="The answer's body; @FILE reads it from a file, @- from stdin.")
-@click.option("--jsonl", metavar="FILE", help="Many failures, one JSON object a line; - is stdin.")
-@click.option("--provider", metavar="NAME", help="Who answered: openai, anthropic, openrouter…")
-@click.option("--app", metavar="MODULE:NAME", help="Ask this application's classifiers first.")
+@click.option(
+    "--status", metavar="NUMBER", type=click.IntRange(100, 599), help="HTTP status of the response."
+)
+@click.option(
+    "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="A response header. Repeatable."
+)
+@click.option("--body", metavar="TEXT", help="Response body; @FILE reads it from a file, @- from stdin.")
+@click.option("--jsonl", metavar="FILE", help="Many failures, one JSON object per line; - is stdin.")
+@click.option("--provider", metavar="NAME", help="The provider: openai, anthropic, openrouter…")
+@click.option("--app", metavar="MODULE:NAME", help="Try this application's classifiers first.")
 @json_option
 def command(
     file: str | None,
@@ -78,25 +83,25 @@ def command(
     app: str | None,
     as_json: bool,
 ) -> int:
-    """Say what Tidegate would do about an answer.
+    """Show how Tidegate would handle a provider's response.
 
-    Name it by --status, --header and --body, or give a FILE (- is stdin) with the answer as `curl -i` prints
-    it, or as one JSON object. With --jsonl there is one JSON line out for each line in: id, verdict, reason,
-    wait_s (the wait the server asked for, in seconds) and action: dead, park (waits uncharged) or retry
-    (waits, and an attempt is charged). Lines that cannot be read are told of on stderr, all others are
-    answered, and the exit code is 1.
+    Describe the response with --status, --header and --body, or give a FILE (- is stdin) that holds it as
+    `curl -i` prints it or as one JSON object. --jsonl prints one JSON line per input line: id, verdict,
+    reason, wait_s (the wait the server asked for, in seconds) and action: dead, park (waits, no attempt
+    charged) or retry (waits, one attempt charged). Lines that cannot be read are reported on stderr; the
+    other lines are still classified, and the exit code is 1.
     """
     _check_usage(file, status, headers, body, jsonl)
     classifiers = tuple(load_app(app).classifiers) if app is not None else ()
     if jsonl is not None:
         return _classify_lines(jsonl, provider, classifiers)
     try:
-        one = _from_options(status, headers, body) if status is not None else _from_file(file or "-")
-        answer = _classify(one, provider, classifiers)
+        described = _from_options(status, headers, body) if status is not None else _from_file(file or "-")
+        classification = _classify(described, provider, classifiers)
     except DescriptionError as error:
         print_message(f"Error: {error}")
         return FAILED
-    print_json(answer.record()) if as_json else _print(answer)
+    print_json(classification.record()) if as_json else _print(classification)
     return 0
 
 
@@ -107,12 +112,12 @@ def _check_usage(
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join(ways)} exclude each other")
     if status is None and (headers or body is not None):
-        raise click.UsageError("--header and --body belong to --status")
+        raise click.UsageError("--header and --body need --status")
     if not ways and sys.stdin.isatty():
-        raise click.UsageError("name the answer by --status, a FILE or --jsonl, or pipe it in")
+        raise click.UsageError("give the response with --status, a FILE or --jsonl, or pipe it in")
 
 
-# --- one answer ------------------------------------------------------------------------------------------
+# --- one response --------------------------------------------------------------------------------------
 
 
 def _from_options(status: int, headers: Sequence[str], body: str | None) -> DescribedFailure:
@@ -125,7 +130,7 @@ def _from_options(status: int, headers: Sequence[str], body: str | None) -> Desc
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name.strip():
-        raise DescriptionError(f"{line!r} is no header: write 'Name: value'")
+        raise DescriptionError(f"{line!r} is not a header: write 'Name: value'")
     return name.strip(), value.strip()
 
 
@@ -135,9 +140,9 @@ def _from_file(name: str) -> DescribedFailure:
         return describe_failure(_parse_json(text))
     if not text.startswith("HTTP/"):
         raise DescriptionError(
-            f"{_shown(name)} is neither an answer as `curl -i` prints it nor a JSON object"
+            f"{_shown(name)} is neither a response as `curl -i` prints it nor a JSON object"
         )
-    head, body = _last_answer(text)
+    head, body = _last_response(text)
     first, *lines = head.splitlines()
     words = first.split()
     if len(words) < 2 or not words[1].isdigit():
@@ -147,8 +152,8 @@ def _from_file(name: str) -> DescribedFailure:
     )
 
 
-def _last_answer(text: str) -> tuple[str, str]:
-    """Return head and body of the last answer: curl also prints the redirects and the 100s before it."""
+def _last_response(text: str) -> tuple[str, str]:
+    """Return head and body of the last response: curl also prints redirects and 100 responses before it."""
     body = text.replace("\r\n", "\n")
     while True:
         head, _, body = body.partition("\n\n")
@@ -156,14 +161,14 @@ def _last_answer(text: str) -> tuple[str, str]:
             return head, body
 
 
-def _print(answer: _Classification) -> None:
-    failure = answer.failure
+def _print(classification: _Classification) -> None:
+    failure, outcome = classification.failure, classification.outcome
     print_facts(
         {
             "verdict": failure.verdict,
             "reason": failure.reason,
             "wait": None if failure.wait_seconds is None else format_duration(failure.wait_seconds),
-            "action": f"{answer.action}: {answer.outcome.why}" if hasattr(answer.outcome, "why") else "",
+            "action": f"{classification.action}: {outcome.why}" if hasattr(outcome, "why") else "",
             "because": failure.evidence,
             "code": failure.code,
             "request id": failure.request_id,
@@ -171,7 +176,7 @@ def _print(answer: _Classification) -> None:
     )
 
 
-# --- many ------------------------------------------------------------------------------------------------
+# --- many responses ------------------------------------------------------------------------------------
 
 
 def _classify_lines(name: str, provider: str | None, classifiers: Sequence[Classifier]) -> int:
@@ -181,8 +186,8 @@ def _classify_lines(name: str, provider: str | None, classifiers: Sequence[Class
             continue
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            one = describe_failure(_parse_json(text), default_id=str(number))
-            print_json(_classify(one, provider, classifiers).record())
+            described = describe_failure(_parse_json(text), default_id=str(number))
+            print_json(_classify(described, provider, classifiers).record())
         except UnicodeDecodeError:
             print_message(f"Error: {_shown(name)}:{number}: not UTF-8")
             bad += 1
@@ -191,7 +196,7 @@ def _classify_lines(name: str, provider: str | None, classifiers: Sequence[Class
             bad += 1
     if bad:
         print_message(
-            f"{bad} {'line' if bad == 1 else 'lines'} of {_shown(name)} could not be read; all others were"
+            f"{counted(bad, 'line')} of {_shown(name)} could not be read; the others were classified"
         )
     return FAILED if bad else 0
 
@@ -204,28 +209,33 @@ def _parse_json(text: str) -> object:
 
 
 def _classify(
-    one: DescribedFailure, provider: str | None, classifiers: Sequence[Classifier]
+    described: DescribedFailure, provider: str | None, classifiers: Sequence[Classifier]
 ) -> _Classification:
-    """Classify the failure and make the very decision a worker would, for a task's first attempt."""
+    """Classify the failure and decide as a worker would on a task's first attempt."""
     from tidegate.domain.outcome import Counters, Fence
     from tidegate.domain.spec import TaskSpec
     from tidegate.policy.classify import classify
     from tidegate.policy.retry import RetryTerms, decide
 
     found = classify(
-        one.error,
-        now=time.time() if one.now is None else one.now,
+        described.error,
+        now=time.time() if described.now is None else described.now,
         classifiers=classifiers,
-        provider=provider or one.provider,
+        provider=provider or described.provider,
         longest_wait_seconds=float("inf"),
     )
     outcome = decide(
-        Fence(str(one.id), 1), found.failure, None, RetryTerms.of(TaskSpec("")), Counters(), random.Random(0)
+        Fence(str(described.id), 1),
+        found.failure,
+        None,
+        RetryTerms.of(TaskSpec("")),
+        Counters(),
+        random.Random(0),
     )
-    return _Classification(one.id, found.failure, outcome)
+    return _Classification(described.id, found.failure, outcome)
 
 
-# --- files -----------------------------------------------------------------------------------------------
+# --- files ---------------------------------------------------------------------------------------------
 
 
 def _shown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What commands share: options, and the way to an application and a store."""
+"""What the commands share: common options, and how they load an application and open a store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoreLocation:
 
     @classmethod
     def from_options(cls, database: str | None, app: str | None) -> StoreLocation:
-        """Return the place options name: `--database`, else that of `--app`, else the configured one."""
+        """Return the database of `--database`, else the one of `--app`, else the configured one."""
         application = None if app is None else load_app(app)
         if database is None:
             database = load_config().database_url if application is None else application.url
@@ -56,10 +56,10 @@ def load_app(reference: str | None) -> Core:
 
 
 def app_reference(reference: str | None) -> str:
-    """Return the reference given, else the configured one.
+    """Return `reference`, or the configured one if it is None.
 
     Raises:
-        ConfigError: There is neither.
+        ConfigError: No application is given or configured.
     """
     config = load_config()
     if config.path is not None:
@@ -67,14 +67,14 @@ def app_reference(reference: str | None) -> str:
     found = reference or config.app
     if found is None:
         raise ConfigError(
-            "no application is named",
-            fix='name it as MODULE:NAME, set TIDEGATE_APP, or write app = "app:app" into tidegate.toml',
+            "no application is given or configured",
+            fix='give it as MODULE:NAME, set TIDEGATE_APP, or write app = "app:app" into tidegate.toml',
         )
     return found
 
 
 def _make_importable(directory: Path) -> None:
-    """Let this process and its children import from the project's directory, also when started below it."""
+    """Add the project's directory to the import path of this process and its child processes."""
     place = str(directory.absolute())
     if place not in (os.getcwd(), *sys.path):  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, place)
@@ -84,16 +84,16 @@ def _make_importable(directory: Path) -> None:
 
 @asynccontextmanager
 async def opened_store(location: StoreLocation, *, make: bool = False) -> AsyncIterator[Store]:
-    """Open the store for the block.
+    """Open the store for the `async with` block.
 
     Args:
-        location: Which.
-        make: Whether a database that is not there yet is made. Commands that only look never make one: an
-            empty answer would hide that they look in the wrong place.
+        location: Which store to open.
+        make: Whether to create a database that does not exist yet. Commands that only read never create
+            one: an empty list would hide that the URL is wrong.
 
     Raises:
         ConfigError: The URL or the schema is wrong.
-        StoreUnavailableError: It cannot be reached, or is not there.
+        StoreUnavailableError: The database cannot be reached or does not exist.
     """
     from tidegate.store.connect import open_store
 
@@ -110,11 +110,11 @@ async def opened_store(location: StoreLocation, *, make: bool = False) -> AsyncI
 
 
 def require_database(url: str) -> None:
-    """Return if a database's file is there; whether a server is, only asking it tells.
+    """Raise `StoreUnavailableError` if the SQLite file does not exist. PostgreSQL URLs are not checked here.
 
     Raises:
         ConfigError: The URL names no database.
-        StoreUnavailableError: The file is not there.
+        StoreUnavailableError: The SQLite file does not exist.
     """
     from tidegate.store.connect import is_postgres, sqlite_path
 
@@ -124,13 +124,16 @@ def require_database(url: str) -> None:
     if not path.exists():
         raise StoreUnavailableError(
             f"there is no database at {path} yet",
-            fix="enqueue a task or start a worker first, or name the database with --database or --app",
+            fix="enqueue a task or start a worker first, or choose another database with --database or --app",
         )
 
 
 @asynccontextmanager
 async def move_target(url: str) -> AsyncIterator[Callable[[], Awaitable[str | None]]]:
-    """Give the block what tells where `tidegate db move` has taken a file's tasks; None: they are there."""
+    """Give the block a function that returns where `tidegate db move` moved the tasks of this database.
+
+    The function returns None if the tasks have not moved.
+    """
     from tidegate.store.connect import is_postgres, sqlite_path
 
     if is_postgres(url):
@@ -141,8 +144,8 @@ async def move_target(url: str) -> AsyncIterator[Callable[[], Awaitable[str | No
     source = Source(sqlite_path(url))
 
     async def moved_to() -> str | None:
-        goal = await source.destination()
-        return None if goal is None else goal[1]
+        destination = await source.destination()
+        return None if destination is None else destination[1]
 
     try:
         yield moved_to
@@ -154,14 +157,19 @@ async def _not_moved() -> str | None:
     return None
 
 
-def warn_if_moved(url: str, place: str | None) -> None:
-    """Say of a file whose tasks have moved to `place` that what is shown of it is from before."""
-    if place is not None:
-        print_message(f"the tasks of {url} have moved to {place}: what this file shows is from before")
+def warn_if_moved(url: str, moved_to: str | None) -> None:
+    """Warn that the tasks of `url` have moved, and that the file shows their old state."""
+    if moved_to is not None:
+        print_message(
+            f"the tasks of {url} have moved to {moved_to}: this file shows their state before the move"
+        )
 
 
 async def known_functions(store: Store, location: StoreLocation) -> frozenset[str]:
-    """Return the functions declared by the applications the store has seen, and by the one of `--app`."""
+    """Return the names of the functions that applications declare.
+
+    These are the applications whose workers have used this store, and the one of `--app`.
+    """
     from tidegate.deadletter.redrive import declared_functions
 
     declared = await declared_functions(store)
@@ -169,7 +177,7 @@ async def known_functions(store: Store, location: StoreLocation) -> frozenset[st
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine and return its result."""
     import asyncio
 
     return asyncio.run(work)
@@ -179,7 +187,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def location_options(command: Command) -> Command:
-    """Add `--database` and `--app`; the command gets them as `location`."""
+    """Add `--database` and `--app`; the command receives them as its argument `location`."""
 
     @functools.wraps(command)
     def with_location(*args: Any, database: str | None, app: str | None, **options: Any) -> Any:
@@ -189,26 +197,28 @@ def location_options(command: Command) -> Command:
     decorated = click.option("--app", metavar="MODULE:NAME", help="Use this application's database.")(
         decorated
     )
-    decorated = click.option("--database", metavar="URL", help="Use this one, not the configured one.")(
-        decorated
-    )
+    decorated = click.option(
+        "--database", metavar="URL", help="Use this database instead of the configured one."
+    )(decorated)
     result: Command = decorated
     return result
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; lists as one object a line.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: lists as one object per line."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     envvar="TIDEGATE_LOG_FORMAT",
     expose_value=False,
     callback=lambda _context, _option, value: _use_log_format(value),
-    help="Lines of text (default), or a JSON object a line.",
+    help="Log as text (default) or as one JSON object per line.",
 )
 
 
 def _use_log_format(value: str | None) -> None:
-    """Choose the form of log lines of this process and those it starts."""
+    """Set the log format of this process and its child processes."""
     if value is not None:
         os.environ["TIDEGATE_LOG_FORMAT"] = value

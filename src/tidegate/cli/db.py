@@ -1,4 +1,4 @@
-"""`tidegate db`: the schema and the soundness of the database."""
+"""`tidegate db`: upgrade the schema and check the database."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidegate.cli.db_move import move_command
 from tidegate.cli.db_restore import restore_command
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.output import print_json, print_message
+from tidegate.domain.text import counted
 from tidegate.errors import ConfigError
 from tidegate.store.common.integrity import INCONSISTENCIES
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Bring the database up to date, check it, restore or move it, or print what its administrator runs."""
+    """Upgrade, check, restore or move the database, or print SQL for its administrator."""
 
 
 command.add_command(move_command)
@@ -29,12 +30,13 @@ command.add_command(restore_command)
 
 @command.command("upgrade")
 @location_options
-@click.option("--sql", is_flag=True, help="Only print the statements (PostgreSQL).")
+@click.option("--sql", is_flag=True, help="Print the SQL and run nothing (PostgreSQL).")
 @json_option
 def upgrade_command(location: StoreLocation, sql: bool, as_json: bool) -> None:
-    """Bring the schema up to this version's; make the database if there is none. Safe to repeat.
+    """Upgrade the schema to this version; create the database if there is none. Safe to repeat.
 
-    With PostgreSQL, workers of the version before may go on meanwhile; start those of this version after it.
+    With PostgreSQL, workers of the previous version may run during the upgrade. Start workers of this
+    version after it.
     """
     if sql:
         click.echo(run(_script(location)), nl=False)
@@ -45,7 +47,7 @@ def upgrade_command(location: StoreLocation, sql: bool, as_json: bool) -> None:
         return
     for name in applied:
         click.echo(name)
-    print_message(f"applied {len(applied)}" if applied else "the schema is up to date")
+    print_message(f"applied {counted(len(applied), 'migration')}" if applied else "the schema is up to date")
 
 
 async def _upgrade(location: StoreLocation) -> list[str]:
@@ -69,10 +71,10 @@ async def _script(location: StoreLocation) -> str:
 @command.command("roles")
 @location_options
 def roles_command(location: StoreLocation) -> None:
-    """Print the statements that make the three database roles; for an administrator (PostgreSQL).
+    """Print the SQL that creates the three database roles; an administrator runs it (PostgreSQL).
 
-    The migrator runs `tidegate db upgrade` and owns the tables; workers and clients log in as the worker,
-    which can change no table; the reader only reads.
+    The migrator role owns the tables and runs `tidegate db upgrade`. Workers and clients log in with the
+    worker role, which cannot alter tables. The reader role can only read.
     """
     from tidegate.store.postgres.roles import roles_sql
 
@@ -83,13 +85,14 @@ def _postgres(location: StoreLocation) -> PostgresStore:
     """Return the store of a PostgreSQL URL.
 
     Raises:
-        ConfigError: The URL names another database.
+        ConfigError: The URL names a SQLite file.
     """
     from tidegate.store.connect import is_postgres, open_store
 
     if not is_postgres(location.url):
         raise ConfigError(
-            "a SQLite file has no SQL to print", fix="name the database: --database postgresql://…"
+            "this command prints SQL for PostgreSQL only",
+            fix="choose a PostgreSQL database: --database postgresql://…",
         )
     store: Any = open_store(location.url)
     postgres: PostgresStore = store
@@ -97,30 +100,30 @@ def _postgres(location: StoreLocation) -> PostgresStore:
 
 
 _RESTORED_LEASE_SECONDS = 30.0
-"""How long a worker whose row was missing has to beat: the usual lease."""
+"""Lease of a worker row that `--repair` restores: the default lease."""
 
 
 @command.command("check")
 @location_options
 @click.option(
-    "--repair", is_flag=True, help="Give runs whose worker has no row any more the row of one again."
+    "--repair", is_flag=True, help="Restore the missing row of each worker that still has running tasks."
 )
 @json_option
 def check_command(location: StoreLocation, repair: bool, as_json: bool) -> int:
-    """Check the schema and examine the whole file; exit code 1 if something is wrong."""
+    """Check the schema and all rows of the database; exit code 1 if something is wrong."""
     faults, restored = run(_check(location, repair=repair))
     if as_json:
         print_json({"sound": not faults, "faults": faults} | ({"restored": restored} if repair else {}))
         return FAILED if faults else 0
     if restored:
-        click.echo(f"{len(restored)} workers have a row again: {', '.join(restored)}")
+        click.echo(f"restored the rows of {counted(len(restored), 'worker')}: {', '.join(restored)}")
         click.echo(
-            f"their tasks are taken up {_RESTORED_LEASE_SECONDS:g} s from now, by a `tidegate worker` or "
-            "`tidegate scheduler` that runs then"
+            f"a running `tidegate worker` or `tidegate scheduler` requeues their tasks in "
+            f"{_RESTORED_LEASE_SECONDS:g} s"
         )
     click.echo("\n".join(faults) if faults else "sound")
     if any(fault.endswith(INCONSISTENCIES["missing_worker"]) for fault in faults):
-        click.echo("every worker mends that at its next look; where none runs: tidegate db check --repair")
+        click.echo("a running worker repairs this within seconds; if none runs: tidegate db check --repair")
     return FAILED if faults else 0
 
 
@@ -128,8 +131,8 @@ async def _check(location: StoreLocation, *, repair: bool) -> tuple[list[str], l
     async with opened_store(location) as store:
         restored: tuple[str, ...] = ()
         if repair:
-            noted = await store.record_reaper_pass(
+            reaper_pass = await store.record_reaper_pass(
                 longest_gap_seconds=0.0, lease_seconds=_RESTORED_LEASE_SECONDS
             )
-            restored = noted.restored_workers
+            restored = reaper_pass.restored_workers
         return await store.check_integrity(), list(restored)

@@ -1,4 +1,4 @@
-"""`tidegate db move`: the tasks of a SQLite file to a PostgreSQL database."""
+"""`tidegate db move`: move the tasks of a SQLite file to a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -29,64 +29,69 @@ _FIELDS = ("state", "tasks", "moved", "there", "kept_back")
 @click.command("move")
 @click.argument("source")
 @click.argument("target")
-@click.option("--finished", is_flag=True, help="Take succeeded and cancelled tasks with their results along.")
-@click.option("--undo", is_flag=True, help="Unseal SOURCE, if no task of it is at TARGET.")
+@click.option("--finished", is_flag=True, help="Also move succeeded and cancelled tasks with their results.")
+@click.option("--undo", is_flag=True, help="Unseal SOURCE, if TARGET holds none of its tasks.")
 @dry_run_option
 @json_option
 def move_command(source: str, target: str, finished: bool, undo: bool, dry_run: bool, as_json: bool) -> int:
     """Move waiting, ready and dead tasks with their history from a SQLite file to PostgreSQL.
 
-    Stop the workers of SOURCE and all that enqueue there first. SOURCE is then sealed: nothing runs or is
-    enqueued there any more, and nothing of it is deleted. Safe to interrupt and to repeat. Exit code 1 if
-    tasks were kept back: another task has their key or unique name at TARGET, or it cannot store them.
+    First stop the workers of SOURCE and the programs that enqueue there. The command seals SOURCE: it
+    accepts and runs no more tasks, and keeps its data. Safe to interrupt and to repeat. Exit code 1 if some
+    tasks were kept back: another task at TARGET has their key or unique name, or TARGET cannot store them.
     """
     if undo and (dry_run or finished):
-        raise UsageError("--undo goes alone", fix="leave out --dry-run and --finished")
+        raise UsageError("--undo excludes --dry-run and --finished", fix="leave them out")
     if undo:
         was_sealed = run(_undo(source, target))
         if as_json:
             print_json({"unsealed": was_sealed})
-        print_message("unsealed: work may go on there" if was_sealed else "it was not sealed")
+        print_message(
+            f"{source} is unsealed: workers and clients can use it again"
+            if was_sealed
+            else f"{source} was not sealed"
+        )
         return 0
-    tally = run(_survey(source, target, finished) if dry_run else _move(source, target, finished))
-    _print(tally, dry_run=dry_run, as_json=as_json)
-    return FAILED if tally.kept_back else 0
+    summary = run(_preview(source, target, finished) if dry_run else _move(source, target, finished))
+    _print(summary, dry_run=dry_run, as_json=as_json)
+    return FAILED if summary.kept_back else 0
 
 
 async def _move(source: str, target: str, finished: bool) -> TransferSummary:
     from tidegate.store.transfer import steps
 
-    async with _both(source, target) as (leaving, arriving):
-        tally = await steps.transfer_tasks(
+    async with _source_and_target(source, target) as (leaving, arriving):
+        summary = await steps.transfer_tasks(
             leaving, arriving, finished=finished, on_progress=_progress_printer()
         )
         print_message(
-            f"{leaving.path} is sealed; its tasks are at {arriving.location}: start everything with that URL"
+            f"{leaving.path} is sealed and its tasks are at {arriving.location}; "
+            "start workers and clients with that URL"
         )
-    return tally
+    return summary
 
 
-async def _survey(source: str, target: str, finished: bool) -> TransferSummary:
+async def _preview(source: str, target: str, finished: bool) -> TransferSummary:
     from tidegate.store.transfer import steps
 
-    async with _both(source, target) as (leaving, arriving):
+    async with _source_and_target(source, target) as (leaving, arriving):
         return await steps.preview_transfer(leaving, arriving, finished=finished)
 
 
 async def _undo(source: str, target: str) -> bool:
     from tidegate.store.transfer import steps
 
-    async with _both(source, target) as (leaving, arriving):
+    async with _source_and_target(source, target) as (leaving, arriving):
         return await steps.undo_transfer(leaving, arriving)
 
 
 @asynccontextmanager
-async def _both(source: str, target: str) -> AsyncIterator[tuple[Source, Target]]:
-    """Return the two ends of a move for the block.
+async def _source_and_target(source: str, target: str) -> AsyncIterator[tuple[Source, Target]]:
+    """Open the source and the target of a move for the block.
 
     Raises:
-        ConfigError: They are no two ends of a move.
-        StoreUnavailableError: The file is not there.
+        ConfigError: `source` is not a SQLite file, or `target` is not a PostgreSQL database.
+        StoreUnavailableError: The SQLite file does not exist.
     """
     from tidegate.store.connect import check_url, is_postgres, sqlite_path
 
@@ -98,7 +103,7 @@ async def _both(source: str, target: str) -> AsyncIterator[tuple[Source, Target]
             fix="tidegate db move sqlite:///queue.db postgresql://user@host/database",
         )
     require_database(source)
-    leaving, arriving = _open_both(sqlite_path(source), target)
+    leaving, arriving = _connect(sqlite_path(source), target)
     try:
         yield leaving, arriving
     finally:
@@ -106,10 +111,10 @@ async def _both(source: str, target: str) -> AsyncIterator[tuple[Source, Target]
         await arriving.close()
 
 
-def _open_both(path: Any, url: str) -> tuple[Source, Target]:
+def _connect(path: Any, url: str) -> tuple[Source, Target]:
     from tidegate.store.connect import open_store
 
-    open_store(url)  # says so if the driver is not installed
+    open_store(url)  # raises ConfigError if the driver is not installed
     from tidegate.store.transfer.source import Source
     from tidegate.store.transfer.target import Target
 
@@ -117,31 +122,31 @@ def _open_both(path: Any, url: str) -> tuple[Source, Target]:
 
 
 def _progress_printer() -> Callable[[int], None]:
-    """Return what tells a person of progress, now and then."""
+    """Return a function that prints the progress every two seconds."""
     printed_at = time.monotonic()
 
     def print_progress(done: int) -> None:
         nonlocal printed_at
         if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
             printed_at = time.monotonic()
-            print_message(f"{counted(done, 'task')} dealt with")
+            print_message(f"{counted(done, 'task')} done")
 
     return print_progress
 
 
-def _print(tally: TransferSummary, *, dry_run: bool, as_json: bool) -> None:
-    rows = [_row(tally, state) for state in sorted(tally.tasks) if tally.tasks[state]]
+def _print(summary: TransferSummary, *, dry_run: bool, as_json: bool) -> None:
+    rows = [_row(summary, state) for state in sorted(summary.tasks) if summary.tasks[state]]
     if as_json:
         states = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
-        print_json({"dry_run": dry_run, "states": states, "kept_back": sorted(tally.kept_back)})
+        print_json({"dry_run": dry_run, "states": states, "kept_back": sorted(summary.kept_back)})
         return
     if dry_run:
         print_table(("state", "tasks"), [row[:2] for row in rows], numbers=_NUMBERS)
         return
     print_table(("state", *_NUMBERS), rows, numbers=_NUMBERS)
-    for task_id, kept in sorted(tally.kept_back.items()):
+    for task_id, kept in sorted(summary.kept_back.items()):
         print_message(f"kept back: {task_id} ({kept.state}): {kept.why}")
 
 
-def _row(tally: TransferSummary, state: str) -> tuple[str, int, int, int, int]:
-    return (state, tally.tasks[state], tally.moved[state], tally.there(state), tally.kept(state))
+def _row(summary: TransferSummary, state: str) -> tuple[str, int, int, int, int]:
+    return (state, summary.tasks[state], summary.moved[state], summary.there(state), summary.kept(state))

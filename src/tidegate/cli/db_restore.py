@@ -1,4 +1,4 @@
-"""`tidegate db restore`: a backup in the place of a SQLite file."""
+"""`tidegate db restore`: replace a SQLite file by a backup."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tidegate.errors import ConfigError
 @dry_run_option
 @json_option
 def restore_command(backup: Path, location: StoreLocation, dry_run: bool, as_json: bool) -> None:
-    """Put a copy of BACKUP in the place of the SQLite database.
+    """Replace the SQLite database by a copy of BACKUP.
 
-    Stop everything that uses the database first; exit code 75 if a process still has it open. BACKUP is
-    checked before anything is changed, and stays as it is. The old file and its -wal are kept.
+    First stop everything that uses the database; exit code 75 if a process still has it open. The command
+    checks BACKUP before it changes anything. BACKUP, the old file and its -wal are kept.
     """
     from tidegate.store.connect import is_postgres, sqlite_path
     from tidegate.store.sqlite.restore import restore
 
     if is_postgres(location.url):
         raise ConfigError(
-            "only a SQLite file is restored by this command",
+            "this command restores SQLite files only",
             fix="restore a PostgreSQL database with pg_restore, while no worker runs",
         )
     done = restore(backup, sqlite_path(location.url), dry_run=dry_run)
@@ -49,8 +49,8 @@ def restore_command(backup: Path, location: StoreLocation, dry_run: bool, as_jso
         f" {counted(done.tasks, 'task')}"
     )
     for file in done.kept:
-        print_message(f"what was there before: {file}")
+        print_message(f"kept the old file: {file}")
     if done.is_old:
         print_message(
-            "its schema is older than this version's: run `tidegate db upgrade` before you start anything"
+            "the backup has an older schema: run `tidegate db upgrade` before you start workers or clients"
         )

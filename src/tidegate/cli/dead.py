@@ -32,6 +32,7 @@ from tidegate.deadletter.redrive import (
     require_declared,
 )
 from tidegate.domain.states import State
+from tidegate.domain.text import counted
 from tidegate.errors import TaskNotFoundError, WrongStateError
 from tidegate.operations.tasks import full_id
 from tidegate.store.protocol import Store
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tidegate.core import Core
 
 ids_argument = click.argument("task_ids", metavar="[ID]...", nargs=-1, type=as_task_id)
-all_option = click.option("--all", "everything", is_flag=True, help="Every dead letter.")
+all_option = click.option("--all", "everything", is_flag=True, help="Select every dead letter.")
 
 
 @click.group()
@@ -51,8 +52,10 @@ def command() -> None:
 
 @command.command("ls")
 @filter_options
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--after", metavar="ID", type=as_task_id, help="Continue after this task.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Show at most this many."
+)
+@click.option("--after", metavar="ID", type=as_task_id, help="Start after this task.")
 @location_options
 @json_option
 def list_command(
@@ -75,18 +78,20 @@ async def _list(
         elif dead_letters:
             print_dead_letters(dead_letters, await store.now())
         count = await store.count_dead_letters(which)
-        print_message(f"{len(dead_letters)} of {count}" if count else "no dead letter matches")
+        print_message(
+            f"{len(dead_letters)} of {counted(count, 'dead letter')}" if count else "no dead letter matches"
+        )
         if len(dead_letters) == limit and count > limit:
             print_message(f"more: --after {dead_letters[-1].task_id}")
 
 
 @command.command("show")
 @click.argument("task_id", metavar="ID", type=as_task_id)
-@click.option("--args", "with_args", is_flag=True, help="Show the arguments too; they may be private.")
+@click.option("--args", "with_args", is_flag=True, help="Also show the arguments; they may be private.")
 @location_options
 @json_option
 def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json: bool) -> None:
-    """Show one dead letter with its whole history."""
+    """Show one dead letter with its full history."""
     run(_show(location, task_id, with_args, as_json))
 
 
@@ -106,7 +111,10 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
 @filter_options
 @all_option
 @click.option(
-    "--args", "new_args", metavar="JSON", help="For one id: other arguments, an array or an object by name."
+    "--args",
+    "new_args",
+    metavar="JSON",
+    help="New arguments for one task: an array, or an object by name.",
 )
 @dry_run_option
 @location_options
@@ -118,14 +126,16 @@ def redrive_command(
     location: StoreLocation,
     as_json: bool,
 ) -> int:
-    """Send dead letters back to the main queue, by id, by filter, or with --all.
+    """Send dead letters back to their queue, by id, by filter, or with --all.
 
-    Only those whose function some application declares: one that ever ran a worker on this database, or
-    the one named by --app. Counters start anew; the history stays.
+    Redrives only tasks whose function is declared by the application of --app, or by one whose workers have
+    used this database. Attempts and other counters restart at zero; the history stays.
     """
     selection.require_choice()
     if new_args is not None and (len(selection.task_ids) != 1 or location.application is None):
-        raise click.UsageError("--args goes with one id, and with --app to check them against the signature")
+        raise click.UsageError(
+            "--args needs exactly one id, and --app to check the arguments against the signature"
+        )
     return run(_redrive(location, selection, new_args, dry_run, as_json))
 
 
@@ -157,22 +167,24 @@ async def _redrive_matching(
     if selection.which.function is not None:
         require_declared({selection.which.function}, declared)
     which = await selection.filter(store)
-    tell = _progress(await store.count_dead_letters(which))
-    return _print_tally(await redrive_matching(store, which, declared, on_progress=tell), "redriven", as_json)
+    on_progress = _progress(await store.count_dead_letters(which))
+    return _print_bulk_result(
+        await redrive_matching(store, which, declared, on_progress=on_progress), "redriven", as_json
+    )
 
 
 @command.command("purge")
 @ids_argument
 @filter_options
 @all_option
-@click.option("--yes", is_flag=True, help="Really delete.")
+@click.option("--yes", is_flag=True, help="Confirm the deletion.")
 @dry_run_option
 @location_options
 @json_option
 def purge_command(
     selection: DeadLetterSelection, yes: bool, dry_run: bool, location: StoreLocation, as_json: bool
 ) -> int:
-    """Delete dead letters for good, with arguments and history, by id, by filter, or with --all."""
+    """Delete dead letters with their arguments and history, by id, by filter, or with --all."""
     selection.require_choice()
     return run(_purge(location, selection, yes, dry_run, as_json))
 
@@ -185,13 +197,15 @@ async def _purge(
         if dry_run or not yes:
             code = await _preview(store, selection, "purge", as_json)
             if not dry_run:
-                raise click.UsageError("purging cannot be undone: add --yes")
+                raise click.UsageError("a purge cannot be undone: add --yes")
             return code
         if selection.task_ids:
             return _print_answers(selection.task_ids, await purge_tasks(store, selection.task_ids), as_json)
         which = await selection.filter(store)
-        tell = _progress(await store.count_dead_letters(which))
-        return _print_tally(await purge_matching(store, which, on_progress=tell), "purged", as_json)
+        on_progress = _progress(await store.count_dead_letters(which))
+        return _print_bulk_result(
+            await purge_matching(store, which, on_progress=on_progress), "purged", as_json
+        )
 
 
 async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tuple[bytes, str]:
@@ -213,16 +227,16 @@ async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tu
 
 
 def _progress(count: int) -> Callable[[BulkResult], None]:
-    def tell(tally: BulkResult) -> None:
-        seen = tally.done + tally.refused + tally.undeclared.total()
+    def print_progress(result: BulkResult) -> None:
+        seen = result.done + result.refused + result.undeclared.total()
         if count > seen:
             print_message(f"{seen} of {count}…")
 
-    return tell
+    return print_progress
 
 
 async def _preview(store: Store, selection: DeadLetterSelection, verb: str, as_json: bool) -> int:
-    """Say how many a command would act on, and do nothing."""
+    """Print how many dead letters a command would change, and change nothing."""
     if selection.task_ids:
         rows = await store.read_tasks(selection.task_ids)
         count = sum(row.state is State.DEAD for row in rows.values())
@@ -230,22 +244,23 @@ async def _preview(store: Store, selection: DeadLetterSelection, verb: str, as_j
         count = await store.count_dead_letters(await selection.filter(store))
     if as_json:
         print_json({"would": verb, "count": count})
-    print_message(f"would {verb} {count}; nothing was done")
+    print_message(f"would {verb} {counted(count, 'dead letter')}; nothing was changed")
     return 0
 
 
-def _print_tally(tally: BulkResult, done: str, as_json: bool) -> int:
+def _print_bulk_result(result: BulkResult, done: str, as_json: bool) -> int:
     if as_json:
-        print_json({done: tally.done, "refused": tally.refused, "undeclared": tally.undeclared})
+        print_json({done: result.done, "refused": result.refused, "undeclared": result.undeclared})
     else:
-        click.echo(f"{done} {tally.done}")
-    if tally.refused:
-        print_message(f"{tally.refused} refused: no longer dead, or a live task holds their unique name")
-    for function, count in sorted(tally.undeclared.items()):
+        click.echo(f"{done} {result.done}")
+    if result.refused:
+        print_message(f"{result.refused} refused: no longer dead, or another task has their unique name")
+    for function, count in sorted(result.undeclared.items()):
         print_message(
-            f"{count} left alone: no application declares {function} → start a worker that has it, or --app"
+            f"{count} skipped: no application declares {function} "
+            "→ start a worker that declares it, or give --app"
         )
-    return CONFLICT if tally.undeclared else 0
+    return CONFLICT if result.undeclared else 0
 
 
 def _print_answers(task_ids: Sequence[str], answers: Mapping[str, ActionStatus], as_json: bool) -> int:

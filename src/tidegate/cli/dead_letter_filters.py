@@ -1,4 +1,4 @@
-"""Which dead letters a command is about: ids, a filter, or all of them."""
+"""Options that select dead letters: ids, a filter, or all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelection:
-    """Which dead letters a command is about, as given on the command line."""
+    """The dead letters that the command line selects."""
 
     which: TaskFilter
     before: str | None
@@ -27,30 +27,33 @@ class DeadLetterSelection:
     all: bool = False
 
     async def filter(self, store: Store) -> TaskFilter:
-        """Return the filter, `--before` reckoned by the store's clock."""
+        """Return the filter. An age in `--before` counts back from the store's present time."""
         return replace(self.which, before=before_moment(self.before, await store.now()))
 
     async def with_full_ids(self, store: Store) -> DeadLetterSelection:
-        """Return the same with short ids made full.
+        """Return the same selection with full ids in place of short ones.
 
         Raises:
-            OptionError: A short id stands for several tasks.
+            OptionError: Several tasks have an id that begins with one of the short ids.
         """
         return replace(self, task_ids=tuple(await full_ids(store, self.task_ids)))
 
     def require_choice(self) -> None:
-        """Refuse a command without ids, filter or `--all`: an empty filter is everything."""
+        """Raise a usage error unless exactly one of ids, a filter or `--all` is given.
+
+        An empty filter would select every dead letter.
+        """
         filtered = not self.which.is_empty or self.before is not None
         if self.task_ids and (filtered or self.all):
             raise click.UsageError("give ids or a filter, not both")
         if self.all and filtered:
             raise click.UsageError("give a filter or --all, not both")
         if not (self.task_ids or filtered or self.all):
-            raise click.UsageError("name ids, a filter, or --all for every dead letter")
+            raise click.UsageError("give ids, a filter, or --all for every dead letter")
 
 
 def filter_options(command: Command) -> Command:
-    """Add the options that filter dead letters; the command gets them as `selection`."""
+    """Add the options that filter dead letters; the command receives them as its argument `selection`."""
 
     @functools.wraps(command)
     def with_filter(
@@ -81,15 +84,13 @@ def filter_options(command: Command) -> Command:
     decorated: Any = with_filter
     for option in reversed(
         (
-            click.option("--queue", metavar="NAME", help="Only of this queue."),
-            click.option("--function", metavar="NAME", help="Only of this task function, by its full name."),
+            click.option("--queue", metavar="NAME", help="Only this queue."),
+            click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
+            click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
             click.option(
-                "--reason", metavar="WORD", help="Only dead for this reason: content_policy, crash…"
+                "--error", "error_class", metavar="CLASS", help="Only this error class, with its module."
             ),
-            click.option(
-                "--error", "error_class", metavar="CLASS", help="Only with this error class, dotted."
-            ),
-            click.option("--tenant", metavar="NAME", help="Only of this tenant."),
+            click.option("--tenant", metavar="NAME", help="Only this tenant."),
             click.option(
                 "--label",
                 "labels",
@@ -99,7 +100,9 @@ def filter_options(command: Command) -> Command:
                 help="Only with this label. Repeatable.",
             ),
             click.option(
-                "--before", metavar="WHEN", help="Only failed before: ISO 8601 with offset, or an age: 7d."
+                "--before",
+                metavar="WHEN",
+                help="Only failures before this time (ISO 8601 with offset) or older than an age (7d).",
             ),
         )
     ):

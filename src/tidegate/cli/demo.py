@@ -1,4 +1,4 @@
-"""`tidegate demo`."""
+"""`tidegate demo`: run tasks against a simulated provider that fails."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ _EXTRAS = {"h11", "httpx2", "rich"}
 
 
 @click.command()
-@click.option("--tasks", type=click.IntRange(1), default=300, show_default=True, help="Texts to summarise.")
 @click.option(
-    "--seconds", type=click.FloatRange(5), default=60.0, show_default=True, help="About how long to take."
+    "--tasks", type=click.IntRange(1), default=300, show_default=True, help="How many texts to summarise."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(5),
+    default=60.0,
+    show_default=True,
+    help="About how long the demo takes.",
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to keep queue, ledgers and logs; default: nowhere, if all goes well.",
+    help="Keep the queue, call logs and logs here; by default they are kept only after a failure.",
 )
 @json_option
 def command(tasks: int, seconds: float, directory: Path | None, as_json: bool) -> int:
-    """Run a minute of real work against a simulated provider that throttles, fails and goes away.
+    """Run a minute of tasks against a simulated provider that throttles, fails and goes down.
 
-    A worker is killed midway. Ends with exit code 1 if anything was lost or an invariant broke.
+    The demo also kills a worker midway. Exit code 1 if a task was lost or an invariant was broken.
     """
     try:
         from tidegate.testing.demo import run_demo

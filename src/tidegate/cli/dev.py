@@ -1,4 +1,4 @@
-"""`tidegate dev`: one worker for everything, restarted when code changes."""
+"""`tidegate dev`: one worker for every queue, restarted when code changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ENVIRONMENT = "development"
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
 def command(app: str | None, database: str | None) -> int:
-    """Run one pool for every queue of APP (MODULE:NAME), restarted when a .py file changes.
+    """Run one pool for every queue of APP (MODULE:NAME); restart it when a .py file changes.
 
-    TIDEGATE_ENV is "development" unless it is set.
+    Sets TIDEGATE_ENV to "development" unless it is set already.
     """
     from tidegate.worker.supervisor.supervisor import run_worker
 
@@ -35,7 +35,7 @@ def command(app: str | None, database: str | None) -> int:
 
 
 def development_pools(config: Config) -> tuple[Pool, ...]:
-    """Return the pools of the environment's own section, else one for everything."""
+    """Return the pools of the environment's own section; without any, one pool for every queue."""
     own = f"env.{config.environment}]"
     if config.origins.get("pools", "").endswith(own):
         return config.pools

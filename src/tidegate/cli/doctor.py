@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what is wrong with this set-up, and what to do about it."""
+"""`tidegate doctor`: find problems in this installation and suggest fixes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class CheckResult:
 @click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
 @json_option
 def command(app: str | None, database: str | None, as_json: bool) -> int:
-    """Check Python, SQLite, configuration, application, database, clock, workers, disk, and what runs here.
+    """Check Python, SQLite, configuration, application, database, clock, workers, disk and local services.
 
-    With PostgreSQL: its version, connections, role, pooler, and what keeps it from cleaning up.
+    With PostgreSQL, also check its version, connections, role, pooler, durability and vacuum.
 
-    Ends with exit code 1 if a check fails; warnings do not count.
+    Exit code 1 if a check fails; a warning does not change the exit code.
     """
     findings = list(examine(app, database))
     failed = any(finding.level is CheckLevel.FAIL for finding in findings)
@@ -83,7 +83,7 @@ def command(app: str | None, database: str | None, as_json: bool) -> int:
 
 
 def examine(app: str | None, database: str | None) -> Iterator[CheckResult]:
-    """Make every check that can be made, in an order in which the first failure is the one to fix."""
+    """Yield the result of every check that can run. Fix the first failure first: it may cause the others."""
     yield CheckResult(
         CheckLevel.OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
@@ -122,28 +122,28 @@ def examine(app: str | None, database: str | None) -> Iterator[CheckResult]:
 
 
 def check_stop(timings: Timings, functions: Iterable[TaskFunction[Any, Any, Any]]) -> CheckResult:
-    """Tell whether running tasks can end after SIGTERM, and what to raise where they cannot."""
+    """Check whether running tasks have enough time to finish after SIGTERM."""
     timeouts = [function.spec.timeout for function in functions]
     grace, longest = drain_grace(timings, timeouts), max(timeouts, default=0.0)
-    detail = f"running tasks have {format_duration(grace)} to end after SIGTERM"
+    detail = f"running tasks have {format_duration(grace)} to finish after SIGTERM"
     if longest <= grace:
         return CheckResult(CheckLevel.OK, "stopping", detail)
     return CheckResult(
         CheckLevel.OK,
         "stopping",
-        f"{detail}, then they are given back; one may run for {format_duration(longest)}",
+        f"{detail}, then they are released; the longest timeout is {format_duration(longest)}",
         "to finish long calls, raise drain_grace together with the platform's limit "
         "(Kubernetes: terminationGracePeriodSeconds, 30 s; systemd: TimeoutStopSec, 90 s)",
     )
 
 
 def check_sqlite(version: str | None = None) -> CheckResult:
-    """Look for the fault by which several writers could corrupt a file in WAL mode.
+    """Check that SQLite does not have the bug by which several writers can corrupt a file in WAL mode.
 
-    It is in SQLite 3.7.0 to 3.51.2, fixed in 3.51.3 and 3.53.0. Source: https://sqlite.org/wal.html
+    SQLite 3.7.0 to 3.51.2 have it; 3.51.3 and 3.53.0 fixed it. Source: https://sqlite.org/wal.html
 
     Args:
-        version: Of SQLite; None: the one that is used.
+        version: The SQLite version; None checks the one in use.
     """
     if version is None:
         import apsw
@@ -151,11 +151,11 @@ def check_sqlite(version: str | None = None) -> CheckResult:
         version = apsw.sqlite_lib_version()
     numbers = tuple(int(part) for part in version.split(".")[:3])
     if (3, 51, 3) <= numbers < (3, 52) or numbers >= (3, 53):
-        return CheckResult(CheckLevel.OK, "sqlite", f"{version} (WAL-reset fault fixed)")
+        return CheckResult(CheckLevel.OK, "sqlite", f"{version} (WAL-reset bug fixed)")
     return CheckResult(
         CheckLevel.FAIL,
         "sqlite",
-        f"{version} can corrupt files that several processes write",
+        f"{version} can corrupt a file that several processes write",
         "pip install -U apsw",
     )
 
@@ -166,22 +166,22 @@ def _check_pools(config: Config) -> Iterator[CheckResult]:
         yield CheckResult(
             CheckLevel.WARN,
             "memory",
-            f"no memory limit: {', '.join(unlimited)}",
-            'one greedy task can take the machine down; write memory_limit = "2GiB" into the pool',
+            f"these pools have no memory limit: {', '.join(unlimited)}",
+            'one task can use up the machine\'s memory; write memory_limit = "2GiB" into the pool',
         )
     else:
-        yield CheckResult(CheckLevel.OK, "memory", "every pool has a limit")
+        yield CheckResult(CheckLevel.OK, "memory", "every pool has a memory limit")
     if any(pool.vram_limit is not None for pool in config.pools) and find_spec("pynvml") is None:
         yield CheckResult(
             CheckLevel.WARN,
             "gpu memory",
-            "vram_limit is not kept: no nvidia-ml-py",
+            "vram_limit has no effect: nvidia-ml-py is not installed",
             "pip install 'tidegate[gpu]'",
         )
 
 
 def _check_services(url: str) -> Iterator[CheckResult]:
-    """Ask the workers and schedulers that run here, as this user and on this database, how they are."""
+    """Check the health of the workers and schedulers of this user and database on this machine."""
     from tidegate.store.connect import absolute_url
     from tidegate.worker.supervisor.health import query_health
 
@@ -195,7 +195,7 @@ def _check_services(url: str) -> Iterator[CheckResult]:
                 continue
             if answer is None:
                 yield CheckResult(
-                    CheckLevel.WARN, kind, "one that runs here does not answer: it hangs", "restart it"
+                    CheckLevel.WARN, kind, f"a {kind} on this machine does not answer: it hangs", "restart it"
                 )
             elif answer.problems:
                 yield CheckResult(
@@ -221,7 +221,12 @@ def _check_database(url: str, application: Any = None) -> Sequence[CheckResult]:
         return [_failed("database", error)]
     if not path.exists():
         return [
-            CheckResult(CheckLevel.WARN, "database", f"{path} is not there yet", "it is made on first use")
+            CheckResult(
+                CheckLevel.WARN,
+                "database",
+                f"{path} does not exist yet",
+                "the first worker or enqueue creates it",
+            )
         ]
     return [_check_file_system(path), *run(_check_store(url, application))]
 
@@ -234,7 +239,7 @@ def _check_file_system(path: Path) -> CheckResult:
     except TidegateError as error:
         return _failed("file system", error)
     return CheckResult(
-        CheckLevel.OK, "file system", file_system_of(path) or "of a kind this host does not tell"
+        CheckLevel.OK, "file system", file_system_of(path) or "unknown: this system does not report its type"
     )
 
 
@@ -264,14 +269,14 @@ async def _check_store(url: str, application: Any = None) -> list[CheckResult]:
         await store.close()
 
 
-def _check_schema(url: str, ahead: int) -> CheckResult:
-    if not ahead:
+def _check_schema(url: str, newer_migrations: int) -> CheckResult:
+    if not newer_migrations:
         return CheckResult(CheckLevel.OK, "database", f"{url}, schema up to date")
     return CheckResult(
         CheckLevel.WARN,
         "database",
-        f"{url}, schema newer than this version of Tidegate by {counted(ahead, 'migration')},"
-        " which it can work with",
+        f"{url}, schema newer than this version of Tidegate by {counted(newer_migrations, 'migration')},"
+        " which this version can work with",
         "upgrade Tidegate here: pip install -U tidegate",
     )
 
@@ -291,7 +296,7 @@ async def _check_clock(store: Store) -> CheckResult:
         "clock",
         f"the store's clock is {format_duration(abs(skew))} "
         f"{'ahead of' if skew > 0 else 'behind'} this machine's",
-        "set the machine's clock (NTP); the store's never goes back",
+        "set the machine's clock (NTP); the store's clock never goes back",
     )
 
 
@@ -304,11 +309,11 @@ def _check_workers(live: list[WorkerRow]) -> CheckResult:
     if live:
         slots = sum(worker.slots for worker in live)
         return CheckResult(CheckLevel.OK, "workers", f"{len(live)} live, {slots} slots")
-    return CheckResult(CheckLevel.WARN, "workers", "none is live", "start one: tidegate worker")
+    return CheckResult(CheckLevel.WARN, "workers", "no worker is live", "start one: tidegate worker")
 
 
 async def _check_disk(store: Store) -> CheckResult:
-    """Time a durable commit: a task is staged, where no worker can see it, and dropped again."""
+    """Time a durable commit: enqueue a task in a batch that is never committed, then drop the batch."""
     make_id = IdMaker(lambda: time.time_ns() // 1_000_000, random.SystemRandom().getrandbits)
     took: list[float] = []
     for _ in range(_COMMITS):

@@ -1,4 +1,4 @@
-"""What `tidegate doctor` knows of slots: whether the live workers have enough for the limits of upstreams."""
+"""The doctor's check of slots: whether the live workers have enough for the upstreams' limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.store.protocol import Store
 
 
 async def check_capacity(store: Store) -> list[CheckResult]:
-    """Warn of each upstream whose limit cannot be used up."""
+    """Warn about each upstream whose limit allows more calls than the live workers have slots for."""
     return [
         CheckResult(CheckLevel.WARN, "slots", short.words, short.fix)
         for short in await find_slot_shortages(store)

@@ -1,4 +1,4 @@
-"""What `tidegate doctor` knows of limits: where those that count are not those of the code."""
+"""The doctor's check of limits: which stored limits differ from those in the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.store.protocol import Store
 
 
 async def check_limits(store: Store, application: Any) -> list[CheckResult]:
-    """Compare the limits an application declares with those that the store holds."""
+    """Compare the limits that an application declares with the limits in the store."""
     stored = {(row.kind, row.name): row.limits for row in await store.list_gates()}
     findings = []
     compared = 0
@@ -26,14 +26,17 @@ async def check_limits(store: Store, application: Any) -> list[CheckResult]:
         name = ours.name or "the whole system"
         if set_by_person:
             command = " ".join(f"{limit}=code" for limit in set_by_person)
-            fix = f"to follow the code again: tidegate upstreams set {ours.name} {command}"
+            fix = f"to use the limits of the code again: tidegate upstreams set {ours.name} {command}"
             findings.append(
                 CheckResult(
-                    CheckLevel.WARN, "limits", f"{name}, by hand: {'; '.join(set_by_person.values())}", fix
+                    CheckLevel.WARN,
+                    "limits",
+                    f"{name}, set by hand: {'; '.join(set_by_person.values())}",
+                    fix,
                 )
             )
         if later:
-            fix = "the code counts from the next start of a worker on"
+            fix = "the limits of the code apply from the next start of a worker"
             findings.append(
                 CheckResult(CheckLevel.WARN, "limits", f"{name}: {'; '.join(later.values())}", fix)
             )

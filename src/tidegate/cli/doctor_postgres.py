@@ -1,4 +1,4 @@
-"""What `tidegate doctor` says of a PostgreSQL server."""
+"""The doctor's checks of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LONG_SNAPSHOT_SECONDS = 300.0
 
 
 async def check_server(store: PostgresStore, live: Sequence[WorkerRow]) -> list[CheckResult]:
-    """Ask the server and the way to it.
+    """Check the server: version, connections, role, pooler, durability and vacuum.
 
     Args:
-        store: On that server.
-        live: The workers that are alive.
+        store: An open store on that server.
+        live: The live workers.
 
     Raises:
-        TidegateError: It does not answer.
+        TidegateError: The server does not answer.
     """
     facts = await store.server_facts()
     pooled = await store.is_pooled()
@@ -34,7 +34,7 @@ async def check_server(store: PostgresStore, live: Sequence[WorkerRow]) -> list[
         _role(facts),
         _pooler(store.address, pooled=pooled),
         *_durability(facts),
-        *_clean_up(facts),
+        *_vacuum(facts),
     ]
 
 
@@ -61,27 +61,27 @@ def _connections(facts: ServerFacts, address: Address, live: Sequence[WorkerRow]
 def _role(facts: ServerFacts) -> CheckResult:
     if not facts.may_make_tables:
         return CheckResult(
-            CheckLevel.OK, "role", f"{facts.role} reads and writes rows, and can change no table"
+            CheckLevel.OK, "role", f"{facts.role} can read and write rows, and cannot alter tables"
         )
     return CheckResult(
         CheckLevel.WARN,
         "role",
-        f"{facts.role} may change tables",
-        "work as the role that `tidegate db roles` makes for workers",
+        f"{facts.role} can alter tables",
+        "log in with the worker role: `tidegate db roles` prints the SQL that creates it",
     )
 
 
 def _pooler(address: Address, *, pooled: bool) -> CheckResult:
     if not pooled:
-        return CheckResult(CheckLevel.OK, "pooler", "none: prepared statements are kept")
+        return CheckResult(CheckLevel.OK, "pooler", "none: prepared statements are used")
     if address.hints and address.listen_dsn == address.dsn:
         return CheckResult(
             CheckLevel.WARN,
             "pooler",
-            "one is in between; no process hears of others' commits, all poll",
-            "put the server itself into the database URL: listen=HOST:PORT",
+            "there is one, so no process is notified of new tasks: all of them poll",
+            "add the address of the server itself to the database URL: listen=HOST:PORT",
         )
-    return CheckResult(CheckLevel.OK, "pooler", "one is in between; hints come by the direct way")
+    return CheckResult(CheckLevel.OK, "pooler", "there is one; notifications use a direct connection")
 
 
 def _durability(facts: ServerFacts) -> Iterator[CheckResult]:
@@ -96,16 +96,16 @@ def _durability(facts: ServerFacts) -> Iterator[CheckResult]:
         yield CheckResult(
             CheckLevel.WARN,
             "durability",
-            "synchronous_commit is off: a crash of the server loses accepted tasks",
+            "synchronous_commit is off: a crash of the server can lose accepted tasks",
             f"ALTER ROLE {facts.role} SET synchronous_commit = on",
         )
 
 
-def _clean_up(facts: ServerFacts) -> Iterator[CheckResult]:
-    """Look for what keeps dead rows: claims walk over them."""
+def _vacuum(facts: ServerFacts) -> Iterator[CheckResult]:
+    """Check for what keeps PostgreSQL from removing dead rows, which make claims slower."""
     if not facts.autovacuum:
         yield CheckResult(
-            CheckLevel.WARN, "autovacuum", "it is off: claims become slower and slower", "turn it on"
+            CheckLevel.WARN, "autovacuum", "autovacuum is off: claims become slower over time", "turn it on"
         )
     oldest = facts.oldest_snapshot_seconds
     if oldest is not None and oldest > _LONG_SNAPSHOT_SECONDS:
@@ -113,20 +113,20 @@ def _clean_up(facts: ServerFacts) -> Iterator[CheckResult]:
             CheckLevel.WARN,
             "snapshot",
             f"a transaction has been open for {format_duration(oldest)} and "
-            "keeps dead rows from being cleaned up",
+            "keeps PostgreSQL from removing dead rows",
             "end it; see backend_xmin in pg_stat_activity",
         )
     if facts.old_prepared_transactions:
         yield CheckResult(
             CheckLevel.WARN,
             "prepared",
-            f"{facts.old_prepared_transactions} prepared transactions were never ended",
+            f"{facts.old_prepared_transactions} prepared transactions were never committed or rolled back",
             "COMMIT PREPARED or ROLLBACK PREPARED; see pg_prepared_xacts",
         )
     if facts.idle_slots:
         yield CheckResult(
             CheckLevel.WARN,
             "slots",
-            f"{facts.idle_slots} replication slots are read by nobody and keep the log growing",
+            f"nothing reads {facts.idle_slots} replication slots, so the write-ahead log grows",
             "drop them; see pg_replication_slots",
         )

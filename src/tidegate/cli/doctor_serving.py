@@ -1,4 +1,4 @@
-"""What `tidegate doctor` knows of tasks that nothing runs."""
+"""The doctor's check of tasks that no pool or worker runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidegate.worker.supervisor.unserved import unserved_reasons
 
 
 async def check_unserved(store: Store, application: Any) -> list[CheckResult]:
-    """Look for functions whose queue no pool serves, and for stored tasks that no live worker runs."""
+    """Warn about functions whose queue no pool serves, and about stored tasks that no live worker runs."""
     functions = application.manifest()["functions"]
     reasons = await unserved_reasons(store, application.pools, functions)
-    found = [CheckResult(CheckLevel.WARN, "queues", *_parted(reason)) for reason in reasons]
-    return found or [CheckResult(CheckLevel.OK, "queues", "every function's queue is served by a pool")]
+    found = [CheckResult(CheckLevel.WARN, "queues", *_split_reason(reason)) for reason in reasons]
+    return found or [CheckResult(CheckLevel.OK, "queues", "a pool serves the queue of every function")]
 
 
-def _parted(reason: str) -> tuple[str, str]:
+def _split_reason(reason: str) -> tuple[str, str]:
     what, _, fix = reason.partition("; ")
     return what, fix

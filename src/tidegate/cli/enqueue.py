@@ -1,4 +1,4 @@
-"""`tidegate enqueue`: one task, its arguments checked against the function's signature."""
+"""`tidegate enqueue`: check the arguments against the function's signature and enqueue one task."""
 
 from __future__ import annotations
 
@@ -44,42 +44,46 @@ class _Wait:
     metavar="NAME=VALUE",
     type=as_named_value,
     multiple=True,
-    help="An argument by name. Repeatable.",
+    help="A named argument. Repeatable.",
 )
-@click.option("--kwargs", metavar="JSON", help="Arguments by name as one JSON object.")
-@click.option("--queue", metavar="NAME", help="Another queue than the function's.")
+@click.option("--kwargs", metavar="JSON", help="Named arguments as one JSON object.")
+@click.option("--queue", metavar="NAME", help="Use this queue instead of the function's.")
 @click.option("--priority", metavar="PRIORITY", type=as_priority, help="interactive, normal or bulk.")
-@click.option("--delay", metavar="SPAN", type=as_seconds, help="Due after this time: 90, 15m, 1h.")
-@click.option("--run-at", metavar="MOMENT", help="Due at this moment: ISO 8601 with an offset or Z.")
+@click.option("--delay", metavar="SPAN", type=as_seconds, help="Run after this delay: 90 (seconds), 15m, 1h.")
+@click.option("--run-at", metavar="MOMENT", help="Run at this time: ISO 8601 with an offset or Z.")
 @click.option(
     "--deadline",
     metavar="SPAN|MOMENT",
     type=as_deadline,
-    help="End the task after this time from now, or at this moment, whatever it waits for.",
+    help="End the task after this time from now, or at this moment, even if it still waits.",
 )
 @click.option(
     "--total-timeout",
     metavar="SPAN",
     type=as_seconds,
-    help="Time for all its runs from the first start; waits for an upstream are not counted.",
+    help="Limit the time of all runs from the first start; waits for an upstream do not count.",
 )
-@click.option("--tenant", metavar="NAME", help="Who the task is for.")
-@click.option("--key", metavar="TEXT", help="Idempotency key: the same key names the same task.")
-@click.option("--unique", metavar="SPAN", help="until_final, or a time such as 1h: no equal task until then.")
+@click.option("--tenant", metavar="NAME", help="The tenant of the task.")
+@click.option("--key", metavar="TEXT", help="Idempotency key: the same key returns the same task.")
+@click.option(
+    "--unique",
+    metavar="SPAN",
+    help="Refuse an equal task until this one ends (until_final) or for this time (1h).",
+)
 @click.option(
     "--label",
     "labels",
     metavar="NAME=VALUE",
     type=as_named_value,
     multiple=True,
-    help="A label to find it by. Repeatable.",
+    help="A label of the task. Repeatable.",
 )
-@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option("--wait", is_flag=True, help="Wait until the task ends and print its result.")
 @click.option(
     "--timeout",
     metavar="SPAN",
     type=as_seconds,
-    help="With --wait: give up after this time.",
+    help="With --wait: stop waiting after this time.",
 )
 @click.option("--app", metavar="MODULE:NAME", help="The application; default: the configured one.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
@@ -98,13 +102,13 @@ def command(
     run_at: str | None,
     **options: Any,
 ) -> int:
-    """Store one task of FUNCTION and print its id.
+    """Enqueue one task of FUNCTION and print its id.
 
-    Each ARG, and each value of --arg, is read as JSON if it is JSON and else taken as text: 5 is a number,
-    Ada is text, '"5"' is text too. A dataclass is written as an object, a datetime as ISO 8601 text.
+    Each ARG and each value of --arg is read as JSON if it is valid JSON, else as text: 5 is a number, Ada is
+    text, '"5"' is text too. Write a dataclass as an object, a datetime as ISO 8601 text.
     """
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout belongs to --wait")
+        raise click.UsageError("--timeout needs --wait")
     given = {name: value for name, value in options.items() if value is not None}
     if run_at is not None:
         given["run_at"] = instant_from_text("run_at", run_at)
@@ -127,7 +131,7 @@ def _by_name(named: Sequence[tuple[str, str]], kwargs: str | None) -> dict[str, 
         except ValueError as error:
             raise click.UsageError(f"--kwargs is not JSON: {error}") from None
         if not isinstance(values, dict):
-            raise click.UsageError("--kwargs must be a JSON object, as '{\"name\": 1}'")
+            raise click.UsageError("--kwargs must be a JSON object such as '{\"name\": 1}'")
     for name, text in named:
         if name in values:
             raise click.UsageError(f"argument {name} is given twice")
@@ -141,7 +145,7 @@ async def _store(application: Any, database: str | None, task: NewTask, wait: _W
         (enqueued,) = await store.enqueue([task])
         await application.unserved.warn(store, [(task.queue, task.function)])
         if not enqueued.created:
-            print_message("there was such a task before (same key or unique name); nothing was stored")
+            print_message("a task with this key or unique name exists already; nothing was enqueued")
         facts = {
             "task_id": enqueued.task_id,
             "created": enqueued.created,
@@ -198,5 +202,5 @@ def _end(stored: StoredResult) -> dict[str, Any]:
 
 
 def jsonable_result(stored: StoredResult) -> Any:
-    """Return a stored result as JSON values that every reader keeps exact."""
+    """Return a stored result as JSON values that every JSON reader reads without rounding."""
     return jsonable(stored_json(stored.data, stored.codec_tag))

@@ -1,4 +1,4 @@
-"""What becomes of an error at the command line: one line for people, one exit code for scripts."""
+"""How the command line reports an error: one line for people, one exit code for scripts."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _EXIT_CODES: tuple[tuple[type[TidegateError], int], ...] = (
 
 
 def exit_code(error: TidegateError) -> int:
-    """Return the exit code an error stands for: of the first kind it is of, else 1."""
+    """Return the exit code of an error: that of the first matching class, else 1."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
 def report(error: TidegateError, *, as_json: bool = False) -> None:
-    """Print an error to stderr in a line, and where it came from if other code raised it.
+    """Print an error to stderr in one line, with its cause if other code raised it.
 
     Args:
-        error: What went wrong.
-        as_json: As one object: `{"error": {"code": …, "message": …, "fix": …, "exit_code": …}}`.
+        error: The error to print.
+        as_json: Print one object: `{"error": {"code": …, "message": …, "fix": …, "exit_code": …}}`.
     """
     if as_json:
         _print_json(error.code, error.message, error.fix, exit_code(error))
@@ -69,7 +69,7 @@ def report(error: TidegateError, *, as_json: bool = False) -> None:
 
 
 def report_usage(error: click.ClickException, *, as_json: bool = False) -> None:
-    """Print to stderr how a command line is wrong; as JSON in the form of `report`, its code `usage`."""
+    """Print a usage error to stderr. JSON has the form that `report` describes, with the code `usage`."""
     if not as_json:
         error.show()
         return

@@ -1,7 +1,7 @@
-"""Failures described as data: one HTTP answer, or one exception with its classes, without any SDK.
+"""Build an exception from JSON that describes an HTTP response or an exception, without any SDK.
 
-The form is one JSON object: `status`, `headers`, `body`, or `exception`, `mro`, `attrs`, `args`, `cause`,
-`context`, `children`; beside either `id`, `provider` and `now`. Other fields are ignored.
+The JSON object has either `status`, `headers` and `body`, or `exception`, `mro`, `attrs`, `args`, `cause`,
+`context` and `children`. Both forms take `id`, `provider` and `now`. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ _MAX_DEPTH = 40
 
 
 class DescriptionError(ValueError):
-    """A description that cannot be understood; its text says why."""
+    """A description that cannot be read; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedFailure:
-    """One failure to be judged."""
+    """One failure to classify."""
 
     id: object
-    """As it was given: a text as a rule."""
+    """The id in the description, or the default; usually a string."""
     error: BaseException
-    """What a task would raise."""
+    """The exception that a task would raise."""
     provider: str
     now: float | None
-    """Seconds since the epoch, UTC; None: it names no moment."""
+    """Time of the failure in seconds since the epoch, UTC; None if the description gives none."""
 
 
 def describe_failure(value: object, *, default_id: str = "") -> DescribedFailure:
     """Return the failure that a JSON object describes.
 
     Raises:
-        DescriptionError: It does not.
+        DescriptionError: The value is not an object, or describes no failure.
     """
     if not isinstance(value, Mapping):
-        raise DescriptionError(f"a JSON object is wanted, not {_kind(value)}")
+        raise DescriptionError(f"expected a JSON object, not {_kind(value)}")
     try:
         error = (
             _build_exception(value, 0) if "exception" in value or "mro" in value else _from_response(value)
         )
     except DescriptionError:
         raise
-    except (TypeError, ValueError, AttributeError, RecursionError) as fault:
-        raise DescriptionError(f"no such exception can be made: {fault}") from None
+    except (TypeError, ValueError, AttributeError, RecursionError) as cause:
+        raise DescriptionError(f"cannot build such an exception: {cause}") from None
     return DescribedFailure(
         id=value.get("id", default_id),
         error=error,
@@ -59,10 +59,10 @@ def describe_failure(value: object, *, default_id: str = "") -> DescribedFailure
 
 
 def response_error(status: int, headers: Iterable[tuple[str, str]], body: str) -> BaseException:
-    """Return an exception as SDKs make it of an answer: it carries the response.
+    """Return an exception that carries the response, as SDKs raise it.
 
     Raises:
-        DescriptionError: The status is none.
+        DescriptionError: The status is not a number from 100 to 599.
     """
     if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
         raise DescriptionError(f"status must be a number from 100 to 599, not {status!r}")
@@ -85,7 +85,7 @@ def _pairs(headers: object) -> list[tuple[str, str]]:
         return []
     pairs = list(headers.items()) if isinstance(headers, Mapping) else headers
     if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs):
-        raise DescriptionError("headers must be an object of texts, or a list of [name, value]")
+        raise DescriptionError("headers must be an object of strings, or a list of [name, value]")
     return [(name, str(value)) for name, value in pairs]
 
 
@@ -118,7 +118,10 @@ def _names(value: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _class(mro: Sequence[str]) -> type[BaseException]:
-    """Return a class with these bases: built-in ones are the real ones, the others only bear the names."""
+    """Return a class with this class hierarchy.
+
+    Built-in classes are the real ones; for each other name an empty class of that name is created.
+    """
     real = [_built_in(name) for name in mro if _is_built_in(name)] or [Exception]
     bases = tuple(
         kind for kind in real if not any(other is not kind and issubclass(other, kind) for other in real)
@@ -137,7 +140,7 @@ def _built_in(name: str) -> type[BaseException]:
     kind = getattr(builtins, name.removeprefix("builtins."), None)
     if isinstance(kind, type) and issubclass(kind, BaseException):
         return kind
-    raise DescriptionError(f"{name} is no built-in exception")
+    raise DescriptionError(f"{name} is not a built-in exception")
 
 
 def _attribute(name: str, value: object, depth: int) -> object:
@@ -157,18 +160,18 @@ def _parse_now(now: object) -> float | None:
     try:
         moment = datetime.fromisoformat(str(now))
     except ValueError:
-        raise DescriptionError(f"now must be a moment in ISO 8601, not {now!r}") from None
+        raise DescriptionError(f"now must be a time in ISO 8601, not {now!r}") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name) or ""
     if not isinstance(text, str):
-        raise DescriptionError(f"{name} must be a text, not {_kind(text)}")
+        raise DescriptionError(f"{name} must be a string, not {_kind(text)}")
     return text
 
 
 def _kind(value: object) -> str:
     if value is None:
         return "null"
-    return {list: "a list", str: "a text", bool: "a truth value"}.get(type(value), "a number")
+    return {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")

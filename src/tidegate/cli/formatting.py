@@ -1,4 +1,4 @@
-"""Values in words: durations, moments, safe text. Pure, and light to import."""
+"""Format durations, times and text for a terminal. Pure, and light to import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def printable(text: str) -> str:
-    """Return a text whose control characters are shown, not obeyed: it must not steer a terminal."""
+    """Return the text with control characters escaped, so that it cannot control a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _visible(char) for char in text)
@@ -30,19 +30,19 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_ago(moment: float | None, now: float) -> str:
-    """Return how long ago a moment is, or how far ahead: `3 min ago`, `in 12 s`; `-` for None."""
+    """Return a time relative to `now`: `3 min ago`, `in 12 s`; `-` for None."""
     if moment is None:
         return "-"
     return f"in {format_duration(moment - now)}" if moment > now else f"{format_duration(now - moment)} ago"
 
 
 def format_since(moment: float, now: float) -> str:
-    """Return how long ago something happened: never in the future, though a clock was set back since."""
+    """Return how long ago something happened. A time in the future counts as now: a clock was set back."""
     return format_ago(min(moment, now), now)
 
 
 def moment(seconds: float | None) -> str:
-    """Return a moment in UTC, to the millisecond; `-` for None."""
+    """Return a time in UTC, to the millisecond; `-` for None."""
     if seconds is None:
         return "-"
     return (

@@ -1,4 +1,4 @@
-"""`health`, beneath `tidegate worker` and `tidegate scheduler`: probes of a process that runs here."""
+"""`tidegate worker health` and `tidegate scheduler health`: check the processes on this machine."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _NAME = "health"
 
 
 class CommandWithHealth(click.Command):
-    """A command that takes `health` as its first word for another one."""
+    """A command with one subcommand, `health`. Any other first word is an argument of the command itself."""
 
     @property
     def commands(self) -> dict[str, click.Command]:
-        """The commands beneath this one."""
+        """The subcommands of this one."""
         return {_NAME: health_of(self.name or "")}
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of whichever is meant."""
+        """Return the context of the subcommand if the first word is `health`, else of this command."""
         if args[:1] == [_NAME]:
             beneath = self.commands[_NAME]
             return beneath.make_context(f"{info_name} {_NAME}", args[1:], parent=parent, **extra)
@@ -39,23 +39,27 @@ class CommandWithHealth(click.Command):
 
 
 def health_of(kind: str) -> click.Command:
-    """Return the command that asks services of a kind (`worker`, `scheduler`)."""
+    """Return the command that checks the services of a kind (`worker`, `scheduler`)."""
 
     @click.command(
         _NAME,
-        help=f"""Tell whether the {kind} that runs here lives and is ready.
+        help=f"""Check whether the {kind} on this machine is alive and ready.
 
-        Exit code 0 if so, 1 if not, 3 if there is none. To find it, run as the same user, or with the same
-        TIDEGATE_RUN.
+        Exit code 0 if it is, 1 if not, 3 if no {kind} runs here. Run this as the user of the {kind}, or with
+        the same TIDEGATE_RUN.
 
-        --live: its event loop turns. --ready (the default): that, the store answers and has this version's
-        schema, and every process does its work.
+        --live checks that the event loop runs. --ready (the default) also checks that the store answers and
+        has this version's schema, and that every process works.
         """,
     )
-    @click.option("--live/--ready", "only_live", default=False, help="What to ask; default: --ready.")
-    @click.option("--name", metavar="NAME", help=f"Only the {kind} of this name; default: all.")
+    @click.option("--live/--ready", "only_live", default=False, help="What to check; default: --ready.")
+    @click.option("--name", metavar="NAME", help=f"Check only the {kind} with this name; default: all.")
     @click.option(
-        "--timeout", metavar="SPAN", type=as_seconds, default="5", help="For the answer; default: 5 s."
+        "--timeout",
+        metavar="SPAN",
+        type=as_seconds,
+        default="5",
+        help="How long to wait for an answer; default: 5 s.",
     )
     @json_option
     def command(only_live: bool, name: str | None, timeout: float, as_json: bool) -> int:

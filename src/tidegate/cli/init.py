@@ -1,4 +1,4 @@
-"""`tidegate init`: a configuration and an application to start from."""
+"""`tidegate init`: write a configuration and an application to start from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def greet(ctx: Context, name: str) -> str:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Replace a tidegate.toml that is there. Code is never replaced.")
+@click.option("--force", is_flag=True, help="Replace an existing tidegate.toml. Code is never replaced.")
 @json_option
 def command(force: bool, as_json: bool) -> int:
     """Write a tidegate.toml with three worker pools, and a small app.py if there is none."""
@@ -39,9 +39,7 @@ def command(force: bool, as_json: bool) -> int:
 
     settings, code = Path("tidegate.toml"), Path("app.py")
     if settings.exists() and not force:
-        print_message(
-            "Error: tidegate.toml is there already; nothing was written → use --force to replace it"
-        )
+        print_message("Error: tidegate.toml exists already; nothing was written → use --force to replace it")
         return CONFLICT
     settings.write_text(preset_toml(), encoding="utf-8")
     written = [settings.name]

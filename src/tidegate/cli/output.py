@@ -1,6 +1,6 @@
-"""What goes to stdout and stderr: data to the one, talk to the other.
+"""Print results to stdout and messages to stderr.
 
-JSON is strict: no NaN, and integers that a reader with doubles would round travel as strings.
+JSON is strict: no NaN. Integers that readers with 64-bit floats would round are written as strings.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _LARGEST_EXACT = 2**53
 
 
 def print_message(message: str) -> None:
-    """Print to stderr what is not data."""
+    """Print a message to stderr."""
     click.echo(printable(message), err=True)
 
 
 def print_json(value: object) -> None:
-    """Print one value as one line of JSON. A list is printed by calling this for each item (NDJSON)."""
+    """Print one value as one line of JSON. For a list, call this for each item (NDJSON)."""
     click.echo(json_text(value))
 
 
 def json_text(value: object) -> str:
-    """Return a value as one line of JSON that neither steers a terminal nor fails on its encoding."""
+    """Return a value as one line of JSON that cannot control a terminal and fits the encoding of stdout."""
     tree = jsonable(value)
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
     try:
@@ -41,12 +41,15 @@ def json_text(value: object) -> str:
         return json.dumps(tree, allow_nan=False)
     if text.isprintable():
         return text
-    # What is not printable stands within a string of the JSON, so an escape means the same.
+    # Unprintable characters occur only inside JSON strings, where an escape has the same meaning.
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def jsonable(value: object) -> Any:
-    """Return what strict JSON can hold of a value: rows become objects, priorities words, large ints text."""
+    """Convert a value to what strict JSON can hold.
+
+    Dataclasses become objects, priorities their names, large integers strings.
+    """
     if isinstance(value, Priority):
         return value.word
     if isinstance(value, Enum):
@@ -65,14 +68,14 @@ def jsonable(value: object) -> Any:
 
 
 def stored_json(data: bytes, codec_tag: str) -> Any:
-    """Return stored arguments or a stored result as JSON values, every digit kept; tags stay visible."""
+    """Return stored arguments or a stored result as JSON values, with type tags and every digit kept."""
     if not codec_tag.startswith("json"):
         return f"({len(data)} bytes of {codec_tag})"
     return json.loads(data)
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values, a line each; values that are empty or None are left out."""
+    """Print one line per name and value; leave out values that are empty or None."""
     shown = {name: printable(str(value)) for name, value in facts.items() if value not in {None, "", "-"}}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():

@@ -1,4 +1,4 @@
-"""How rows of the store look to people and to programs."""
+"""Print rows of the store as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
 
 _RESULT_CHARACTERS = 200
-"""Of a result, as many as are shown without being asked for."""
+"""How much of a result is shown without `--args`."""
 _SHORT_ID = 13
-"""Characters of a short id in a list, at least: its moment in milliseconds."""
+"""Least length of a short id in a list: the part of the id that holds its time in milliseconds."""
 
 
 def task_json(row: TaskRow) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def task_json(row: TaskRow) -> dict[str, Any]:
 
 
 def short_ids(task_ids: Sequence[str]) -> list[str]:
-    """Return ids for a list: in full in a pipe; on a terminal so much of them that none is like another."""
+    """Return the ids to print in a list: full ids in a pipe, unique beginnings of them on a terminal."""
     if not sys.stdout.isatty():
         return list(task_ids)
     for length in range(_SHORT_ID, 36):
@@ -45,7 +45,7 @@ def short_ids(task_ids: Sequence[str]) -> list[str]:
 
 
 def dead_letter_json(dead_letter: DeadLetterRow) -> dict[str, Any]:
-    """Return a dead letter as JSON values, its arguments left out."""
+    """Return a dead letter as JSON values, without its arguments."""
     fields: dict[str, Any] = jsonable(dead_letter)
     fields["counters"]["by_rule"] = dict(dead_letter.counters.by_rule)
     del fields["args"], fields["codec_tag"]
@@ -97,9 +97,9 @@ def print_dead_letters(dead_letters: Sequence[DeadLetterRow], now: float) -> Non
 
 
 def _note(row: TaskRow, now: float) -> str:
-    """Say in a few words what matters about a task in its state."""
+    """Return a short note on the task: when it is due, its progress, or why it failed."""
     if row.cancel_requested and row.state is State.RUNNING:
-        return "asked to stop"
+        return "cancel requested"
     if row.state in {State.SCHEDULED, State.RETRYING}:
         due = (
             f"held, due {format_ago(row.held_until_at, now)}"
@@ -125,22 +125,22 @@ def _progress(row: TaskRow) -> str:
 
 
 async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: bool) -> None:
-    """Print all that is known of one task.
+    """Print one task with its history.
 
     Args:
-        store: Where it is.
-        task_id: Which.
-        with_args: Whether the arguments are shown, and the whole result; they may be private. People see
-            the beginning of the result without it.
-        as_json: As one JSON object.
+        store: An open store.
+        task_id: The task's full id.
+        with_args: Whether to show the arguments and the whole result; they may be private. Without it, the
+            text form shows the beginning of the result.
+        as_json: Whether to print one JSON object.
 
     Raises:
-        TaskNotFoundError: No such task.
+        TaskNotFoundError: The task does not exist.
     """
     row = (await store.read_tasks([task_id])).get(task_id)
     if row is None:
         raise TaskNotFoundError(
-            f"no task has the id {task_id}", fix="check the id; finished tasks go after 7 days"
+            f"no task has the id {task_id}", fix="check the id; finished tasks are deleted after 7 days"
         )
     history = await store.get_history(task_id)
     private = await _private(store, row) if with_args else {}
@@ -157,7 +157,7 @@ async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: boo
 
 
 async def _private(store: Store, row: TaskRow) -> dict[str, Any]:
-    """Return arguments and, if there is one, result."""
+    """Return the arguments and, if there is one, the result."""
     return {"args": stored_json(*await store.get_payload(row.id))} | await _result(store, row)
 
 
@@ -170,7 +170,7 @@ async def _result(store: Store, row: TaskRow) -> dict[str, Any]:
 def _cut(text: str) -> str:
     if len(text) <= _RESULT_CHARACTERS:
         return text
-    return f"{text[:_RESULT_CHARACTERS]}… ({len(text)} characters; --args shows all)"
+    return f"{text[:_RESULT_CHARACTERS]}… ({len(text)} characters; --args shows it in full)"
 
 
 def _compact(value: object) -> str:
@@ -191,7 +191,7 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
     limit = f" of {row.max_attempts}" if row.max_attempts is not None else ""
     return {
         "id": row.id,
-        "state": "running, asked to stop"
+        "state": "running, cancel requested"
         if row.cancel_requested and row.state is State.RUNNING
         else row.state,
         "function": row.function,
@@ -220,7 +220,7 @@ def _facts(row: TaskRow) -> Mapping[str, object]:
 
 
 def _usage(used: UsageTotals | None) -> str:
-    """Return what the calls of a task consumed, in words; empty where no answer stated it."""
+    """Return how many tokens the calls of a task used; empty if no response stated it."""
     if used is None:
         return ""
     read = {"cached": used.cached_tokens, "written to a cache": used.cache_write_tokens}

@@ -1,4 +1,4 @@
-"""`tidegate scheduler`: the housekeeping, in a process without user code."""
+"""`tidegate scheduler`: run maintenance in a process without user code."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate.config import load_config
 @click.command("scheduler", cls=CommandWithHealth)
 @click.option("--database", metavar="URL", help="Use this database instead of the configured one.")
 @log_format_option
-@click.option("--name", metavar="NAME", help="Name of this scheduler in logs and for `health`.")
+@click.option("--name", metavar="NAME", help="Name of this scheduler in logs and in `health`.")
 def command(database: str | None, name: str | None) -> int:
-    """Promote due tasks, take up those of lost workers, apply retention: until SIGTERM or Ctrl-C.
+    """Promote due tasks, requeue tasks of lost workers and apply retention, until SIGTERM or Ctrl-C.
 
-    Every worker does so too, unless it is started with --no-maintenance; it may be done on any number of
-    machines at once. Needs the database and no application.
+    Every worker also does this unless it runs with --no-maintenance. Any number of machines may do it at the
+    same time. Needs the database, but no application.
 
-    `tidegate scheduler health` tells whether it lives and is ready.
+    `tidegate scheduler health` checks whether it is alive and ready.
     """
     from tidegate.worker.supervisor.scheduler import run_scheduler
 

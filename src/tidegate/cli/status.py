@@ -1,4 +1,4 @@
-"""`tidegate status`: each queue at a glance, when it will be empty, and who works."""
+"""`tidegate status`: the queues with their expected drain time, the upstreams and the workers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tidegate.cli.style import style
 from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.operations.overview import Overview, read_overview
+from tidegate.domain.text import counted
 from tidegate.policy.backlog import WORKERS
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
@@ -31,21 +32,22 @@ from tidegate.store.rows import QueueStats, WorkerRow
 _WATCH_SECONDS = 1.0
 _COUNTS = ("ready", "paced", "blocked", "running", "retrying", "scheduled", "dead")
 _OPTIONAL_COUNTS = ("SCHEDULED", "RETRYING", "DEAD", "BLOCKED", "PACED", "OLDEST")
-"""Columns left out of a narrow terminal, first where they show nothing."""
+"""Columns that a narrow terminal leaves out, those without any value first."""
 _MOST_WAITS = 20
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Look again every second until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @location_options
 @json_option
 def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
-    """Show each queue at a glance, and the live workers.
+    """Show the queues, the upstreams and the live workers.
 
-    READY may start as soon as a worker has a free slot; PACED waits for its slot of a limit; BLOCKED cannot
-    run: its upstream is parked, or no live worker runs it. What holds them is said below the table. DRAINS IN
-    is for ready and paced tasks, by the rate of their limits, else by what finished in the last ten minutes:
-    "unknown" without any history, "never" when tasks wait and none was finished.
+    READY tasks start as soon as a worker has a free slot. PACED tasks wait for a rate, token or in-flight
+    limit. BLOCKED tasks cannot run: their upstream is parked, or no live worker runs them. The lines below
+    the table give the reasons. DRAINS IN is the expected time until the ready and paced tasks are done, by
+    their limits' rates, else by what finished in the last ten minutes: "unknown" without any history,
+    "never" if tasks wait and none finished.
     """
     run(_show(location, watch, as_json))
 
@@ -53,11 +55,11 @@ def command(watch: bool, location: StoreLocation, as_json: bool) -> None:
 async def _show(location: StoreLocation, watch: bool, as_json: bool) -> None:
     async with opened_store(location) as store, move_target(location.url) as moved_to:
         while True:
-            overview, place = await read_overview(store), await moved_to()
+            overview, destination = await read_overview(store), await moved_to()
             if watch and not as_json:
                 click.clear()
-                warn_if_moved(location.url, place)
-            print_json(overview_json(overview) | {"moved_to": place}) if as_json else _print(overview)
+                warn_if_moved(location.url, destination)
+            print_json(overview_json(overview) | {"moved_to": destination}) if as_json else _print(overview)
             if not watch:
                 return
             await asyncio.sleep(_WATCH_SECONDS)
@@ -88,7 +90,7 @@ def _print(overview: Overview) -> None:
 
 def _print_queues(overview: Overview) -> None:
     if not overview.queues:
-        click.echo("no tasks yet; store one: tidegate enqueue FUNCTION ARG")
+        click.echo("no tasks yet; enqueue one: tidegate enqueue FUNCTION ARG")
         return
     rows = [
         [
@@ -108,13 +110,13 @@ def _print_queues(overview: Overview) -> None:
 
 
 def _print_waits(queues: Sequence[QueueStats]) -> None:
-    """Say what holds tasks that are paced or blocked, the most tasks first."""
+    """Print why tasks are paced or blocked, the reason with the most tasks first."""
     waits = [(stats.queue, wait) for stats in queues for wait in stats.waits]
     waits.sort(key=lambda each: -each[1].tasks)
     for queue, wait in waits[:_MOST_WAITS]:
-        held = f"{wait.tasks} {wait.kind} in {queue}"
+        tasks = f"{wait.tasks} {wait.kind} in {queue}"
         by = "" if wait.by == WORKERS else f"{wait.by}: "
-        click.echo(style(printable(f"{held}: {by}{wait.reason}"), "yellow"))
+        click.echo(style(printable(f"{tasks}: {by}{wait.reason}"), "yellow"))
     if len(waits) > _MOST_WAITS:
         click.echo(f"and {len(waits) - _MOST_WAITS} more reasons: --json shows all")
 
@@ -131,20 +133,29 @@ def _print_workers(overview: Overview) -> None:
                 worker.pool,
                 f"{worker.host}:{worker.pid}",
                 f"{worker.running}/{worker.slots}",
-                _beat(worker, overview.at),
+                _heartbeat(worker, overview.at),
                 ",".join(worker.queues),
             ]
             for worker in live
         ]
-        heads = ["WORKER", "POOL", "PROCESS", "BUSY", "LAST BEAT", "QUEUES"]
+        heads = ["WORKER", "POOL", "PROCESS", "BUSY", "HEARTBEAT", "QUEUES"]
         print_table(heads, rows, numbers=["BUSY"], shorten=["WORKER", "PROCESS", "POOL"])
     if late := sum(late_seconds(worker, overview.at) is not None for worker in live):
         words = "worker has" if late == 1 else "workers have"
-        click.echo(style(f"{late} {words} missed a beat; tasks are taken up when the lease ends", "yellow"))
+        click.echo(
+            style(
+                f"{late} {words} missed a heartbeat; their tasks are requeued when the lease ends", "yellow"
+            )
+        )
     if silent:
-        click.echo(style(f"{silent} silent: lease over, or retired with tasks to be taken up", "yellow"))
+        click.echo(
+            style(
+                f"{counted(silent, 'worker')} not live: the lease ran out, or a retired worker left tasks behind",
+                "yellow",
+            )
+        )
 
 
-def _beat(worker: WorkerRow, now: float) -> str:
+def _heartbeat(worker: WorkerRow, now: float) -> str:
     late = late_seconds(worker, now)
-    return format_since(worker.heartbeat_at, now) if late is None else f"no beat for {format_duration(late)}"
+    return format_since(worker.heartbeat_at, now) if late is None else f"none for {format_duration(late)}"

@@ -1,4 +1,4 @@
-"""Colours, where they are wanted."""
+"""Colours for terminal output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 
 
 def style(text: str, color: str) -> str:
-    """Return a text with a look (`bold`, or a colour) where colours are wanted.
+    """Return the text in bold or in a colour if stdout takes colours.
 
-    `NO_COLOR` turns them off, `FORCE_COLOR` on; else a terminal has them and a pipe has not.
+    `NO_COLOR` turns colours off, `FORCE_COLOR` turns them on; otherwise only a terminal gets them.
     """
     if not wants_color(sys.stdout):
         return text
@@ -20,7 +20,7 @@ def style(text: str, color: str) -> str:
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Return whether colours may be written there."""
+    """Return whether to write colours to the stream."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()

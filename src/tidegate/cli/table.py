@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: columns are left out or shortened until a row fits a line."""
+"""Print tables that fit the terminal: drop or shorten columns until a row fits into a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.cli.style import style
 
 _GAP = 2
 _MIN_WIDTH = 12
-"""Characters that a shortened column keeps at least."""
+"""Least width of a shortened column, in characters."""
 _EMPTY = frozenset({"0", "-", ""})
 
 
@@ -38,15 +38,15 @@ def print_table(
     optional: Sequence[str] = (),
     shorten: Collection[str] = (),
 ) -> None:
-    """Print rows under heads. A pipe gets every column in full; on a terminal each row fits a line.
+    """Print a table. A pipe gets every column in full; on a terminal each row fits into a line.
 
     Args:
-        heads: Of the columns.
-        rows: A cell for each head.
-        numbers: Heads of the columns that are set to the right.
-        optional: Heads of the columns that a narrow terminal can do without: those that show nothing go
-            first, then the others, each in this order.
-        shorten: Heads of the columns that may be cut, besides the last one.
+        heads: Names of the columns.
+        rows: The rows, with one cell for each column.
+        numbers: Names of the columns that are aligned to the right.
+        optional: Names of the columns that a narrow terminal may leave out, in this order. Columns without
+            any value are left out first.
+        shorten: Names of the columns that may be shortened, in addition to the last column.
     """
     table = [[printable(str(cell)) for cell in row] for row in rows]
     columns = [
@@ -62,7 +62,7 @@ def print_table(
 def fit_columns(
     columns: list[_Column], width: int, *, optional: Sequence[str], shorten: Collection[str]
 ) -> list[_Column]:
-    """Return the columns that a line of this width has room for, cut where that is needed."""
+    """Return the columns that fit into a line of this width, shortened where needed."""
     by_head = {column.head: column for column in columns}
     dispensable = [by_head[head] for head in optional if by_head[head].is_empty()]
     columns = _without(columns, dispensable, width)

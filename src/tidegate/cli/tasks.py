@@ -1,4 +1,4 @@
-"""`tidegate tasks`: list, show, cancel, retry and re-rank tasks by id."""
+"""`tidegate tasks`: list, show, cancel and retry tasks, and change their priority."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tidegate.cli.rendering import print_tasks, show_task, task_json
 from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_id
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
+from tidegate.domain.text import counted
 from tidegate.operations.tasks import CANCELLABLE, PRIORITY_CHANGEABLE, RETRYABLE, full_id, retry_tasks
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter, TaskRow
 from tidegate.store.short_ids import full_ids
@@ -32,7 +33,7 @@ _STATES = click.Choice([state.value for state in State])
 
 @click.group()
 def command() -> None:
-    """List, show, cancel, retry and re-rank tasks."""
+    """List, show, cancel and retry tasks, or change their priority."""
 
 
 @command.command("ls")
@@ -48,8 +49,10 @@ def command() -> None:
     multiple=True,
     help="Only with this label. Repeatable.",
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--after", metavar="ID", type=as_task_id, help="Continue after this task.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Show at most this many."
+)
+@click.option("--after", metavar="ID", type=as_task_id, help="Start after this task.")
 @location_options
 @json_option
 def list_command(
@@ -91,7 +94,7 @@ async def _list(
 @location_options
 @json_option
 def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json: bool) -> None:
-    """Show one task with its whole history."""
+    """Show one task with its full history."""
     run(_show(location, task_id, with_args, as_json))
 
 
@@ -105,7 +108,7 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
 @location_options
 @json_option
 def why_command(task_id: str, location: StoreLocation, as_json: bool) -> None:
-    """Say what a task waits for: its gate, a limit, a budget, its time, or a worker."""
+    """Show what a task waits for: a gate, a limit, a budget, its due time, or a worker."""
     from tidegate.cli.why import print_why
 
     run(print_why(location, task_id, as_json))
@@ -113,15 +116,15 @@ def why_command(task_id: str, location: StoreLocation, as_json: bool) -> None:
 
 @command.command("cancel")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, type=as_task_id)
-@click.option("--why", default="", metavar="TEXT", help="Kept in the task's history.")
-@click.option("--force", is_flag=True, help="Do not wait for a body that does not listen.")
+@click.option("--why", default="", metavar="TEXT", help="The reason; stored in the task's history.")
+@click.option("--force", is_flag=True, help="Do not wait for a function that ignores the request to stop.")
 @dry_run_option
 @location_options
 @json_option
 def cancel_command(
     task_ids: Sequence[str], why: str, force: bool, dry_run: bool, location: StoreLocation, as_json: bool
 ) -> int:
-    """Cancel tasks wherever they are. A running one is asked to stop and never runs again."""
+    """Cancel tasks in any state. The function of a running task is asked to stop and does not run again."""
     return run(_cancel(location, task_ids, why, force, dry_run, as_json))
 
 
@@ -141,7 +144,7 @@ async def _cancel(
 @location_options
 @json_option
 def retry_command(task_ids: Sequence[str], dry_run: bool, location: StoreLocation, as_json: bool) -> int:
-    """Run tasks again now: waiting ones become due, dead ones are redriven; others are refused."""
+    """Run tasks now: scheduled and retrying tasks become due, dead tasks are redriven, others are refused."""
     return run(_retry(location, task_ids, dry_run, as_json))
 
 
@@ -174,7 +177,11 @@ async def _priority(
         task_ids = await full_ids(store, task_ids)
         if dry_run:
             return _preview(
-                await store.read_tasks(task_ids), task_ids, PRIORITY_CHANGEABLE, "re-rank", as_json
+                await store.read_tasks(task_ids),
+                task_ids,
+                PRIORITY_CHANGEABLE,
+                "change the priority of",
+                as_json,
             )
         return _print_results(task_ids, await store.reprioritise(task_ids, priority), as_json)
 
@@ -182,7 +189,7 @@ async def _priority(
 def _preview(
     rows: Mapping[str, TaskRow], task_ids: Sequence[str], states: frozenset[State], verb: str, as_json: bool
 ) -> int:
-    """Say what a command would do, and do nothing."""
+    """Print what a command would do, and change nothing."""
     fit = sum(row.state in states for row in rows.values())
     for task_id in task_ids:
         state = rows[task_id].state.value if task_id in rows else "unknown"
@@ -196,12 +203,12 @@ def _preview(
             )
         else:
             click.echo(f"{task_id}  {state}")
-    print_message(f"would {verb} {fit} of {len(task_ids)}; nothing was done")
+    print_message(f"would {verb} {fit} of {counted(len(task_ids), 'task')}; nothing was changed")
     return 0
 
 
 def _print_results(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> int:
-    """Print the answer per id and return the exit code."""
+    """Print the result for each id and return the exit code."""
     print_answers(task_ids, answers, as_json)
     counts = Counter(answers.values())
     print_message(", ".join(f"{count} {answer}" for answer, count in counts.items()))
@@ -209,7 +216,7 @@ def _print_results(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_j
 
 
 def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_json: bool) -> None:
-    """Print what became of each id, in the order given."""
+    """Print the result for each id, in the order given."""
     for task_id in task_ids:
         if as_json:
             print_json({"task_id": task_id, "answer": answers[task_id]})
@@ -218,7 +225,7 @@ def print_answers(task_ids: Sequence[str], answers: Mapping[str, StrEnum], as_js
 
 
 def exit_code_of(answers: Iterable[StrEnum]) -> int:
-    """Return the exit code for some answers: refused beats not found beats done."""
+    """Return the exit code for these results: 4 if one was refused, else 3 if one was unknown, else 0."""
     given = set(answers)
     if given & {ActionStatus.REFUSED, CancelStatus.FINISHED}:
         return CONFLICT

@@ -1,4 +1,4 @@
-"""`tidegate tokens`: who may use the HTTP API."""
+"""`tidegate tokens`: create, list and revoke the tokens of the HTTP API."""
 
 from __future__ import annotations
 
@@ -29,16 +29,23 @@ _ROLES = click.Choice([role.value for role in Role])
 
 @click.group("tokens")
 def command() -> None:
-    """Make, list and revoke tokens of the HTTP API. Only their digests are kept."""
+    """Create, list and revoke tokens for the HTTP API. The store keeps only their digests."""
 
 
 @command.command("create")
 @click.argument("name")
-@click.option("--role", required=True, type=_ROLES, help="What it is for.")
-@click.option("--tenant", metavar="NAME", help="The only tenant whose tasks it sees and makes.")
-@click.option("--all-tenants", is_flag=True, help="It sees every task; those it makes have no tenant.")
+@click.option("--role", required=True, type=_ROLES, help="What the token may do; see the list above.")
+@click.option("--tenant", metavar="NAME", help="Limit the token to the tasks of this tenant.")
 @click.option(
-    "--expires", metavar="SPAN", type=as_seconds, help="How long it is good: 30d. For ever if not given."
+    "--all-tenants",
+    is_flag=True,
+    help="Give access to the tasks of all tenants; tasks it submits have no tenant.",
+)
+@click.option(
+    "--expires",
+    metavar="SPAN",
+    type=as_seconds,
+    help="How long the token is valid: 30d. Without it, the token never expires.",
 )
 @location_options
 @json_option
@@ -51,12 +58,12 @@ def create_command(
     location: StoreLocation,
     as_json: bool,
 ) -> None:
-    r"""Make a token and print it, this once.
+    r"""Create a token and print it. It cannot be shown again.
 
     \b
-    submitter  submits; reads, follows and cancels tasks by id. For front ends.
+    submitter  submits tasks; reads, follows and cancels them by id. For front ends.
     viewer     reads everything but the audit log
-    operator   both, and retries, redrives, purges; may choose queue and priority
+    operator   all that, and retries, redrives, purges; may choose queue and priority
     admin      everything
     """
     if (tenant is None) != all_tenants:
@@ -75,7 +82,7 @@ async def _create(
         await store.add_token(NewToken(token_id, digest_of(token), name, role, tenant, expires))
         try:
             _show(token_id, token, role, tenant, as_json=as_json)
-        except BaseException:  # a token that nobody has seen must not be good
+        except BaseException:  # nobody saw this token, so it must not stay valid
             await store.revoke_token(token_id)
             raise
 
@@ -87,14 +94,14 @@ def _show(token_id: str, token: str, role: Role, tenant: str | None, *, as_json:
         click.echo(token)
     sys.stdout.flush()
     if not as_json:
-        print_message("keep it now: it is not shown again")
+        print_message("store this token now: it is not shown again")
 
 
 @command.command("ls")
 @location_options
 @json_option
 def ls_command(location: StoreLocation, as_json: bool) -> None:
-    """List all tokens that were ever made, without the tokens themselves."""
+    """List all tokens, also expired and revoked ones, without their secrets."""
     run(_list(location, as_json))
 
 
@@ -118,7 +125,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
 @click.argument("token_ids", metavar="ID...", nargs=-1, required=True)
 @location_options
 def revoke_command(token_ids: Sequence[str], location: StoreLocation) -> int:
-    """Make tokens worthless for good. An API that runs believes them for 2 s more."""
+    """Revoke tokens for good. A running API may accept them for 2 s more."""
     return run(_revoke(location, token_ids))
 
 
@@ -141,7 +148,7 @@ async def _record(store: Store, action: str, token_id: str, answer: str) -> None
 
 
 def _actor() -> str:
-    """Return who uses the command line. A container's user may have a number and no name."""
+    """Return the user of the command line. In a container, the user may have a number and no name."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -153,5 +160,5 @@ def _state(row: TokenRow, now: float) -> str:
     if row.revoked_at is not None:
         return "revoked"
     if row.expires_at is None:
-        return "good"
-    return f"good until {moment(row.expires_at)}" if row.expires_at > now else "expired"
+        return "valid"
+    return f"valid until {moment(row.expires_at)}" if row.expires_at > now else "expired"

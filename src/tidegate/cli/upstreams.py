@@ -1,4 +1,4 @@
-"""`tidegate upstreams`: look at upstreams, change their limits, park, open and probe their gates."""
+"""`tidegate upstreams`: show upstreams, change their limits, and park, open or probe their gates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.readers import positive_option, seconds_option, shown, wrong
 from tidegate.store.rows import UpstreamRow
 
 _CODE = "code"
-"""The value that hands a limit back to the code."""
+"""The value that gives a limit back to the code."""
 _FORMS = "write LIMIT=NUMBER, LIMIT=none or LIMIT=code"
 
 name_argument = click.argument("name", metavar="NAME")
@@ -34,14 +34,14 @@ name_argument = click.argument("name", metavar="NAME")
 
 @click.group()
 def command() -> None:
-    """Look at upstreams, change their limits, park, open and probe their gates."""
+    """Show upstreams, change their limits, and park, open or probe their gates."""
 
 
 @command.command("ls")
 @location_options
 @json_option
 def list_command(location: StoreLocation, as_json: bool) -> None:
-    """List upstreams with their gates and what stands before them."""
+    """List upstreams with their gates and the tasks that wait for them."""
     run(_list(location, as_json))
 
 
@@ -55,7 +55,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
     elif rows:
         print_upstreams(rows, now)
     else:
-        print_message("no upstream is known yet: a worker of an application that declares one makes it known")
+        print_message("no upstream yet: a worker of an application that declares one adds it")
 
 
 @command.command("show")
@@ -63,7 +63,7 @@ async def _list(location: StoreLocation, as_json: bool) -> None:
 @location_options
 @json_option
 def show_command(name: str, location: StoreLocation, as_json: bool) -> None:
-    """Show one upstream: gate, limits, retry budget, and what its answers show of its own limits."""
+    """Show one upstream: its gate, its limits, and the limits that its responses show."""
     run(_show(location, name, as_json))
 
 
@@ -78,7 +78,7 @@ async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
     limits = dict.fromkeys(set_by_person, "not limited") | {
         name: f"{value:g}" for name, value in facts(row.limits).items()
     }
-    limits |= {name: f"{limits[name]} (by hand)" for name in set_by_person}
+    limits |= {name: f"{limits[name]} (set by hand)" for name in set_by_person}
     learned = {
         f"{format_dimension(limit.dimension)} shown": format_learned_limit(limit, now)
         for limit in row.gate.learned_limits
@@ -103,9 +103,9 @@ async def _show(location: StoreLocation, name: str, as_json: bool) -> None:
 @click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
 @location_options
 def set_command(name: str, limits: Sequence[str], location: StoreLocation) -> None:
-    """Change limits for all workers, from the next claim on; `LIMIT=none` lifts one.
+    """Change limits for all workers, from the next claim on; `LIMIT=none` removes a limit.
 
-    What is set here counts, whatever the code says, until `LIMIT=code` hands it back.
+    A limit set here overrides the code until `LIMIT=code` gives it back to the code.
     """
     back = [name for name, _, value in (text.partition("=") for text in limits) if value == _CODE]
     changes = dict(_change(text) for text in limits if text.partition("=")[2] != _CODE)
@@ -116,13 +116,13 @@ async def _set(location: StoreLocation, name: str, changes: dict[str, float | No
     declared = _declared(location, name)
     async with opened_store(location) as store:
         await set_limits(store, name, changes, follow_code=back, declared=declared)
-    told = [f"{limit} {_shown(value)}" for limit, value in changes.items()]
-    when = " from the next start of a worker on" if declared is None else ""
-    print_message(f"{name}: " + ", ".join([*told, *(f"{limit} as the code says{when}" for limit in back)]))
+    changed = [f"{limit} {_shown(value)}" for limit, value in changes.items()]
+    when = " from the next start of a worker" if declared is None else ""
+    print_message(f"{name}: " + ", ".join([*changed, *(f"{limit} as in the code{when}" for limit in back)]))
 
 
 def _declared(location: StoreLocation, name: str) -> Limits | None:
-    """Return what the application of `--app` declares of an upstream; None: nothing is known of it."""
+    """Return the limits that the application of `--app` declares for an upstream, or None."""
     if location.application is None:
         return None
     declared: Sequence[LimitDeclaration] = location.application.declared()
@@ -132,11 +132,11 @@ def _declared(location: StoreLocation, name: str) -> Limits | None:
 
 @command.command("park")
 @name_argument
-@click.option("--for", "length", metavar="TIME", help="Such as 10m; without it, until it is opened.")
-@click.option("--why", default="", metavar="TEXT", help="Shown beside it.")
+@click.option("--for", "length", metavar="TIME", help="How long: 10m. Without it, until the gate is opened.")
+@click.option("--why", default="", metavar="TEXT", help="The reason, shown with the gate.")
 @location_options
 def park_command(name: str, length: str | None, why: str, location: StoreLocation) -> None:
-    """Start no more tasks of this upstream. Running ones go on; waiting ones keep their place."""
+    """Stop starting tasks of this upstream. Running tasks go on; waiting tasks keep their place."""
     seconds = None if length is None else positive_option("--for", length)
     run(_change_gate(location, name, lambda store: store.park_gate(name, seconds=seconds, why=why), "parked"))
 
@@ -145,7 +145,7 @@ def park_command(name: str, length: str | None, why: str, location: StoreLocatio
 @name_argument
 @location_options
 def open_command(name: str, location: StoreLocation) -> None:
-    """Open the gate: the account is mended, or you know better."""
+    """Open the gate: the cause is fixed, so tasks may run again."""
     run(_change_gate(location, name, lambda store: store.open_gate(name), "open"))
 
 
@@ -153,8 +153,8 @@ def open_command(name: str, location: StoreLocation) -> None:
 @name_argument
 @location_options
 def probe_command(name: str, location: StoreLocation) -> None:
-    """Let one task try a parked upstream now; if it ends well, the gate opens."""
-    run(_change_gate(location, name, lambda store: store.request_probe(name), "its next task tries it"))
+    """Let one task call a parked upstream now; if it succeeds, the gate opens."""
+    run(_change_gate(location, name, lambda store: store.request_probe(name), "the next task probes it"))
 
 
 async def _change_gate(location: StoreLocation, name: str, change: Any, done: str) -> None:
@@ -166,7 +166,7 @@ async def _change_gate(location: StoreLocation, name: str, change: Any, done: st
 def _change(text: str) -> tuple[str, float | None]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise OptionError(f"{shown(text)} names no number", fix=_FORMS)
+        raise OptionError(f"{shown(text)} has no value", fix=_FORMS)
     if value == "none":
         return name, None
     if name in DURATIONS:
@@ -178,7 +178,7 @@ def _change(text: str) -> tuple[str, float | None]:
 
 
 def _shown(value: float | None) -> str:
-    return "lifted" if value is None else f"= {value:g}"
+    return "removed" if value is None else f"= {value:g}"
 
 
 def print_upstreams(rows: Sequence[UpstreamRow], now: float) -> None:
@@ -199,7 +199,7 @@ def upstream_json(row: UpstreamRow, now: float) -> dict[str, Any]:
     """Return an upstream as JSON values."""
     return {
         "name": row.name,
-        "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned"},
+        "gate": {name: value for name, value in jsonable(row.gate).items() if name != "learned_limits"},
         "words": describe_upstream(row, now),
         "limits": facts(row.limits),
         "by_hand": row.limits.set_by_person,

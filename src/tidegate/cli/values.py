@@ -1,4 +1,4 @@
-"""From the text of options and arguments to values; what cannot be one is wrong usage."""
+"""Convert the text of options and arguments to values. Text that cannot be converted is a usage error."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ T = TypeVar("T")
 
 
 def as_task_id(text: str) -> str:
-    """Return a task id in its usual form, or a short one as it is; the type of options and arguments."""
+    """Return a task id in its canonical form, or a short id in lower case. A type for click."""
     found = id_or_none(text)
     if found is None and id_range(text) is None:
-        what = f"is no task id (a UUID, or {SHORTEST} or more of its first digits)"
+        what = f"is not a task id (a UUID, or at least {SHORTEST} of its first digits)"
         raise click.BadParameter(f"{shown(text)} {what}")
     return found or text.strip().lower()
 
 
 def as_seconds(text: str) -> float:
-    """Return the seconds of `90`, `15m` or `1h`; the type of options."""
+    """Return the seconds of `90`, `15m` or `1h`. A type for click."""
     return _checked(lambda: seconds_option("duration", text), text)
 
 
 def as_deadline(text: str) -> float | datetime:
-    """Return the seconds of `15m`, or the moment of an ISO 8601 text; the type of options."""
+    """Return the seconds of `15m`, or the time of an ISO 8601 text. A type for click."""
     if text[:4].isdigit() and text[4:5] == "-":
         return _checked(lambda: instant_from_text("deadline", text), text)
     return as_seconds(text)
 
 
 def as_priority(text: str) -> Priority:
-    """Return a priority by name; the type of options and arguments."""
+    """Return a priority by its name. A type for click."""
     return _checked(lambda: priority_option(text), text)
 
 
 def as_named_value(text: str) -> tuple[str, str]:
-    """Return the two parts of `name=value`; the type of options."""
+    """Return the two parts of `name=value`. A type for click."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"{shown(text)}: write name=value")
@@ -65,10 +65,10 @@ def as_labels(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def before_moment(text: str | None, now: float) -> float | None:
-    """Return the moment `--before` names: ISO 8601 with an offset, or an age such as `7d`.
+    """Return the time that `--before` gives: ISO 8601 with an offset, or an age such as `7d`.
 
     Raises:
-        OptionError: It is neither.
+        OptionError: The text is neither.
     """
     if text is None:
         return None
@@ -79,7 +79,7 @@ def before_moment(text: str | None, now: float) -> float | None:
 
 
 def json_or_text(text: str) -> Any:
-    """Return the value a text stands for: JSON if it is JSON, else the text itself."""
+    """Return the JSON value of a text, or the text itself if it is not JSON."""
     try:
         return strict_json(text)
     except ValueError:
@@ -90,7 +90,7 @@ def strict_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: It is none; NaN and Infinity are none either.
+        ValueError: The text is not JSON. NaN and Infinity are not JSON.
     """
     return json.loads(text, parse_constant=_refuse_constant)
 

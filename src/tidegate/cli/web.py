@@ -1,4 +1,4 @@
-"""`tidegate web`: the HTTP API of an application, until told to stop."""
+"""`tidegate web`: serve the HTTP API of an application until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,16 +18,24 @@ DEFAULT_PORT = 4180
 
 @click.command()
 @click.argument("app", metavar="[APP]", required=False)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: a free one."
+    "--port",
+    default=DEFAULT_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="0 chooses a free port.",
 )
 @log_format_option
 @click.option(
-    "--host-name", "hosts", multiple=True, metavar="NAME", help="A name this API is reached by. Repeatable."
+    "--host-name", "hosts", multiple=True, metavar="NAME", help="A host name of this API. Repeatable."
 )
 @click.option(
-    "--origin", "origins", multiple=True, metavar="URL", help="A site whose pages may call it. Repeatable."
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="A site whose pages may call this API. Repeatable.",
 )
 @click.option(
     "--connections-per-address",
@@ -35,13 +43,13 @@ DEFAULT_PORT = 4180
     default=1_000,
     show_default=True,
     type=click.IntRange(0),
-    help="Connections one address may hold; 0: no limit. Loopback addresses are not counted.",
+    help="Most open connections per client address; 0: no limit. Loopback addresses are not limited.",
 )
 @click.option(
     "--pages",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Serve the static pages of DIR beside the API, to everybody, without a token.",
+    help="Also serve the static pages in DIR, to everybody, without a token.",
 )
 def command(
     app: str | None,
@@ -54,10 +62,10 @@ def command(
 ) -> None:
     """Serve the HTTP API of APP (MODULE:NAME).
 
-    At a loopback address, the default, requests from this machine need no token until the first one is made.
-    Those through a proxy always do; with --host-name or --origin all do, and the first start prints an admin
-    token. Any other address needs tokens: see `tidegate tokens`. Requests for host names that are not named
-    are refused.
+    On a loopback address (the default), requests from this machine need no token until you create the first
+    token. Requests through a proxy always need one. With --host-name or --origin, every request needs a
+    token, and the first start prints an admin token. On any other address, create tokens first: see
+    `tidegate tokens`. Requests for other host names than those given are refused.
     """
     try:
         from tidegate.web.connection_limits import ClientLimits

@@ -11,10 +11,10 @@ from tidegate.operations.tasks import explain, read_task
 
 
 async def print_why(location: StoreLocation, task_id: str, as_json: bool) -> None:
-    """Print what keeps a task from running, the most telling reason first.
+    """Print why a task does not run yet, the main reason first.
 
     Raises:
-        TaskNotFoundError: No such task.
+        TaskNotFoundError: The task does not exist.
     """
     async with opened_store(location) as store:
         row = await read_task(store, task_id)

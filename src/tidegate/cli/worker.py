@@ -1,4 +1,4 @@
-"""`tidegate worker`: the pools of an application, until told to stop."""
+"""`tidegate worker`: run the pools of an application until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from tidegate.worker.settings import Pool, Timings
 @click.command("worker", cls=CommandWithHealth)
 @click.argument("app", metavar="[APP]", required=False)
 @click.option(
-    "--pool", "names", multiple=True, metavar="NAME", help="Only this pool of tidegate.toml. Repeatable."
+    "--pool", "names", multiple=True, metavar="NAME", help="Run only this pool of tidegate.toml. Repeatable."
 )
-@click.option("--queues", metavar="A,B", help="One pool for these queues, in place of those configured.")
-@click.option("--concurrency", type=click.IntRange(1), help="Tasks at once in each process.")
-@click.option("--processes", type=click.IntRange(1), help="Processes of each pool.")
 @click.option(
-    "--grace", metavar="SPAN", type=as_seconds, help="How long running tasks may finish after SIGTERM."
+    "--queues", metavar="A,B", help="Run one pool for these queues instead of the configured pools."
+)
+@click.option("--concurrency", type=click.IntRange(1), help="How many tasks each process runs at once.")
+@click.option("--processes", type=click.IntRange(1), help="How many processes each pool has.")
+@click.option(
+    "--grace", metavar="SPAN", type=as_seconds, help="How long running tasks have to finish after SIGTERM."
 )
 @click.option("--name", metavar="NAME", help="Name of this worker in lists and logs.")
 @click.option("--database", metavar="URL", help="Use this database instead of the application's.")
 @log_format_option
 @click.option(
-    "--no-maintenance", is_flag=True, help="Leave the housekeeping to others, as `tidegate scheduler`."
+    "--no-maintenance", is_flag=True, help="Leave maintenance to other workers or to `tidegate scheduler`."
 )
 def command(
     app: str | None,
@@ -44,13 +46,13 @@ def command(
     database: str | None,
     no_maintenance: bool,
 ) -> int:
-    """Run the worker pools of APP (MODULE:NAME), as configured unless options say otherwise.
+    """Run the worker pools of APP (MODULE:NAME), as configured unless options override it.
 
-    SIGTERM or Ctrl-C stops claiming, lets running tasks finish and gives back what is left after the
-    grace time, uncharged; a second one gives back at once. SIGHUP starts the pool processes anew, one after
-    the other, with the present code.
+    SIGTERM or Ctrl-C stops claiming and lets running tasks finish. Tasks that still run after the grace time
+    are released to the queue, without charging an attempt; a second signal releases them at once. SIGHUP
+    restarts the pool processes one by one, so that they load changed code.
 
-    `tidegate worker health` tells whether it lives and is ready.
+    `tidegate worker health` checks whether the worker is alive and ready.
     """
     from tidegate.worker.supervisor.supervisor import run_worker
 
@@ -72,13 +74,13 @@ def select_pools(
     concurrency: int | None,
     processes: int | None,
 ) -> tuple[Pool, ...] | None:
-    """Return the pools to run; None: the application's own, since no option says otherwise."""
+    """Return the pools that the options select; None if no option changes the application's own pools."""
     if not (names or queues or concurrency or processes):
         return None
     pools = _by_name(config.pools, names) if names else config.pools
     if queues:
         if len(names) > 1:
-            raise click.UsageError("--queues makes one pool: give it with at most one --pool")
+            raise click.UsageError("--queues runs one pool: give at most one --pool with it")
         pools = (replace(pools[0] if names else Pool(), queues=queues),)
     return tuple(
         replace(pool, concurrency=concurrency or pool.concurrency, processes=processes or pool.processes)
@@ -87,7 +89,7 @@ def select_pools(
 
 
 def select_timings(config: Config, grace: float | None) -> Timings | None:
-    """Return the timings to run with; None: the application's own."""
+    """Return the timings that the options select; None for the application's own timings."""
     return None if grace is None else replace(config.timings, drain_grace=grace)
 
 
@@ -96,7 +98,7 @@ def _by_name(pools: Sequence[Pool], names: Sequence[str]) -> tuple[Pool, ...]:
     for name in names:
         if name not in known:
             raise click.UsageError(
-                f"there is no pool {shown(name)} in the configuration: {did_you_mean(name, known)}"
+                f"the configuration has no pool {shown(name)}: {did_you_mean(name, known)}"
             )
     return tuple(known[name] for name in dict.fromkeys(names))
 
