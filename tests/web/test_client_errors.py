@@ -48,8 +48,8 @@ async def test_a_client_that_leaves_in_mid_body_is_no_error(
         await asyncio.sleep(0.1)  # the server waits for the rest
         writer.close()
         async with asyncio.timeout(10):
-            while "the client left" not in caplog.text:
+            while "the client disconnected" not in caplog.text:
                 await asyncio.sleep(0.01)
-    left = [one for one in caplog.records if "the client left" in one.getMessage()]
+    left = [one for one in caplog.records if "the client disconnected" in one.getMessage()]
     assert [(one.levelname, one.exc_info) for one in left] == [("INFO", None)]
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]

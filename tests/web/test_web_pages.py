@@ -11,7 +11,7 @@ from web_support import declare
 
 from tidegate import ConfigError, Tidegate
 from tidegate.web import WebSettings, create_app
-from tidegate.web.pages import Pages, demand_pages
+from tidegate.web.pages import Pages, require_servable
 
 pytestmark = pytest.mark.anyio
 
@@ -114,15 +114,15 @@ async def test_without_an_index_the_api_says_what_is_here(client: httpx2.AsyncCl
 
 @pytest.mark.parametrize("name", ["tidegate.toml", "pyproject.toml"])
 def test_a_directory_that_holds_the_project_is_refused(site: Path, name: str) -> None:
-    demand_pages(site, None)
+    require_servable(site, None)
     (site / name).touch()
     with pytest.raises(ConfigError, match=name):
-        demand_pages(site, None)
+        require_servable(site, None)
 
 
 def test_a_directory_that_holds_the_database_is_refused(site: Path, tmp_path: Path) -> None:
-    demand_pages(site, tmp_path / "queue.db")
+    require_servable(site, tmp_path / "queue.db")
     with pytest.raises(ConfigError, match=r"queue\.db"):
-        demand_pages(site, site / "data" / "queue.db")
+        require_servable(site, site / "data" / "queue.db")
     with pytest.raises(ConfigError, match="no directory"):
-        demand_pages(site / "none", None)
+        require_servable(site / "none", None)

@@ -22,8 +22,8 @@ from tidegate.cli.output import jsonable, print_json
 from tidegate.cli.style import style
 from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
-from tidegate.operations.overview import Overview, read_overview
 from tidegate.domain.text import counted
+from tidegate.operations.overview import Overview, read_overview
 from tidegate.policy.backlog import WORKERS
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
@@ -150,7 +150,7 @@ def _print_workers(overview: Overview) -> None:
     if silent:
         click.echo(
             style(
-                f"{counted(silent, 'worker')} not live: the lease ran out, or a retired worker left tasks behind",
+                f"{counted(silent, 'worker')} not live: the lease ran out, or it retired with tasks left",
                 "yellow",
             )
         )

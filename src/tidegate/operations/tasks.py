@@ -37,7 +37,7 @@ async def full_id(store: Store, text: str) -> str:
     if id_or_none(found) is None:
         raise TaskNotFoundError(
             f"no task has an id that begins with {text}",
-            fix="check the id; finished tasks go after 7 days",
+            fix="check the id; finished tasks are deleted after 7 days",
             task_id=text,
         )
     return found
@@ -55,7 +55,7 @@ async def read_task(store: Store, text: str) -> TaskRow:
     if row is None:
         raise TaskNotFoundError(
             f"no task has the id {task_id}",
-            fix="check the id; finished tasks go after 7 days",
+            fix="check the id; finished tasks are deleted after 7 days",
             task_id=task_id,
         )
     return row

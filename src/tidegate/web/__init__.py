@@ -1,6 +1,6 @@
 """The HTTP API: submit a task, get its `task_id`, follow it live. Needs `tidegate[server]`.
 
-Nothing else in Tidegate imports this room: a client or worker loads no web framework.
+No other part of Tidegate imports this package, so clients and workers load no web framework.
 """
 
 from tidegate.domain.access import Principal, Role

@@ -1,4 +1,4 @@
-"""The door: host, origin, who it is and how much they bring, asked of every request before anything else."""
+"""Check every request before it reaches a route: its host, its origin, its token and the size of its body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.web.settings import LOOPBACK, WebSettings
 from tidegate.web.tokens import Authenticate, require_principal
 
 PUBLIC = ("/", "/livez", "/readyz", "/api/v1/tidegate.js")
-"""Paths that need no token, besides the pages on problems."""
+"""Paths that need no token. The pages that describe problems need none either."""
 
 BATCH = "/api/v1/tasks/batch"
 _LENGTH_DIGITS = 15
@@ -24,12 +24,12 @@ _PORT = re.compile(r":\d*$")
 
 
 class AccessMiddleware:
-    """Lets in what may come in. Whoever is inside is named in `scope["tidegate"]`.
+    """Passes admitted requests on, with their `Principal` in `scope["tidegate"]`; refuses all others.
 
     Args:
-        app: What is behind the door.
-        authenticate: Says who a request comes from.
-        settings: Hosts, origins and limits.
+        app: The ASGI application that handles admitted requests.
+        authenticate: Returns the principal of a request.
+        settings: Allowed hosts and origins, and size limits.
     """
 
     def __init__(self, app: ASGIApp, *, authenticate: Authenticate, settings: WebSettings) -> None:
@@ -40,7 +40,7 @@ class AccessMiddleware:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer with a problem."""
+        """Pass the request on, or respond with a problem."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -56,7 +56,7 @@ class AccessMiddleware:
         await self._app(scope, self._with_size_limit(scope, receive) if is_http else receive, send)
 
     async def _admit(self, connection: HTTPConnection) -> None:
-        demand_host(connection, self._hosts)
+        require_host(connection, self._hosts)
         self._require_origin(connection)
         path = _path(connection.scope)
         if not (path in PUBLIC or path.startswith(PAGES)):
@@ -70,7 +70,7 @@ class AccessMiddleware:
             raise _too_large(limit)
 
     def _require_origin(self, connection: HTTPConnection) -> None:
-        """Refuse what another site's page sends, whatever the method: a browser says where it comes from."""
+        """Refuse a request from a page of another site. Browsers name the origin in each such request."""
         headers = connection.headers
         origin = headers.get("origin")
         if origin is not None:
@@ -85,7 +85,7 @@ class AccessMiddleware:
         return self._settings.batch_body_limit if is_batch else self._settings.body_limit
 
     def _with_size_limit(self, scope: Scope, receive: Receive) -> Receive:
-        """Return a `receive` that refuses a body which grows beyond the limit."""
+        """Return a `receive` that refuses a body larger than the limit."""
         limit, size = self._limit(scope), 0
 
         async def receive_limited() -> Message:
@@ -100,15 +100,15 @@ class AccessMiddleware:
 
 
 def known_hosts(settings: WebSettings) -> frozenset[str]:
-    """Return the names a request may be for."""
+    """Return the host names that requests may use."""
     return LOOPBACK | {host.lower() for host in settings.hosts}
 
 
-def demand_host(connection: HTTPConnection, hosts: frozenset[str]) -> None:
-    """Return if a request is for one of these names.
+def require_host(connection: HTTPConnection, hosts: frozenset[str]) -> None:
+    """Raise `wrong-host` unless the request is for one of these host names.
 
     Raises:
-        Problem: It is for another one.
+        Problem: The request is for another host.
     """
     host = _PORT.sub("", connection.headers.get("host", "").lower())
     if host in hosts or "*" in hosts or _is_test_client(connection, host):
@@ -118,12 +118,12 @@ def demand_host(connection: HTTPConnection, hosts: frozenset[str]) -> None:
 
 
 def _is_test_client(connection: HTTPConnection, host: str) -> bool:
-    """Return whether Starlette's TestClient sent a request, with the host it uses unless given another."""
+    """Return whether Starlette's TestClient sent the request with its default host."""
     return host == "testserver" and connection.client is not None and connection.client.host == TEST_CLIENT
 
 
 def _path(scope: Scope) -> str:
-    """Return the path below where this API is mounted."""
+    """Return the path relative to where this API is mounted."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 

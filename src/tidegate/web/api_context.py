@@ -1,4 +1,4 @@
-"""What all routes share: the application, the limits, and how answers are written."""
+"""What all routes share: the application, the limits, and how responses are written."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tidegate.web.tokens import Authenticate
 T = TypeVar("T")
 
 _MIN_BODY_BYTES = 16_384
-"""Bytes that a request in flight counts for at least."""
+"""Least size, in bytes, that a request in flight counts for."""
 
-TaskId = Annotated[str, Path(description="A task id: a UUID as text, or its first digits.", max_length=64)]
+TaskId = Annotated[str, Path(description="A task id: a UUID, or its first digits.", max_length=64)]
 
 
 class ApiContext:
@@ -55,14 +55,14 @@ class ApiContext:
         self.audit = AuditLog(core.opened_store, core.next_id)
         self.offload = Offload()
         self.waiters = SharedCapacity(settings.waiters)
-        """For requests that wait for the end of a task."""
+        """Limits the requests that wait for the end of a task."""
         self.followers = SharedCapacity(settings.followers)
-        """For open streams."""
+        """Limits the open streams."""
         self._body_bytes = SharedCapacity(settings.bodies_in_flight)
         self.shutdown = ShutdownSignal()
 
     async def store(self) -> Store:
-        """Return the store, opened."""
+        """Return the open store."""
         return await self.core.opened_store()
 
     async def read_json(
@@ -74,21 +74,21 @@ class ApiContext:
         items: int | None = None,
         values: int | None = None,
     ) -> T:
-        """As `bodies.read_json`, with this API's limits."""
+        """Read a JSON body with this API's limits. See `request_body.read_json`."""
         return await read_json(
             request, kind, self.settings, self.offload, default=default, items=items, values=values
         )
 
     @contextlib.contextmanager
     def body_in_flight(self, request: Request, largest: int) -> Iterator[None]:
-        """Hold the place of a request's body while it is read, checked and stored.
+        """Count the bytes of a request's body as in flight for the block.
 
         Args:
-            request: Which.
-            largest: Bytes of the largest body here, in case that it does not say its own size.
+            request: The request.
+            largest: Most bytes that a body of this route may have; counted if the request gives no length.
 
         Raises:
-            Problem: Its token, its tenant or all together have too many in flight.
+            Problem: The token, its tenant, or all requests together have too many bytes in flight.
         """
         declared = request.headers.get("content-length", "")
         size = int(declared) if declared.isascii() and declared.isdigit() else largest
@@ -99,22 +99,22 @@ class ApiContext:
             raise Problem("too-many-requests", headers={"Retry-After": "1"}) from None
 
     async def plain(self, stored: bytes) -> msgspec.Raw:
-        """Return a stored result as plain JSON; a long one is converted off the event loop."""
+        """Return a stored result as plain JSON. A long result is converted in a thread."""
         size = 0 if is_plain(stored) else len(stored)
         return await self.offload.run(size, plain, stored)
 
     async def is_still_admitted(self, connection: HTTPConnection) -> bool:
-        """Return whether whoever opened a stream would be let in now, as who it was then."""
+        """Return whether the client of an open stream would still be admitted, as the same principal."""
         try:
             return await self.authenticate(connection) == principal_of(connection)
         except Problem:
             return False
 
     async def row(self, task_id: str, principal: Principal) -> TaskRow:
-        """Return a task that a principal may see.
+        """Return a task that the principal may see.
 
         Raises:
-            Problem: There is none for it. That a task of others exists is never told.
+            Problem: There is no such task, or it is of another tenant. Both get the same response.
         """
         (full,) = await self.full_ids([task_id], principal)
         row = (await (await self.store()).read_tasks([full])).get(full)
@@ -123,37 +123,40 @@ class ApiContext:
         return row
 
     async def full_ids(self, task_ids: Sequence[str], principal: Principal) -> list[str]:
-        """Return ids with short ones made full, among the tasks that a principal may see.
+        """Return the ids with short ones made full, among the tasks that the principal may see.
 
         Raises:
-            OptionError: A short id stands for several of them.
+            OptionError: Several of these tasks have an id that begins with a short one.
         """
         return await full_ids(await self.store(), task_ids, tenant=principal.tenant)
 
     async def visible_tasks(self, task_ids: Sequence[str], principal: Principal) -> dict[str, TaskRow]:
-        """Return those of some tasks that a principal may see."""
+        """Return those of the tasks that the principal may see."""
         rows = await (await self.store()).read_tasks(task_ids)
         return {task_id: row for task_id, row in rows.items() if principal.may_see(row.tenant)}
 
 
 def task_not_found(task_id: str) -> Problem:
-    """Return the problem of an id that is unknown, gone, or others'."""
-    return Problem("not-found", f"no task has the id {task_id[:64]}; finished tasks go after their time")
+    """Return the problem for an id that is unknown, deleted, or of another tenant."""
+    return Problem(
+        "not-found",
+        f"no task has the id {task_id[:64]}; finished tasks are deleted after their retention time",
+    )
 
 
 def location_of(connection: HTTPConnection, task_id: str) -> str:
-    """Return where a task's status is, below wherever this API is mounted."""
+    """Return the path of a task's status, with the path under which this API is mounted."""
     return f"{connection.scope.get('root_path', '')}/api/v1/tasks/{task_id}"
 
 
 def json_response(value: Any, status: int = 200, **headers: str) -> Response:
-    """Return a JSON answer. Header names are given with `_` for `-`."""
+    """Return a JSON response. Write `_` for `-` in the names of headers."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Response(encode(value), status, NO_STORE | named, "application/json")
 
 
 def etag_response(request: Request, value: Any) -> Response:
-    """Return a JSON answer with an ETag, or 304 if the client has it already."""
+    """Return a JSON response with an ETag, or 304 if the client has the same content already."""
     body = encode(value)
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = NO_STORE | {"Cache-Control": "no-cache, private", "ETag": tag}

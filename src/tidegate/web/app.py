@@ -1,4 +1,4 @@
-"""`create_app`: the HTTP API of one application as an ASGI application. Wiring only."""
+"""`create_app` puts the HTTP API of one application together as an ASGI application."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ _EXPOSED = ("Location", "Retry-After", "ETag", "Preference-Applied")
 def create_app(
     app: Tidegate, *, settings: WebSettings | None = None, authenticate: Authenticate | None = None
 ) -> FastAPI:
-    """Return the HTTP API of an application, to be served alone or mounted into another one.
+    """Return the HTTP API of an application. Serve it alone or mount it into another ASGI application.
 
-    Every route asks for a token with a fitting role, and shows a tenant's token that tenant's tasks only.
+    Every route needs a token whose role allows it. A tenant's token gives access to that tenant's tasks only.
 
     Args:
-        app: Whose task functions may be submitted.
-        settings: Hosts, origins, limits.
-        authenticate: The host application's own way to say who a request comes from, instead of tokens:
-            returns a `Principal`, or None for nobody; asked again while a stream is open. With cookies, keep
-            `origins` tight.
+        app: The application whose task functions may be submitted.
+        settings: Hosts, origins and limits.
+        authenticate: Replaces tokens: returns the `Principal` of a request, or None to refuse it. Called
+            again while a stream is open. If it uses cookies, allow as few `origins` as possible.
 
     Example:
         >>> api = create_app(app, settings=WebSettings(hosts=("api.example.com",)))  # doctest: +SKIP
@@ -96,13 +95,13 @@ def create_app(
 
 
 class _Api(FastAPI):
-    """Puts the headers for pages of other sites on each answer.
+    """Adds the CORS headers to every response.
 
-    Also on a 500, which Starlette makes outside of all middleware that an application is given.
+    Starlette sends a 500 outside of the middleware that an application adds, so they are added here.
 
     Args:
-        settings: Names the origins of these pages.
-        options: Of FastAPI.
+        settings: The allowed origins.
+        options: Options of FastAPI.
     """
 
     def __init__(self, settings: WebSettings, **options: Any) -> None:
@@ -110,7 +109,7 @@ class _Api(FastAPI):
         self._origins = settings.origins
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return all that handles a request, the headers for other sites outermost."""
+        """Return FastAPI's middleware stack, inside the CORS middleware."""
         stack = super().build_middleware_stack()
         if not self._origins:
             return stack
@@ -137,7 +136,7 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
         context.offload.close()
 
 
-# --- refusals --------------------------------------------------------------------------------------------
+# --- error responses -----------------------------------------------------------------------------------
 
 
 async def _problem(connection: Request | WebSocket, problem: Problem) -> Response | None:
@@ -166,8 +165,8 @@ async def _http(request: Request, error: HTTPException) -> Response | None:
 
 async def _internal(request: Request, error: Exception) -> Response | None:
     if isinstance(error, ClientDisconnect):
-        log.info("%s %s: the client left before its request was complete", request.method, request.url.path)
-        return Response(status_code=499)  # nobody reads it
+        log.info("%s %s: the client disconnected before it sent all", request.method, request.url.path)
+        return Response(status_code=499)  # the client is gone, so nobody reads this
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return await refuse(request, Problem("internal"))
 

@@ -1,4 +1,4 @@
-"""The record of who changed what over HTTP."""
+"""The audit log: who changed what over HTTP."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from tidegate.store.protocol import Store
 log = logging.getLogger("tidegate.web")
 
 BATCH_SECONDS = 0.1
-"""Submits are recorded together once in so long; a kill loses no more of the record than that."""
+"""Submits are written to the log together, once in this time. A killed process loses at most these."""
 _MAX_WAITING = 20_000
 
 
 class AuditLog:
-    """Puts changes on record: acts on what exists before they are answered, submits shortly after.
+    """Writes changes to the audit log: actions before their response is sent, submits shortly after it.
 
-    A submit has its task to show for it, so its entry may come a moment later and need not cost a commit of
-    its own.
+    The task itself proves a submit, so its entry may follow later and shares a commit with others.
 
     Args:
-        opened_store: Returns the store, opened.
-        next_id: Makes the ids of entries.
+        opened_store: Returns the open store.
+        next_id: Creates the ids of the entries.
     """
 
     def __init__(self, opened_store: Callable[[], Awaitable[Store]], next_id: Callable[[], str]) -> None:
@@ -39,21 +38,21 @@ class AuditLog:
     async def record_action(
         self, principal: Principal, action: str, results: Iterable[tuple[str, str]], why: str = ""
     ) -> None:
-        """Put an act on record, with what it did to each task."""
+        """Write an action to the audit log, with its result for each task."""
         entries = [self._entry(principal, action, target, answer, why) for target, answer in results]
         await (await self._opened_store()).add_audit_entries(entries)
 
     def record_submit(self, principal: Principal, target: str, answer: str) -> None:
-        """Put a submit on record a moment later."""
+        """Queue a submit to be written to the audit log within a moment."""
         if len(self._waiting) >= _MAX_WAITING:
-            log.error("the audit log cannot keep up: a submit of %s is not on record", target)
+            log.error("the audit log cannot keep up: the submit of %s was not recorded", target)
             return
         self._waiting.append(self._entry(principal, "submit", target, answer, ""))
         if self._job is None:
             self._job = asyncio.create_task(self._write_soon(), name="tidegate audit log")
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write the queued entries."""
         if self._job is not None:
             self._job.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -68,7 +67,7 @@ class AuditLog:
                 try:
                     await self._write()
                 except TidegateError as error:
-                    log.warning("%d submits wait to be put on record: %s", len(self._waiting), error)
+                    log.warning("%d submits are not in the audit log yet: %s", len(self._waiting), error)
                     await asyncio.sleep(1.0)
         finally:
             self._job = None

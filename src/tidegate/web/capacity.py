@@ -1,4 +1,4 @@
-"""Places that all requests of a process share, of which one token or tenant cannot take all."""
+"""A capacity that all requests of a process share, and that one token or tenant cannot use up."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Holder = tuple[str, ...]
 
 
 class SharedCapacity:
-    """A number of places: open streams, waiting requests, bytes of bodies in flight.
+    """A shared capacity: open streams, waiting requests, or bytes of request bodies in flight.
 
-    A token may hold as many as are free, and all tokens of a tenant twice as many. So one token alone gets
-    half of the places and one tenant two thirds, several greedy ones share the rest evenly, and a newcomer
-    always finds some free. Nothing has to be configured for each token. The rule is that of dynamic
+    A token may use as much as is free, and all tokens of a tenant twice as much. So a single token gets at
+    most half of the capacity and a single tenant two thirds, several busy ones share the rest evenly, and a
+    new one always finds some free. No token needs its own configuration. The rule is that of dynamic
     thresholds for shared buffers (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
     Args:
-        total: How many there are.
+        total: The total capacity.
     """
 
     def __init__(self, total: int) -> None:
@@ -30,19 +30,19 @@ class SharedCapacity:
 
     @property
     def taken(self) -> int:
-        """How many are taken just now."""
+        """How much of the capacity is used now."""
         return self._taken
 
     @contextlib.contextmanager
     def take(self, principal: Principal, amount: int = 1) -> Iterator[None]:
-        """Hold places for the block.
+        """Use some of the capacity for the block.
 
         Args:
-            principal: Who holds them.
-            amount: How many.
+            principal: Who uses it.
+            amount: How much.
 
         Raises:
-            NoPlaceError: They are all taken, or this principal holds its share.
+            NoCapacityError: Too little is free, or the token or tenant has used its share.
         """
         token, tenant = _shares_of(principal)
         free = self._total - self._taken
@@ -66,10 +66,10 @@ class SharedCapacity:
 
 
 class NoCapacityError(Exception):
-    """Places are not to be had just now."""
+    """No capacity is free for this token or tenant now."""
 
 
 def _shares_of(principal: Principal) -> tuple[Holder, Holder]:
-    """Return what stands for a token and for its tenant, empty if it has none."""
+    """Return the keys under which a token and its tenant are counted; an empty key without a tenant."""
     tenant = principal.tenant
     return (principal.name, tenant or "", principal.role), ("tenant", tenant) if tenant else ()

@@ -1,4 +1,4 @@
-"""Counts what clients do wrong below HTTP, where the server would log each with a level of its own."""
+"""Count protocol errors of clients, which the server would log one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("tidegate.web")
 
 REPORT_SECONDS = 60.0
-"""One line in so long says how many there were."""
+"""At most one log line in this time reports how many there were."""
 
 _CLIENT_ERRORS = (
     "Invalid HTTP request received",
@@ -21,14 +21,14 @@ _CLIENT_ERRORS = (
     "opening handshake failed",
     "connection handler failed",
 )
-"""How messages of uvicorn and websockets begin that a client alone can cause."""
+"""Beginnings of those log messages of uvicorn and websockets that only a client can cause."""
 
 
 class ClientErrorFilter(logging.Filter):
-    """Takes such records of the server's logger out of the log, and reports their number.
+    """Drops the server's log records of client errors, and logs their number.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,12 +38,12 @@ class ClientErrorFilter(logging.Filter):
         self._reported_at = -REPORT_SECONDS
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be logged."""
+        """Return whether to log the record."""
         if not str(record.msg).startswith(_CLIENT_ERRORS):
             return True
         self._count += 1
         now = self._clock()
         if now - self._reported_at >= REPORT_SECONDS:
             count, self._count, self._reported_at = self._count, 0, now
-            log.info("%d connections or sockets of clients were refused or broken", count)
+            log.info("%d connections were closed because of protocol errors of their clients", count)
         return False

@@ -1,4 +1,4 @@
-"""Limits on connections, for a server without a proxy before it: slow clients, and many from one address."""
+"""Limit slow clients and the number of connections from one address, for a server without a proxy."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What one client may hold."""
+    """Limits for the connections of one client."""
 
     request_seconds: float = 10.0
-    """A connection is closed when the head of its next request is not there by then, counted from its first
-    byte or the end of the last response; also when it takes in nothing of a response for so long. How long a
-    body may take is `WebSettings.read_limit`."""
+    """How long the head of a request may take, from its first byte or from the end of the previous response;
+    also how long a client may read nothing of a response. Then the connection is closed.
+    `WebSettings.read_limit` limits the time for a body."""
     per_address: int = 1_000
-    """Connections of one IPv4 address or IPv6 /64 network; 0: no limit. Loopback addresses are not counted: a
-    proxy may be there."""
+    """Most connections of one IPv4 address or IPv6 /64 network; 0: no limit. Loopback addresses are not
+    limited, because a proxy may use them."""
 
 
 def limited_protocol(limits: ClientLimits) -> Any:
-    """Return what makes the connections of a uvicorn server keep to limits: `Config(http=…)`."""
+    """Return a protocol class for `uvicorn.Config(http=…)` that applies the limits to every connection."""
     return functools.partial(_LimitedProtocol, limits, _RefusalCounter(limits.per_address))
 
 
 class _LimitedProtocol(_HttpProtocol):
-    """uvicorn's protocol of one connection, which keeps to limits."""
+    """uvicorn's protocol for one connection, with limits."""
 
     def __init__(self, limits: ClientLimits, refusals: _RefusalCounter, **options: Any) -> None:
         super().__init__(**options)
@@ -80,7 +80,7 @@ class _LimitedProtocol(_HttpProtocol):
         super().handle_websocket_upgrade(*args)
 
     def _start_timer_if_idle(self) -> None:
-        """Let the time run unless a request is being answered."""
+        """Start the timer unless a response is being sent."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering or self._is_upgraded:
             self._stop_timer()
@@ -90,7 +90,7 @@ class _LimitedProtocol(_HttpProtocol):
     def _on_timeout(self) -> None:
         self._timer = None
         unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent != self._unsent:  # it still takes in the last response
+        if unsent and unsent != self._unsent:  # the client still reads the last response
             self._unsent = unsent
             self._timer = self.loop.call_later(self._limits.request_seconds, self._on_timeout)
         else:
@@ -103,7 +103,7 @@ class _LimitedProtocol(_HttpProtocol):
 
 
 class _RefusalCounter:
-    """Counts refused connections, and logs them once a minute at most."""
+    """Counts refused connections and logs their number at most once a minute."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -116,7 +116,7 @@ class _RefusalCounter:
         if now - self._reported_at < _REPORT_SECONDS:
             return
         log.warning(
-            "connections refused: %d, the last from %s, which has %d open; where a proxy is at that address, "
+            "connections refused: %d, the last from %s, which has %d open; if a proxy uses that address, "
             "raise --connections-per-address",
             self._count,
             address,
@@ -126,15 +126,15 @@ class _RefusalCounter:
 
 
 def _has_too_many(connections: Any, address: str, limit: int) -> bool:
-    """Return whether an address has more connections than the limit, its newest one included."""
+    """Return whether an address has more connections than the limit, including the newest."""
     if len(connections) <= limit or is_loopback(address):
         return False
     network = _network(address)
-    return sum(bool(one.client) and _network(one.client[0]) == network for one in connections) > limit
+    return sum(bool(other.client) and _network(other.client[0]) == network for other in connections) > limit
 
 
 def _network(address: str) -> str:
-    """Return what stands for one client: an IPv4 address, or the first half of an IPv6 one."""
+    """Return what identifies one client: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""Events of a task as they go over the wire, the same for SSE and WebSocket."""
+"""Encode the events of a task for server-sent events and WebSockets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.task_watcher import ProgressChanged, StateChanged, StreamEnded, St
 from tidegate.web.api_context import ApiContext
 
 SEND_BYTES = 32_768
-"""Of events that are sent at once: so much more than the connection takes in is held for a slow follower."""
+"""Bytes of events that are sent together. A slow follower makes the server hold at most this many more."""
 
 _CACHED_CHUNKS, _CACHED_CHUNK_BYTES = 256, 2_048
-"""Chunks kept as they are sent, and how large each: many followers of a task are sent the same ones."""
+"""How many encoded chunks are cached, and their largest size: all followers of a task get the same chunks."""
 
 
 class ServerSentEvent(msgspec.Struct):
-    """One event of a stream: its name, its data as JSON text, and a chunk's number."""
+    """One event of a stream: its name, its data as JSON text, and the number of a chunk."""
 
     event: str
     data: str
@@ -29,7 +29,7 @@ class ServerSentEvent(msgspec.Struct):
 
 
 class ChunkOut(msgspec.Struct):
-    """One piece of the stream. Another `run` than before: the task began anew, and so does what it says."""
+    """One chunk of the stream. A new `run`: the task restarted, so drop the chunks of earlier runs."""
 
     sequence: str
     run: int
@@ -38,14 +38,14 @@ class ChunkOut(msgspec.Struct):
 
 
 class StateChangedOut(msgspec.Struct):
-    """Where the task is now; with `end`, for good."""
+    """The task's state. In an `end` event it is final."""
 
     state: str
     run: int
 
 
 class ProgressEvent(msgspec.Struct):
-    """How far the task says it is."""
+    """The progress that the task reported."""
 
     done: float
     total: float | None
@@ -53,33 +53,33 @@ class ProgressEvent(msgspec.Struct):
 
 
 class StreamResetOut(msgspec.Struct):
-    """The chunk to go on after does not exist: forget what was shown, the whole stream follows."""
+    """The chunk to resume after does not exist: drop the chunks received so far; the whole stream follows."""
 
 
 class StreamClosedOut(msgspec.Struct):
-    """The stream ends before the task does."""
+    """The stream ends before the task ends."""
 
     reason: str
-    """`token`: it is no longer good; `stopping`: the server stops, come again; `store`: it cannot be reached
-    just now, come again; `deleted`: the task is gone."""
+    """`token`: the token is not valid any more. `stopping`: the server stops; reconnect. `store`: the store
+    cannot be reached now; reconnect. `deleted`: the task was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """One event, ready to be sent."""
+    """One encoded event."""
 
     name: str
     """`state`, `chunk`, `progress`, `reset`, `end` or `closed`."""
     data: bytes
     """JSON on one line."""
     id: str = ""
-    """A chunk's number, at which to resume; other events have none and do not move it."""
+    """The number of a chunk, to resume after. Other events have no id and do not change where to resume."""
 
 
 async def encode_events(
     context: ApiContext, events: Sequence[TaskEvent]
 ) -> AsyncGenerator[list[EncodedEvent], None]:
-    """Yield events as they are sent, as many at once as are not much larger than `SEND_BYTES`."""
+    """Encode events and yield them in batches of about `SEND_BYTES`."""
     batch: list[EncodedEvent] = []
     size = 0
     for event in events:
@@ -93,7 +93,7 @@ async def encode_events(
 
 
 def closing_event(reason: str) -> EncodedEvent:
-    """Return the event that ends a stream before its task ends."""
+    """Return the event that ends a stream before the task ends."""
     return EncodedEvent("closed", to_json(StreamClosedOut(reason)))
 
 

@@ -1,6 +1,6 @@
-"""How large JSON is, known before it is parsed: its values, its depth, the items of its one array.
+"""Measure JSON before it is parsed: its number of values, its depth, the items of its one array.
 
-Each count is made by bytes methods that run in C, or over a number of marks that such a count has bounded.
+The counts use bytes methods, which run in C, or loop over brackets and commas after these were counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 CONTAINER_CHARS = 4
-"""Values that an array or object counts for: making one and looking at it costs that much more."""
+"""How many values an array or object counts for: parsing and checking one costs that much more."""
 
 _STEPS = tuple((byte in b"[{") - (byte in b"]}") for byte in range(256))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
@@ -25,7 +25,7 @@ def structure_of(data: bytes, most: int) -> bytes | None:
     Each comma counts as one value, each `[` and `{` as `CONTAINER_CHARS`.
     """
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if unescaped.count(b'"') > 4 * most + 2:  # at most a name and a text for each value
+    if unescaped.count(b'"') > 4 * most + 2:  # each value has at most a name and a string
         return None
     outside = b"".join(unescaped.split(b'"')[::2])
     containers = outside.count(b"[") + outside.count(b"{")
@@ -35,14 +35,14 @@ def structure_of(data: bytes, most: int) -> bytes | None:
 
 
 def is_deeper(structure: bytes, limit: int) -> bool:
-    """Return whether JSON with these marks nests deeper than `limit`."""
+    """Return whether JSON with this structure nests deeper than `limit`."""
     if structure.count(b"[") + structure.count(b"{") <= limit:
         return False
     return max(_depths(structure), default=0) > limit
 
 
 def has_more_items(structure: bytes, limit: int) -> bool:
-    """Return whether an array right inside the outermost object has more than `limit` items."""
+    """Return whether an array directly inside the outermost object has more than `limit` items."""
     if structure.count(b",") < limit:
         return False
     commas = sum(
@@ -52,9 +52,9 @@ def has_more_items(structure: bytes, limit: int) -> bool:
 
 
 def repeated_member(text: str) -> str | None:
-    """Return the name of a member that an object of the JSON has twice, if one has.
+    """Return the name of a member that an object in the JSON has twice; None if there is none.
 
-    What is no JSON has none: the parser refuses it.
+    Also None for text that is not JSON, which the parser refuses.
     """
     try:
         _MEMBERS.decode(text)

@@ -1,4 +1,4 @@
-"""Work whose time grows with what a client sent, done off the event loop where it is long."""
+"""Run work whose duration depends on the size of a request in a thread if it takes long."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SMALL_BYTES = 8_192
-"""Up to here the loop does it itself, in less than about 2 ms: a thread would cost more."""
+"""Up to this size the work runs on the event loop, in less than about 2 ms: a thread would cost more."""
 
 
 class Offload:
-    """One thread for long computations, so that the event loop answers other requests meanwhile.
+    """One thread for long computations, so that the event loop can serve other requests.
 
-    A single one: it shares the interpreter lock with the loop, and several would leave the loop less of it.
+    There is only one: each more would compete with the event loop for the interpreter lock.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Offload:
         """Return what `work` returns, or raise what it raises.
 
         Args:
-            size: Bytes it works on; decides where it is done.
-            work: Touches no event loop.
-            args: Given to it.
-            kwargs: Given to it.
+            size: Bytes that `work` processes; decides where it runs.
+            work: A function that does not use the event loop.
+            args: Its positional arguments.
+            kwargs: Its positional arguments.
         """
         if size <= SMALL_BYTES:
             return work(*args, **kwargs)
@@ -39,7 +39,7 @@ class Offload:
         return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
 
     def close(self) -> None:
-        """Let the thread end after what it does now; a later `run` starts another one."""
+        """Let the thread end after its present work. A later `run` starts a new thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None

@@ -1,4 +1,4 @@
-"""Which requests may come in without a token while none was ever made: those from this machine itself."""
+"""Decide which requests need no token before the first one is created: those from this machine itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from tidegate.web.settings import WebSettings
 
 TEST_CLIENT = "testclient"
-"""What Starlette's TestClient names as the address of its client. A server names IP addresses."""
+"""The client address that Starlette's TestClient gives. A server gives an IP address."""
 
 _PORT = re.compile(r":\d*$")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.I)
@@ -36,11 +36,11 @@ _FORWARDING_PREFIXES = (
     "x-original-",
 )
 _OLD_HTTP = "1.0"
-"""Spoken to servers by nginx unless it is configured otherwise; no browser or current client speaks it."""
+"""nginx uses HTTP/1.0 towards servers by default; no browser or current client uses it."""
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether an address is one that only this machine can reach."""
     if host.lower() == "localhost":
         return True
     try:
@@ -52,16 +52,16 @@ def is_loopback(host: str) -> bool:
 
 
 def non_local_names(settings: WebSettings) -> list[str]:
-    """Return the configured hosts and origins that name more than this machine."""
+    """Return the configured hosts and origins other than those of this machine."""
     origins = ((origin, _SCHEME.sub("", origin)) for origin in settings.origins)
     named = [(host, host) for host in settings.hosts] + list(origins)
     return [shown for shown, host in named if not is_loopback(_PORT.sub("", host))]
 
 
 def is_from_this_machine(connection: HTTPConnection) -> bool:
-    """Return whether a request was sent by this machine, and not handed on by a proxy that runs on it.
+    """Return whether this machine sent the request itself, without a proxy in between.
 
-    A proxy that adds no header and speaks HTTP/1.1, or a TCP tunnel, cannot be recognised.
+    A TCP tunnel, or a proxy that adds no header and uses HTTP/1.1, cannot be recognised.
     """
     peer = connection.client.host if connection.client else ""
     if not (is_loopback(peer) or peer == TEST_CLIENT):

@@ -1,4 +1,4 @@
-"""The OpenAPI document: routes by FastAPI, bodies and answers by the types that go over the wire."""
+"""Build the OpenAPI document: FastAPI gives the routes, `schemas` the types of bodies and responses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegate.web.schemas import ProblemDetails, SubmitRequest
 _REFS = "#/components/schemas/{name}"
 
 _DESCRIPTION = (
-    "Submit a task, get its `task_id`, follow it live. The web process never waits for a task unless it is "
-    "asked to. Ids and whole numbers beyond 2^53 - 1 are strings; moments are seconds since the epoch."
+    "Submit a task, get its `task_id`, follow it live. Requests do not wait for a task unless they ask for "
+    "it. Ids and integers beyond 2^53 - 1 are strings; times are seconds since the epoch."
 )
 
 
 class Schemas:
-    """Knows the types that routes speak of, by reference."""
+    """Collects the types that the routes use, and refers to them by name."""
 
     def __init__(self) -> None:
         self._types: list[Any] = [ProblemDetails]
@@ -37,7 +37,10 @@ class Schemas:
         """Return all schemas by name."""
         _, components = msgspec.json.schema_components(self._types, ref_template=_REFS, schema_hook=_any)
         submit = components[SubmitRequest.__name__]["properties"]
-        submit["args"] = {"type": ["object", "array"], "description": "By name, or by position."}
+        submit["args"] = {
+            "type": ["object", "array"],
+            "description": "Arguments by name (object) or by position (array).",
+        }
         items = {"$ref": _REFS.format(name=SubmitRequest.__name__)}
         components["SubmitManyRequest"]["properties"]["tasks"] = {"type": "array", "items": items}
         return components

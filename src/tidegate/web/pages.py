@@ -1,7 +1,7 @@
-"""A directory of static pages, served beside the API from one address: `tidegate web --pages DIR`.
+"""Serve a directory of static pages together with the API: `tidegate web --pages DIR`.
 
-Pages need no token, as `tidegate.js` needs none: they load before anybody can send one. The API's own paths
-come first, so no file can take the place of a route.
+Pages need no token, like `tidegate.js`: a browser loads them before it can send one. The API's own paths
+come first, so a file cannot replace a route.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.errors import ConfigError
-from tidegate.web.access_middleware import demand_host, known_hosts
+from tidegate.web.access_middleware import known_hosts, require_host
 from tidegate.web.problems import Problem, refuse
 from tidegate.web.settings import WebSettings
 
 API = "/api/"
-"""Every path below is the API's, also one that it does not know."""
+"""Every path below this one belongs to the API, also an unknown one."""
 INDEX = "index.html"
 _PROJECT_FILES = ("tidegate.toml", "pyproject.toml")
 _HEADERS = {
@@ -31,42 +31,43 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-"""A page shares its origin with the API, so no other site may put it into a frame. Where its scripts come
-from is the page's own matter: it can say more in a `<meta>` element."""
+"""A page shares its origin with the API, so no other site may embed it in a frame. A page can restrict its
+own scripts with a `<meta>` element."""
 _NOT_FOUND = "<!doctype html>\n<title>Not found</title>\n<h1>Not found</h1>\n"
 
 
-def demand_pages(directory: Path, database: Path | None) -> None:
-    """Return if a directory may be served to everybody.
+def require_servable(directory: Path, database: Path | None) -> None:
+    """Raise `ConfigError` unless the directory may be served to everybody.
 
     Args:
-        directory: Of the pages.
+        directory: The directory of the pages.
         database: The SQLite file of the application, if it has one.
 
     Raises:
-        ConfigError: It is none, or it holds the project or the database.
+        ConfigError: The directory does not exist, or it holds the project or the database.
     """
     if not directory.is_dir():
-        raise ConfigError(f"there is no directory {directory}", fix="name the directory of the pages")
+        raise ConfigError(f"there is no directory {directory}", fix="give the directory of the pages")
     found = [name for name in _PROJECT_FILES if (directory / name).exists()]
     if database is not None and database.resolve().is_relative_to(directory.resolve()):
         found.append(database.name)
     if found:
         raise ConfigError(
-            f"the files of {directory} would be shown to everybody, {found[0]} among them",
+            f"everybody could read the files in {directory}, also {found[0]}",
             fix="put the pages into a directory of their own",
         )
 
 
 class Pages:
-    """Answers what is no path of the API with files of a directory.
+    """Serves files of a directory for every path that is not one of the API.
 
-    Files and directories whose names begin with a dot are not there, nor is what a link leads to elsewhere.
+    Names that begin with a dot, and links that lead out of the directory, are not served.
 
     Args:
         api: The API.
-        directory: Of the pages; `index.html` is that of `/`, and `404.html` answers for what is missing.
-        settings: Names the hosts a request may be for.
+        directory: The directory of the pages. `index.html` is the page of `/`; `404.html` is sent for missing
+            files.
+        settings: Names the hosts that requests may use.
     """
 
     def __init__(self, api: FastAPI, directory: Path, settings: WebSettings) -> None:
@@ -77,7 +78,7 @@ class Pages:
         self._hosts = known_hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what the API answers; answer the rest."""
+        """Pass requests for the API on; serve a file for the others."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or self._is_of_api(scope):
             await self._api(scope, receive, send)
             return
@@ -95,7 +96,7 @@ class Pages:
 
     async def _response(self, request: Request) -> Response | None:
         try:
-            demand_host(request, self._hosts)
+            require_host(request, self._hosts)
         except Problem as problem:
             return await refuse(request, problem)
         try:

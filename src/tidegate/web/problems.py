@@ -1,4 +1,4 @@
-"""Every way a request is refused, as RFC 9457 problems. Each type is a page: `docs/problems.md`."""
+"""The problems (RFC 9457) with which requests are refused. `docs/problems.md` describes every type."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tidegate.errors import (
 MEDIA_TYPE = "application/problem+json"
 PAGES = "/api/v1/problems/"
 NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Headers of whatever is told of tasks: for this client, this once, and never taken for a page."""
+"""Headers of responses about tasks: do not cache them, and do not guess their type."""
 
 _MAX_DETAIL = 1_000
-"""Characters of a detail: it may quote what was sent."""
+"""Most characters of a detail, which may quote the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ PROBLEM_TYPES: Mapping[str, ProblemType] = MappingProxyType(
         ).items()
     }
 )
-"""By slug, the last part of the type's address. They are kept beside this file."""
+"""By slug, the last part of the type's URL. Read from `problems.toml`."""
 
 
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
-    """A request that is refused.
+    """Raised to refuse a request.
 
     Args:
-        slug: Which kind.
-        detail: What is wrong with this request; names and types, no values that may be secret.
-        errors: Faults in several places: `{"at": …, "detail": …}` each.
-        headers: Sent beside it.
-        facts: Further members.
+        slug: The type of the problem.
+        detail: What is wrong with this request: names and types, but no values that may be secret.
+        errors: Errors in several places, each `{"at": …, "detail": …}`.
+        headers: Headers of the response.
+        facts: Further members of the response.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         self.facts = facts
 
     def response(self, connection: HTTPConnection) -> Response:
-        """Return the answer to this request."""
+        """Return the response to this request."""
         body: dict[str, Any] = {
             "type": f"{connection.scope.get('root_path', '')}{PAGES}{self.slug}",
             "title": self.kind.title,
@@ -96,15 +96,15 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         }
         if self.errors:
             body["errors"] = [
-                {name: presentable(said, _MAX_DETAIL) for name, said in fault.items()}
-                for fault in self.errors
+                {name: presentable(text, _MAX_DETAIL) for name, text in error.items()}
+                for error in self.errors
             ]
         headers = NO_STORE | self.headers
         return Response(encode(body | self.facts), self.kind.status, headers, MEDIA_TYPE)
 
 
 def problem_of(error: TidegateError) -> Problem:
-    """Return the problem that an error of Tidegate is over HTTP."""
+    """Return the problem that reports an error of Tidegate over HTTP."""
     text = error.message + (f"; {error.fix}" if error.fix else "")
     facts: dict[str, Any] = {"code": error.code}
     if isinstance(error, ArgumentsError):
@@ -131,7 +131,7 @@ def problem_of(error: TidegateError) -> Problem:
 
 
 async def refuse(connection: Request | WebSocket, problem: Problem) -> Response | None:
-    """Answer a request, or a socket that is not open yet, with a problem."""
+    """Respond to a request, or to a WebSocket that is not open yet, with a problem."""
     response = problem.response(connection)
     if isinstance(connection, Request):
         return response

@@ -1,4 +1,4 @@
-"""Routes that say who may use them. One that does not cannot be registered: what is not allowed is denied."""
+"""Routes with access rules. A route without a rule cannot be registered, so access is denied by default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 
 _PAGE_PARAMETER = "limit"
-"""The parameter that routes have which return a page of a list."""
+"""The parameter of every route that returns one page of a list."""
 _SHOWN = 100
 
 Endpoint = Callable[..., Awaitable[Response]]
@@ -32,46 +32,48 @@ Endpoint = Callable[..., Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """What a route asks of whoever uses it."""
+    """Who may use a route."""
 
     roles: frozenset[Role]
     all_tenants: bool = False
-    """It is about the whole installation: a tenant's token will not do."""
+    """The route is about the whole installation, so a token of one tenant is refused."""
 
     def require_admitted(self, principal: Principal) -> None:
-        """Return if this principal may use the route.
+        """Raise `Problem` unless this principal may use the route.
 
         Raises:
-            Problem: The role or the tenant forbids it.
+            Problem: The role or the tenant does not allow it.
         """
         if principal.role not in self.roles:
             allowed = ", ".join(sorted(self.roles))
-            raise Problem("forbidden", f"a {principal.role} may not do this; roles that may: {allowed}")
+            raise Problem(
+                "forbidden", f"the role {principal.role} may not do this; roles that may: {allowed}"
+            )
         if self.all_tenants and principal.tenant is not None:
             raise Problem("whole-installation")
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpec:
-    """One answer of a route, for the OpenAPI document."""
+    """One response of a route, for the OpenAPI document."""
 
     description: str
     type: Any = None
-    """What its body holds; None for no body."""
+    """The type of the body; None for no body."""
     headers: tuple[str, ...] = ()
 
 
 def principal_of(connection: HTTPConnection) -> Principal:
-    """Return who a request comes from, as the door found out."""
+    """Return the principal that `AccessMiddleware` found for the request."""
     principal: Principal = connection.scope["tidegate"]
     return principal
 
 
 class ProtectedRouter:
-    """Registers routes with what they need.
+    """Registers routes together with their access rules.
 
     Args:
-        schema_of: Gives the schema of a type by reference and remembers it for the document.
+        schema_of: Returns a reference to the schema of a type and adds the type to the OpenAPI document.
     """
 
     def __init__(self, schema_of: Callable[[Any], dict[str, Any]]) -> None:
@@ -91,7 +93,7 @@ class ProtectedRouter:
         body: Any = None,
         media_type: str = "application/json",
     ) -> Callable[[Endpoint], Endpoint]:
-        """Register a route; its docstring's first line is its summary."""
+        """Register a route. The first line of its docstring becomes its summary."""
 
         def register(endpoint: Endpoint) -> Endpoint:
             self.access_rules[method, path] = access_rules
@@ -116,7 +118,7 @@ class ProtectedRouter:
     def public_route(
         self, path: str, responses: Mapping[int, ResponseSpec], *, media_type: str = "application/json"
     ) -> Callable[[Endpoint], Endpoint]:
-        """Register a GET that needs no token: it must tell nothing of anybody's tasks."""
+        """Register a GET route that needs no token. It must not reveal anything about tasks."""
 
         def register(endpoint: Endpoint) -> Endpoint:
             self.open_paths.add(path)
@@ -154,11 +156,11 @@ class ProtectedRouter:
     ) -> dict[int | str, dict[str, Any]]:
         listed: dict[int | str, dict[str, Any]] = {
             status: {
-                "description": answer.description,
-                "headers": {name: {"schema": {"type": "string"}} for name in answer.headers},
+                "description": spec.description,
+                "headers": {name: {"schema": {"type": "string"}} for name in spec.headers},
             }
-            | ({"content": {media_type: {"schema": self._schema_of(answer.type)}}} if answer.type else {})
-            for status, answer in responses.items()
+            | ({"content": {media_type: {"schema": self._schema_of(spec.type)}}} if spec.type else {})
+            for status, spec in responses.items()
         }
         problem = {"$ref": "#/components/schemas/ProblemDetails"}
         listed["default"] = {
@@ -178,17 +180,19 @@ class ProtectedRouter:
         return extra
 
 
-def require_protected(routes: Iterable[BaseRoute], check_then_handle: ProtectedRouter) -> None:
-    """Return if every route of an application was registered here.
+def require_protected(routes: Iterable[BaseRoute], router: ProtectedRouter) -> None:
+    """Raise `ConfigError` unless every route was registered with `router`.
 
     Raises:
-        ConfigError: One was not, so nothing says who may use it.
+        ConfigError: A route was not registered there, so it has no access rule.
     """
-    paths = {path for _, path in check_then_handle.access_rules} | check_then_handle.open_paths
+    paths = {path for _, path in router.access_rules} | router.open_paths
     for route in routes:
         path = getattr(route, "path", None)
         if path is not None and path not in paths:
-            raise ConfigError(f"nothing says who may use {path}", fix="mount other routes beside the API")
+            raise ConfigError(
+                f"the route {path} has no access rule", fix="add it to your own application, not to the API"
+            )
 
 
 def _check_access(access_rules: AccessRule) -> Callable[[HTTPConnection], Awaitable[None]]:
@@ -199,7 +203,7 @@ def _check_access(access_rules: AccessRule) -> Callable[[HTTPConnection], Awaita
 
 
 def _route_class(access_rules: AccessRule) -> type[APIRoute]:
-    """Return a kind of route that asks before it reads anything else; a dependency would cost more."""
+    """Return a route class that checks access before it reads the request; a dependency would be slower."""
 
     class ProtectedRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -218,8 +222,8 @@ def _route_class(access_rules: AccessRule) -> type[APIRoute]:
 
 
 def _require_known_parameters(request: Request, known: AbstractSet[str]) -> None:
-    """Refuse a filter that does not exist: without it the page would hold what was to be left out."""
+    """Refuse an unknown filter. Ignoring it would return items that the client wanted to leave out."""
     unknown = sorted(set(request.query_params) - known)
     if unknown:
-        faults = [{"at": f"query.{name[:_SHOWN]}", "detail": "no such parameter"} for name in unknown[:10]]
-        raise Problem("parameters", f"the parameters here are {', '.join(sorted(known))}", errors=faults)
+        errors = [{"at": f"query.{name[:_SHOWN]}", "detail": "no such parameter"} for name in unknown[:10]]
+        raise Problem("parameters", f"the parameters here are {', '.join(sorted(known))}", errors=errors)

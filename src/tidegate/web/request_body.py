@@ -1,4 +1,4 @@
-"""Reading what a request brings: its JSON body, its Idempotency-Key, its wish to wait."""
+"""Read the JSON body, the Idempotency-Key and the `Prefer: wait` of a request."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ async def read_json(
     items: int | None = None,
     values: int | None = None,
 ) -> T:
-    """Return a request's body as a value; how large and deep it is, is known before it is parsed.
+    """Return the JSON body of a request. Size and depth are checked before it is parsed.
 
     Args:
-        request: Whose.
-        kind: What it must be.
+        request: The request.
+        kind: The type to decode the body as.
         settings: Limits.
-        offload: Parses long bodies off the event loop.
-        default: What an empty body stands for.
-        items: How many its one array may hold; None: it has none to be counted.
-        values: How many values it may hold in all; None: as many as one task.
+        offload: Parses long bodies in a thread.
+        default: The JSON to use if the body is empty.
+        items: Most items in its one array; None if the type has no such array.
+        values: Most values in the whole body; None for the limit of one task.
 
     Raises:
-        Problem: It is no such thing.
+        Problem: The body is too large, too slow, not JSON, or not of this type.
     """
     _require_json(request)
     try:
@@ -67,10 +67,10 @@ async def read_json(
 
 
 def parse_task(body: msgspec.Raw, kind: type[T]) -> T:
-    """Return a part of a body that was read, whose size and depth are known to fit.
+    """Decode a part of a body that `read_json` has checked.
 
     Raises:
-        Problem: It is of another form.
+        Problem: The part is not of this type.
     """
     return _decode(bytes(body), kind)
 
@@ -78,7 +78,7 @@ def parse_task(body: msgspec.Raw, kind: type[T]) -> T:
 def _require_json(request: Request) -> None:
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise Problem("media-type", f"it says {media_type[:_MAX_SHOWN]}")
+        raise Problem("media-type", f"the Content-Type is {media_type[:_MAX_SHOWN]}")
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         detail = f"Content-Encoding {encoding[:_MAX_SHOWN]} is not supported: send the body uncompressed"
@@ -97,7 +97,7 @@ def _parse(data: bytes, kind: type[T], depth: int, values: int, items: int | Non
     try:
         name = repeated_member(data.decode())
     except UnicodeDecodeError as error:
-        raise Problem("json", f"it is not UTF-8: byte {error.start}") from error
+        raise Problem("json", f"the body is not UTF-8 at byte {error.start}") from error
     if name is not None:
         raise Problem("json", f"an object has the member {name[:_MAX_SHOWN]!r} twice: send each once")
     return value
@@ -111,7 +111,7 @@ def _decode(data: bytes, kind: type[T]) -> T:
 
 
 def _decoding_hint(data: bytes) -> str:
-    """Return why JSON cannot be read where the parser's own words mislead; empty if they do not."""
+    """Return why the body cannot be read if the parser's message would mislead; else an empty string."""
     if not data:
         return "the body is empty"
     for mark, name in _COMPRESSED.items():
@@ -124,19 +124,19 @@ def _decoding_hint(data: bytes) -> str:
     lone = _LONE_SURROGATE.search(data)
     if lone is not None:
         return (
-            f"a text has half of a surrogate pair near byte {lone.end()}, which no UTF-8 text can hold: "
-            "send both halves, or U+FFFD in its place"
+            f"a string has half of a surrogate pair near byte {lone.end()}, which UTF-8 cannot encode: "
+            "send both halves, or U+FFFD instead"
         )
     return ""
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Return the Idempotency-Key of a request, if it has one.
+    """Return the Idempotency-Key of a request, or None.
 
-    A quoted string as the draft standard says, or a bare one as most clients send it.
+    Accepts a quoted string, as in the draft standard, and a bare one, as most clients send it.
 
     Raises:
-        Problem: It has several, or one that cannot be used.
+        Problem: The request has several keys, or one that cannot be used.
     """
     given = request.headers.getlist("idempotency-key")
     if not given:
@@ -149,6 +149,6 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def requested_wait(request: Request, settings: WebSettings) -> float:
-    """Return the seconds a request wishes to wait for the end (RFC 7240), 0 if it does not."""
+    """Return the seconds of `Prefer: wait` (RFC 7240), at most the limit; 0 without it."""
     match = _WAIT.search(",".join(request.headers.getlist("prefer")))
     return 0.0 if match is None else min(float(match[1]), settings.wait_limit)

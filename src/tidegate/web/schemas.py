@@ -1,4 +1,7 @@
-"""What goes over the wire, in and out. Ids and large numbers are text, moments seconds since the epoch."""
+"""Types of request and response bodies.
+
+Ids and large integers are strings; times are seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -13,94 +16,94 @@ _WORDS = [priority.word for priority in TaskPriority]
 AskedPriority = Annotated[
     Any,
     msgspec.Meta(
-        description="The most urgent first. Default: the function's own; `normal` unless it names one.",
+        description="The priority, most urgent first. Default: the function's own, else `normal`.",
         extra_json_schema={"type": ["string", "null"], "enum": [*_WORDS, None]},
     ),
 ]
-"""Any value is read, so that a wrong one is refused with the words that work."""
+"""Any JSON value is accepted here, so that the refusal can list the valid priorities."""
 Priority = Annotated[str, msgspec.Meta(extra_json_schema={"enum": _WORDS})]
 Duration = Annotated[
     Any,
     msgspec.Meta(
-        description="Seconds, or text such as `90s`, `15m`, `1h`, `7d`.",
+        description="Seconds, or a string such as `90s`, `15m`, `1h`, `7d`.",
         extra_json_schema={"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]},
     ),
 ]
 
-# --- in --------------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------
 
 
 class SubmitRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One task to be stored."""
+    """One task to enqueue."""
 
     task: str
-    """Name of the task function: `module:function`, or its last part if that is the only one."""
+    """Name of the task function: `module:function`, or only the last part if no other function has it."""
     args: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-    """Its arguments: an object by name, or an array by position."""
+    """The arguments: an object by name, or an array by position."""
     key: str | None = None
-    """Idempotency key: the same key and payload name the same task for 7 days. In a single submit the
-    Idempotency-Key header says the same."""
+    """Idempotency key: for 7 days, a submit with the same key and payload returns the same task. A single
+    submit may send it in the Idempotency-Key header instead."""
     unique: str | None = None
-    """`until_final` or a time such as `1h`: one task by function and arguments until then."""
+    """`until_final` or a time such as `1h`: until then, no second task with this function and arguments."""
     delay_seconds: Duration = None
     run_at: str | None = None
-    """ISO 8601 with an offset."""
+    """When to run it: ISO 8601 with an offset."""
     deadline_seconds: Duration = None
-    """From now; nothing stops it."""
+    """End the task after this time from now, also while it waits."""
     deadline_at: str | None = None
-    """The deadline as a moment: ISO 8601 with an offset. Instead of `deadline_seconds`."""
+    """The deadline as ISO 8601 with an offset, instead of `deadline_seconds`."""
     labels: dict[str, str] | None = None
     queue: str | None = None
-    """Operators and admins only, as the next four."""
+    """For operators and admins only, like the next four fields."""
     priority: AskedPriority = None
     timeout_seconds: Duration = None
-    """For one attempt."""
+    """Time limit of one attempt."""
     total_timeout_seconds: Duration = None
-    """For the whole task from its first start; waits for an upstream are not counted."""
+    """Time limit of all runs from the first start; waits for an upstream do not count."""
     max_attempts: int | None = None
 
 
 class SubmitManyRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Tasks to be stored, all or none."""
+    """Tasks to enqueue, all or none."""
 
     tasks: list[msgspec.Raw]
 
 
 class CancelTaskRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """How to cancel."""
+    """How to cancel a task."""
 
     why: str = ""
     force: bool = False
-    """Do not wait for a body that does not listen."""
+    """Do not wait for a function that ignores the request to stop."""
 
 
 class TaskIdsRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tasks."""
+    """The tasks of a bulk action."""
 
     task_ids: list[str]
 
 
-# --- out -------------------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------------
 
 
 class SubmittedOut(msgspec.Struct):
-    """A stored task."""
+    """An enqueued task."""
 
     task_id: str
     created: bool
-    """False: it was there before, by the same key or unique name."""
+    """False if a task with the same key or unique name existed already."""
     location: str
-    """Where its status is."""
+    """The path of its status."""
 
 
 class SubmittedMany(msgspec.Struct):
-    """Stored tasks, in the order given."""
+    """The enqueued tasks, in the order of the request."""
 
     tasks: list[SubmittedOut]
 
 
 class ProgressOut(msgspec.Struct):
-    """The last progress a task told."""
+    """The progress that the task reported last."""
 
     done: float
     total: float | None
@@ -108,20 +111,20 @@ class ProgressOut(msgspec.Struct):
 
 
 class UsageOut(msgspec.Struct):
-    """What the calls of all runs of a task consumed. Those whose answer did not state it are not counted."""
+    """Tokens that the calls of all runs used. Calls whose response did not state them are not counted."""
 
     calls: int
     input_tokens: int
-    """Everything read; the next two are parts of it."""
+    """All input tokens, including the next two."""
     cached_tokens: int
     cache_write_tokens: int
     output_tokens: int
-    """Everything written; the next one is a part of it."""
+    """All output tokens, including the next."""
     reasoning_tokens: int
 
 
 class TaskOut(msgspec.Struct):
-    """Where a task is and how far it has come."""
+    """The state and progress of a task."""
 
     task_id: str
     function: str
@@ -134,11 +137,11 @@ class TaskOut(msgspec.Struct):
     redrives: int
     enqueued_at: float
     due_at: float | None
-    """When it is or was due to become ready, as planned when it began to wait."""
+    """When the task becomes or became due."""
     held_until_at: float | None
-    """Until when it is kept back after that; null: it is not."""
+    """Until when a due task still waits for a gate or budget; null if it does not."""
     held_by: str | None
-    """What keeps it back: its upstream's `gate`, or the retry budget of its `upstream` or of the `system`."""
+    """What it then waits for: its upstream's `gate`, or the retry budget of the `upstream` or `system`."""
     started_at: float | None
     finished_at: float | None
     deadline_at: float | None
@@ -152,11 +155,11 @@ class TaskOut(msgspec.Struct):
 
 
 class TaskPage(msgspec.Struct):
-    """Tasks, the newest first."""
+    """One page of tasks, the newest first."""
 
     tasks: list[TaskOut]
     next: str | None
-    """Send it as `after` for the next page; null: this is the last."""
+    """Send this as `after` to get the next page; null on the last page."""
 
 
 class ErrorOut(msgspec.Struct):
@@ -168,27 +171,27 @@ class ErrorOut(msgspec.Struct):
 
 
 class UnstorableOut(msgspec.Struct):
-    """What a task returned could not be stored. It succeeded; its body ran once."""
+    """The return value of a task could not be stored. The task succeeded; its function ran once."""
 
     type: str
-    """Of what it returned."""
+    """Type of the return value."""
     reason: str
     """Why it could not be stored."""
 
 
 class TaskResult(msgspec.Struct):
-    """The end of a task, or where it is until then."""
+    """The result of a task, or its present state if it is not final."""
 
     task_id: str
     state: str
     result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     error: ErrorOut | None = None
     unstorable: UnstorableOut | None = None
-    """Set where there was a result that could not be stored; `result` is null then."""
+    """Set if the result could not be stored; `result` is null then."""
 
 
 class RunOut(msgspec.Struct):
-    """One run of a task, or one act of a person on it."""
+    """One run of a task, or one action of a person on it."""
 
     kind: str
     at: float
@@ -205,30 +208,30 @@ class RunOut(msgspec.Struct):
     next_run_at: float | None
     why: str
     traceback: str
-    """Operators and admins only; empty for others."""
+    """For operators and admins only; empty for others."""
 
 
 class HistoryOut(msgspec.Struct):
-    """Every run and act of a task, oldest first."""
+    """Every run of a task and every action on it, the oldest first."""
 
     history: list[RunOut]
 
 
 class ActionOut(msgspec.Struct):
-    """What an act did to one task."""
+    """The result of an action on one task."""
 
     task_id: str
     answer: str
 
 
 class ActionsOut(msgspec.Struct):
-    """What an act did to each of several tasks, in the order given."""
+    """The result of an action on each task, in the order of the request."""
 
     tasks: list[ActionOut]
 
 
 class DeadLetterOut(msgspec.Struct):
-    """One dead letter. Its arguments are not shown: they may hold secrets."""
+    """One dead letter, without its arguments, which may hold secrets."""
 
     task_id: str
     function: str
@@ -244,14 +247,14 @@ class DeadLetterOut(msgspec.Struct):
 
 
 class DeadLetterPage(msgspec.Struct):
-    """Dead letters, the latest failure first."""
+    """One page of dead letters, the latest failure first."""
 
     dead_letters: list[DeadLetterOut]
     next: str | None
 
 
 class FunctionOut(msgspec.Struct):
-    """A task function that may be submitted."""
+    """A task function whose tasks may be submitted."""
 
     name: str
     queue: str
@@ -259,7 +262,7 @@ class FunctionOut(msgspec.Struct):
     signature: str
     doc: str
     arguments: dict[str, Any]
-    """JSON Schema of what `args` takes."""
+    """JSON Schema of `args`."""
 
 
 class FunctionsOut(msgspec.Struct):
@@ -276,28 +279,28 @@ class WaitOut(msgspec.Struct):
     by: str
     """`upstream NAME`, `rate limit of FUNCTION`, or `workers`."""
     reason: str
-    """In words, with the time where it is known."""
+    """The reason as a sentence, with the time if it is known."""
     tasks: int
 
 
 class DrainOut(msgspec.Struct):
-    """An estimate of when the ready and paced tasks of a queue will have run."""
+    """Estimated time until the ready and paced tasks of a queue are done."""
 
     kind: str
-    """`seconds`; `unknown` without any history; `never` where none finished in ten minutes."""
+    """`seconds`; `unknown` without any history; `never` if no task finished in the last ten minutes."""
     seconds: float | None
 
 
 class QueueOut(msgspec.Struct):
-    """One queue at a glance."""
+    """The statistics of one queue."""
 
     queue: str
     ready: int
-    """May start as soon as a worker has a free slot."""
+    """Tasks that start as soon as a worker has a free slot."""
     paced: int
-    """Wait for their slots of a rate, token or in-flight limit."""
+    """Tasks that wait for a rate, token or in-flight limit."""
     blocked: int
-    """Cannot run: their gate is parked, a long window is used up, or no live worker runs them."""
+    """Tasks that cannot run: their gate is parked, a long window is used up, or no live worker runs them."""
     running: int
     retrying: int
     scheduled: int
@@ -313,7 +316,7 @@ class QueueOut(msgspec.Struct):
 
 
 class QueuesOut(msgspec.Struct):
-    """The queues that hold a task or finished one in the last ten minutes, by name."""
+    """The queues that hold a task, or finished one in the last ten minutes, by name."""
 
     queues: list[QueueOut]
 
@@ -333,20 +336,20 @@ class WorkerOut(msgspec.Struct):
     heartbeat_at: float
     live: bool
     late_seconds: float | None
-    """Since its last beat, where it should have beaten again by now."""
+    """Seconds since the last heartbeat if the next one is overdue; else null."""
     version: str
     application: str
-    """As `MODULE:NAME`; empty: unknown."""
+    """The application as `MODULE:NAME`; empty if unknown."""
 
 
 class WorkersOut(msgspec.Struct):
-    """The pool processes that are not retired, or still hold runs."""
+    """The pool processes that are not retired, or that still have running tasks."""
 
     workers: list[WorkerOut]
 
 
 class AuditOut(msgspec.Struct):
-    """One change on record."""
+    """One entry of the audit log."""
 
     id: str
     at: float
@@ -360,20 +363,20 @@ class AuditOut(msgspec.Struct):
 
 
 class AuditPage(msgspec.Struct):
-    """The record of changes, the newest first."""
+    """One page of the audit log, the newest entry first."""
 
     entries: list[AuditOut]
     next: str | None
 
 
 class HealthOut(msgspec.Struct):
-    """Whether the process lives, or is ready."""
+    """Whether the process is alive or ready."""
 
     status: str
 
 
 class FieldError(msgspec.Struct):
-    """One fault of a request."""
+    """One error in a request."""
 
     at: str
     detail: str
@@ -383,10 +386,10 @@ class ProblemDetails(msgspec.Struct):
     """Why a request was refused (RFC 9457). Some kinds have further members."""
 
     type: str
-    """Address of a page on this kind of problem; its last part never changes."""
+    """URL of a page about this type of problem; its last part never changes."""
     title: str
     status: int
     detail: str
     code: str = ""
-    """Of the Tidegate error behind it, if one is."""
+    """Code of the Tidegate error that caused the problem, if any."""
     errors: list[FieldError] = []

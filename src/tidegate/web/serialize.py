@@ -1,4 +1,4 @@
-"""From rows of the store to what is shown of them."""
+"""Convert rows of the store to the types of the API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.web.schemas import (
 
 
 def to_task_status(row: TaskRow) -> TaskOut:
-    """Return a task as it is shown."""
+    """Return a task as the API shows it."""
     progress = None
     if row.progress_done is not None:
         progress = ProgressOut(row.progress_done, row.progress_total, row.progress_note)
@@ -62,12 +62,12 @@ def to_task_status(row: TaskRow) -> TaskOut:
 
 
 def to_task_result(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> TaskResult:
-    """Return the end of a task as it is shown.
+    """Return the result of a task as the API shows it.
 
     Args:
-        task_id: Which.
-        stored: Its end.
-        plain: Its result as plain JSON.
+        task_id: The task's id.
+        stored: Its stored result.
+        plain: The same result as plain JSON.
     """
     missing = unstorable(stored.data)
     if missing is not None:
@@ -80,13 +80,13 @@ def to_task_result(task_id: str, stored: StoredResult, plain: msgspec.Raw) -> Ta
 
 
 def to_run_out(entry: HistoryRow, *, with_traceback: bool) -> RunOut:
-    """Return a history entry as it is shown."""
+    """Return a history entry as the API shows it."""
     fields = {name: getattr(entry, name) for name in RunOut.__struct_fields__}
     return RunOut(**fields | {"traceback": entry.traceback if with_traceback else ""})
 
 
 def to_dead_letter_out(dead_letter: DeadLetterRow) -> DeadLetterOut:
-    """Return a dead letter as it is shown."""
+    """Return a dead letter as the API shows it."""
     fields = {name: getattr(dead_letter, name) for name in DeadLetterOut.__struct_fields__}
     shown = {
         "tenant": dead_letter.tenant or None,
@@ -96,7 +96,7 @@ def to_dead_letter_out(dead_letter: DeadLetterRow) -> DeadLetterOut:
 
 
 def to_queue_out(stats: QueueStats) -> QueueOut:
-    """Return a queue's figures as they are shown."""
+    """Return the statistics of a queue as the API shows them."""
     drain = estimate_drain(stats)
     shown: dict[str, Any] = {
         "waits": [WaitOut(wait.kind.value, wait.by, wait.reason, wait.tasks) for wait in stats.waits],
@@ -107,7 +107,7 @@ def to_queue_out(stats: QueueStats) -> QueueOut:
 
 
 def to_worker_out(row: WorkerRow, now: float) -> WorkerOut:
-    """Return a worker as it is shown."""
+    """Return a worker as the API shows it."""
     fields: dict[str, Any] = {name: getattr(row, name, None) for name in WorkerOut.__struct_fields__}
     shown = {
         "worker_id": row.id,
@@ -119,5 +119,5 @@ def to_worker_out(row: WorkerRow, now: float) -> WorkerOut:
 
 
 def to_audit_out(entry: AuditEntry) -> AuditOut:
-    """Return an entry of the record as it is shown."""
+    """Return an entry of the audit log as the API shows it."""
     return AuditOut(**dataclasses.asdict(entry))

@@ -1,4 +1,4 @@
-"""Serving the API alone, as `tidegate web` does."""
+"""Serve the API in a process of its own, as `tidegate web` does."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tidegate.web.app import create_app
 from tidegate.web.client_errors import ClientErrorFilter
 from tidegate.web.connection_limits import ClientLimits, limited_protocol
 from tidegate.web.open_access import is_loopback, non_local_names
-from tidegate.web.pages import Pages, demand_pages
+from tidegate.web.pages import Pages, require_servable
 from tidegate.web.settings import WebSettings
 
 _CLIENT_ERROR_FILTER = ClientErrorFilter()
 GRACE_SECONDS = 5
-"""After SIGTERM requests have so long; streams end at once, and their clients come again."""
+"""How long requests may take after SIGTERM. Streams end at once, and their clients reconnect."""
 
 
 async def require_access(
     app: Tidegate, host: str, settings: WebSettings, print_line: Callable[[str], None]
 ) -> bool:
-    """Return whether this machine's requests may do without a token; if they may not, there is a good token.
+    """Return whether requests from this machine need no token; otherwise make sure that a valid token exists.
 
-    They may at a loopback address, unless a public host or origin is named: then a proxy serves others. Where
-    that is so and no token was ever made, an admin token is made and printed.
+    They need none on a loopback address, unless `settings` name a public host or origin: then a proxy passes
+    on requests of others. In that case, if no token was ever created, create an admin token and print it.
 
     Args:
-        app: Whose API.
-        host: Address it is served at.
-        settings: Hosts and origins, as given.
-        print_line: Given lines for people.
+        app: The application whose API is served.
+        host: The address to listen on.
+        settings: Hosts and origins.
+        print_line: Prints a line for the user.
 
     Raises:
-        ConfigError: The address can be reached by other machines, and no token is good.
-        SchemaError: The schema is not this version's.
+        ConfigError: Other machines can reach the address, and there is no valid token.
+        SchemaError: The schema is not of this version.
         StoreUnavailableError: The store does not answer.
     """
     if not is_loopback(host):
@@ -54,18 +54,18 @@ async def require_access(
         return False
     names = non_local_names(settings)
     if not names:
-        await _demand_store(app)
+        await _check_store(app)
         return True
     await _make_first_token(app, names, print_line)
     return False
 
 
-async def _demand_store(app: Tidegate) -> None:
-    """Open the database once, so that what is wrong with it is an error of the command."""
+async def _check_store(app: Tidegate) -> None:
+    """Open the store once, so that the command fails at once if the database cannot be used."""
     try:
         await core_of(app).opened_store()
     finally:
-        await app.aclose()  # a forked or later loop opens it again
+        await app.aclose()  # a forked process or a later event loop opens it again
 
 
 async def _require_token(app: Tidegate, host: str) -> None:
@@ -74,14 +74,13 @@ async def _require_token(app: Tidegate, host: str) -> None:
         now = await store.now()
         tokens = await store.list_tokens()
     finally:
-        await app.aclose()  # a forked or later loop opens it again
-    good = [
-        one for one in tokens if one.revoked_at is None and (one.expires_at is None or one.expires_at > now)
-    ]
-    if not good:
+        await app.aclose()  # a forked process or a later event loop opens it again
+    if not any(
+        token.revoked_at is None and (token.expires_at is None or token.expires_at > now) for token in tokens
+    ):
         raise ConfigError(
-            f"the API is not served at {host}, which other machines can reach, without tokens",
-            fix="make one: tidegate tokens create NAME --role submitter --tenant NAME",
+            f"other machines can reach {host}, so the API needs a token first",
+            fix="create one: tidegate tokens create NAME --role submitter --tenant NAME",
             host=host,
         )
 
@@ -93,11 +92,11 @@ async def _make_first_token(app: Tidegate, names: Sequence[str], print_line: Cal
             return
         token_id = secrets.token_hex(5)
         token = make_token(token_id, secrets.token_urlsafe(32))
-        # Printed first: a token that is stored but was not shown would be one that nobody can use.
+        # Print the token before it is stored: nobody could use a stored token that was never shown.
         print_line(
-            f"requests need a token, because others reach this API as {', '.join(names)}; none was made yet"
+            f"requests need a token, because others reach this API as {', '.join(names)}; there is none yet"
         )
-        print_line(f"admin token, shown this once: {token}")
+        print_line(f"created an admin token; it is not shown again: {token}")
         await store.add_token(NewToken(token_id, digest_of(token), "first start", Role.ADMIN, None))
         answer = f"{Role.ADMIN} of all tenants"
         entry_id = core_of(app).next_id()
@@ -117,24 +116,24 @@ def serve(
     clients: ClientLimits | None = None,
     pages: Path | None = None,
 ) -> None:
-    """Serve the API of an application until told to stop (SIGTERM, Ctrl-C).
+    """Serve the API of an application until SIGTERM or Ctrl-C.
 
-    Who may do without a token is in the settings: see `require_access`.
+    The settings say which requests need no token; see `require_access`.
 
     Args:
-        app: Whose task functions may be submitted.
-        host: Address to listen at.
-        port: 0 for a free one.
-        settings: Hosts, origins, limits.
-        print_line: Given a line for people once it listens.
-        clients: What one client may hold; None: the defaults.
-        pages: A directory of static pages to serve beside the API; None: none.
+        app: The application whose task functions may be submitted.
+        host: The address to listen on.
+        port: The port to listen on; 0 chooses a free one.
+        settings: Hosts, origins and limits.
+        print_line: Prints a line for the user once the server listens.
+        clients: Limits for each client; None for the defaults.
+        pages: A directory of static pages to serve with the API; None for no pages.
 
     Raises:
-        ConfigError: The address cannot be listened at, or the pages may not be served.
+        ConfigError: The server cannot listen on the address, or the pages may not be served.
     """
     if pages is not None:
-        demand_pages(pages, None if is_postgres(app.url) else sqlite_path(app.url))
+        require_servable(pages, None if is_postgres(app.url) else sqlite_path(app.url))
     listening = _listen(host, port)
     bound = listening.getsockname()[1]
     settings = replace(settings, hosts=(*settings.hosts, *_names(host)))
@@ -163,11 +162,11 @@ def serve(
 
 
 class _UvicornServer(uvicorn.Server):
-    """Ends with status 0 when it was told to stop."""
+    """Exits with status 0 after SIGTERM."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._captured_signals.clear()  # else it dies of the signal at the end, as if it had failed
+        self._captured_signals.clear()  # otherwise it ends by raising the signal again, as if it had failed
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -176,11 +175,11 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen at {host} port {port}: {error.strerror or error}",
-            fix="use another --port, or stop what listens there",
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            fix="use another --port, or stop the program that uses this one",
         ) from error
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """Return the names that an address adds to those a request may be for; any address adds none."""
+    """Return the host names that requests to this address may use; a wildcard address adds none."""
     return () if host in ("0.0.0.0", "::") else (f"[{host.strip('[]')}]" if ":" in host else host,)  # noqa: S104

@@ -1,4 +1,4 @@
-"""How an HTTP API is set up: who is let in, and what one request may ask for."""
+"""Settings of the HTTP API: which requests it accepts, and its limits."""
 
 from __future__ import annotations
 
@@ -9,46 +9,48 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Limits and names. Sizes in bytes, times in seconds."""
+    """Hosts, origins and limits. Sizes are in bytes, times in seconds."""
 
     hosts: tuple[str, ...] = ()
-    """Names this API is reached by, besides the loopback ones, without port; `*` for any. A request for
-    another host is refused: a page elsewhere may have pointed its own name at this machine."""
+    """Host names of this API, without port, in addition to the loopback ones; `*` for any. A request for
+    another host is refused, because another site may have pointed its own name at this machine."""
     origins: tuple[str, ...] = ()
-    """Origins of other sites whose pages may call this API, as `https://app.example`. Its own always may."""
+    """Origins of other sites whose pages may call this API: `https://app.example`. Its own origin always
+    may."""
     open_without_tokens: bool = False
-    """Let requests in as admin that come from this machine itself, as long as no token was ever made. For
-    development. Requests through a proxy always need a token; so do all if `hosts` or `origins` name more
+    """Accept requests from this machine itself as admin until the first token is created. For development.
+    Requests through a proxy always need a token. All requests need one if `hosts` or `origins` name more
     than loopback addresses."""
     body_limit: int = 1_310_720
-    """Of one request."""
+    """Largest body of one request."""
     batch_body_limit: int = 8_388_608
-    """Of a batch submit."""
+    """Largest body of a batch submit."""
     depth_limit: int = 64
-    """Of nested JSON."""
+    """Deepest nesting of the JSON."""
     value_limit: int = 150_000
-    """Values in one request's JSON: each comma counts as one, each array and object as four. It takes 128,000
-    token numbers."""
+    """Most values in one request's JSON: each comma counts as one, each array and object as four. Enough for
+    128,000 token numbers."""
     batch_value_limit: int = 300_000
-    """Values in a batch submit's JSON."""
+    """Most values in the JSON of a batch submit."""
     batch_limit: int = 1_000
-    """Tasks in a batch, and ids in a bulk act."""
+    """Most tasks in a batch, and most ids in a bulk action."""
     page_limit: int = 200
-    """Items in a page."""
+    """Most items in a page."""
     wait_limit: float = 20.0
     """Longest `Prefer: wait`."""
     waiters: int = 400
-    """Requests that wait at once; more are answered 202 without a wait. Of these, of the open streams and of
-    the bodies in flight a token may hold as many as are free, and all tokens of a tenant twice as many."""
+    """Requests that may wait at the same time; others get 202 without a wait. Of this limit, of `followers`
+    and of `bodies_in_flight`, one token may use as much as is free, and all tokens of a tenant twice as
+    much."""
     bodies_in_flight: int = 67_108_864
-    """Of requests that are read, checked and stored at once; more are refused with 429."""
+    """Bytes of all bodies that are read, checked and stored at the same time; others get 429."""
     followers: int = 5_000
-    """Open streams at once; more are refused with 503."""
+    """Streams that may be open at the same time; others get 503."""
     heartbeat: float = 10.0
-    """Between two signs of life on a stream where nothing happens."""
+    """Time between two keep-alive messages on an idle stream."""
     send_limit: float = 60.0
-    """A follower that takes in nothing for so long is dropped."""
+    """How long a follower may read nothing before its stream is closed."""
     read_limit: float = 30.0
-    """A request whose body is not there by then is refused."""
+    """How long the body of a request may take."""
     token_memory: float = 2.0
-    """How long a token is believed without asking the store; a revocation is in force after it."""
+    """How long a valid token is cached. A revocation takes effect after this time at the latest."""

@@ -1,4 +1,4 @@
-"""Streams and waits end when the server stops, however the API is served."""
+"""End streams and waiting requests when the server stops, with any ASGI server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 POLL_SECONDS = 0.2
-"""Between two looks at the server while somebody waits."""
+"""How often the server is checked while a request waits."""
 
 
 class ShutdownSignal:
-    """Knows that the server is to stop.
+    """Notices that the server is stopping.
 
-    The lifespan protocol is no help: a server sends `lifespan.shutdown` after its last request has ended, and
-    a stream is a request that does not end. uvicorn says it by its `should_exit`; hypercorn cancels requests.
+    The lifespan protocol does not help: a server sends `lifespan.shutdown` after its last request has ended,
+    and a stream is a request that does not end. uvicorn sets its `should_exit`; hypercorn cancels requests.
     """
 
     def __init__(self) -> None:
@@ -24,18 +24,18 @@ class ShutdownSignal:
         self._job: asyncio.Task[None] | None = None
 
     def reset(self) -> None:
-        """Forget an earlier stop: the application is started again."""
+        """Clear the signal, because the application is started again."""
         self._is_set = False
 
     def trigger(self) -> None:
-        """End what waits, at once."""
+        """Wake everything that waits for the signal."""
         self._is_set = True
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
     async def wait(self) -> None:
-        """Return once the server is to stop."""
+        """Return when the server stops."""
         if self._is_set:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,25 +55,25 @@ class ShutdownSignal:
 
 
 def server_is_stopping() -> bool:
-    """Return whether a uvicorn server that serves this process was told to stop.
+    """Return whether a uvicorn server in this process is stopping.
 
-    Its signal handlers are methods of the server, so it is found whoever started it.
+    Its signal handlers are methods of the server, so this finds the server however it was started.
     """
     servers = (getattr(signal.getsignal(each), "__self__", None) for each in (signal.SIGTERM, signal.SIGINT))
     return any(getattr(server, "should_exit", False) is True for server in servers)
 
 
 async def first_completed(name: str, *work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Do several things until one is over, and leave the others; return the first one that is over.
+    """Run coroutines until the first one is done, cancel the others, and return the task of the first.
 
     Args:
-        name: Of the tasks that do it.
-        work: What to do; of several that end together the first given counts.
+        name: Name of the asyncio tasks.
+        work: The coroutines. If several are done at the same time, the first of them in this order counts.
     """
-    jobs = [asyncio.create_task(one, name=name) for one in work]
+    jobs = [asyncio.create_task(coroutine, name=name) for coroutine in work]
     try:
-        over, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-        return next(job for job in jobs if job in over)
+        done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        return next(job for job in jobs if job in done)
     finally:
         for job in jobs:
             job.cancel()

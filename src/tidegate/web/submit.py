@@ -1,4 +1,4 @@
-"""From what a request asks for to tasks that are fit to be stored."""
+"""Check submit requests and turn them into tasks that can be enqueued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RENAMED = {
 _OPTIONS = ("key", "unique", "labels", "delay_seconds", "deadline_seconds", *_OPERATORS_OPTIONS)
 
 _MAX_CHECK_SECONDS = 0.05
-"""For which a batch is checked at once, before large bodies of other requests have their turn."""
+"""How long a batch is checked in one go, before the bodies of other requests get their turn."""
 
 
 class Submitter:
@@ -46,10 +46,10 @@ class Submitter:
         self._functions: dict[str, TaskFunction[Any, Any, Any]] = {}
 
     def prepare(self, requested: SubmitRequest, principal: Principal, key: str | None = None) -> NewTask:
-        """Return the task a request asks for; its tenant is that of the principal, whatever is asked.
+        """Return the task that a request describes. Its tenant is always that of the principal.
 
         Raises:
-            Problem: It cannot be submitted, or not by this principal.
+            Problem: The task cannot be submitted, or not by this principal.
         """
         try:
             function = self._function(requested.task)
@@ -63,33 +63,34 @@ class Submitter:
     async def prepare_many(
         self, requested: Sequence[msgspec.Raw], principal: Principal, offload: Offload
     ) -> list[NewTask]:
-        """Return the tasks of a batch; each is checked by itself, and every fault is told.
+        """Return the tasks of a batch. Each task is checked separately and every error is reported.
 
-        Checking takes seconds for the largest batches: the event loop is free meanwhile, and large bodies of
-        other requests have their turn in between.
+        Checking the largest batches takes seconds. It runs in a thread, and the bodies of other requests get
+        their turn in between.
 
         Raises:
-            Problem: The first one's kind, with the place of each fault.
+            Problem: Of the type of the first error, with the places of all errors.
         """
         checked: list[NewTask | Problem] = []
         size = sum(memoryview(raw).nbytes for raw in requested)
         while len(checked) < len(requested):
             checked += await offload.run(size, self._prepare_some, requested, len(checked), principal)
-        errors = [(place, one) for place, one in enumerate(checked) if isinstance(one, Problem)]
+        errors = [(index, task) for index, task in enumerate(checked) if isinstance(task, Problem)]
         if errors:
             first = errors[0][1]
-            detail = (
-                f"{len(errors)} of {counted(len(requested), 'task')} cannot be submitted; nothing was stored"
-            )
+            detail = f"{len(errors)} of {counted(len(requested), 'task')} are refused; nothing was enqueued"
             raise Problem(
-                first.slug, detail, errors=[_batch_error(*one) for one in errors[:100]], **first.facts
+                first.slug,
+                detail,
+                errors=[_batch_error(index, problem) for index, problem in errors[:100]],
+                **first.facts,
             )
-        return [one for one in checked if isinstance(one, NewTask)]
+        return [task for task in checked if isinstance(task, NewTask)]
 
     def _prepare_some(
         self, requested: Sequence[msgspec.Raw], begin: int, principal: Principal
     ) -> list[NewTask | Problem]:
-        """Prepare tasks from a place on, as many as fit into a turn and one at least."""
+        """Prepare at least one task from index `begin` on, and as many as fit into one turn."""
         checked: list[NewTask | Problem] = []
         ends_at = time.monotonic() + _MAX_CHECK_SECONDS
         for raw in requested[begin:]:
@@ -107,7 +108,7 @@ class Submitter:
             try:
                 function = self._core.function(name)
             except UnknownFunctionError:
-                fix = "GET /api/v1/functions lists what is declared"
+                fix = "GET /api/v1/functions lists the declared functions"
                 raise UnknownFunctionError(f"no task function is named {shown(name)}", fix=fix) from None
             self._functions[name] = function
         return function
@@ -116,9 +117,9 @@ class Submitter:
         given = {name: value for name in _OPTIONS if (value := getattr(requested, name)) is not None}
         operators_only = [name for name in _OPERATORS_OPTIONS if name in given]
         if operators_only and principal.role not in OPERATORS:
-            raise Problem("forbidden", f"a {principal.role} may not choose {', '.join(operators_only)}")
+            raise Problem("forbidden", f"the role {principal.role} may not set {', '.join(operators_only)}")
         for name in _RENAMED.keys() & given.keys():
-            given[name] = seconds_option(name, given[name])  # so that an error names the field of the body
+            given[name] = seconds_option(name, given[name])  # so that an error names the field of the request
         options = {_RENAMED.get(name, name): value for name, value in given.items()}
         if requested.run_at is not None:
             options["run_at"] = instant_from_text("run_at", requested.run_at)
@@ -128,20 +129,20 @@ class Submitter:
             options["deadline"] = instant_from_text("deadline_at", requested.deadline_at)
         if key is not None:
             if requested.key not in (None, key):
-                raise Problem("idempotency-key", "the header and the body name different keys")
+                raise Problem("idempotency-key", "the header and the body give different keys")
             options["key"] = key
         if principal.tenant is not None:
             options["tenant"] = principal.tenant
         return options
 
 
-def _batch_error(place: int, problem: Problem) -> dict[str, str]:
+def _batch_error(index: int, problem: Problem) -> dict[str, str]:
     at = problem.errors[0]["at"] if problem.errors else ""
-    return {"at": f"tasks[{place}].{at}".rstrip("."), "detail": problem.detail}
+    return {"at": f"tasks[{index}].{at}".rstrip("."), "detail": problem.detail}
 
 
 def _payload(args: msgspec.Raw) -> bytes:
-    """Return arguments in the form in which payloads are stored."""
+    """Return the arguments in the form of a stored payload."""
     data = bytes(args).lstrip()
     if data.startswith(b"{"):
         return b'{"k":' + data + b"}"

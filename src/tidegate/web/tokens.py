@@ -1,4 +1,4 @@
-"""Who a request comes from: its token, or what the host application says of it."""
+"""Find the principal of a request, by its token or by the host application's own function."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tidegate.web.problems import PROBLEM_TYPES, Problem
 from tidegate.web.settings import WebSettings
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
-"""The host application's own way: returns who it is, None for nobody. An empty tenant is nobody's."""
+"""Returns the principal of a request, or None to refuse it. An empty tenant is refused too."""
 
 PROTOCOL = "tidegate.v1"
-"""The WebSocket subprotocol. A browser, which can send no header, adds `bearer.TOKEN` as a second one."""
+"""The WebSocket subprotocol. A browser cannot send headers, so it adds `bearer.TOKEN` as a second one."""
 
 LOCAL_ADMIN = Principal("anybody here", Role.ADMIN, None)
-"""Who comes in as long as there are no tokens, where that is allowed."""
+"""The principal of requests without a token, if they are allowed and there is no token yet."""
 
 _MAX_CACHED = 10_000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tidegate"'}
 
 
 class TokenAuthenticator:
-    """Knows tokens by their digests, good ones for a short time without asking the store.
+    """Looks tokens up by their digests, and caches valid ones for a short time.
 
     Args:
-        opened_store: Returns the store, opened.
-        settings: How long a token is believed, and whether anybody may come in while there is none.
+        opened_store: Returns the open store.
+        settings: How long a token is cached, and whether requests need one before the first is created.
     """
 
     def __init__(self, opened_store: Callable[[], Awaitable[Store]], settings: WebSettings) -> None:
@@ -45,10 +45,10 @@ class TokenAuthenticator:
         self._checked_at = float("-inf")
 
     async def __call__(self, connection: HTTPConnection) -> Principal | None:
-        """Return whose token a request carries; None for nobody's.
+        """Return the principal of the request's token; None if the token is not valid.
 
         Raises:
-            Problem: It carries none, and is not one of those that may do without.
+            Problem: The request has no token and needs one.
         """
         token = bearer_token(connection)
         if token is None:
@@ -76,7 +76,7 @@ class TokenAuthenticator:
         return LOCAL_ADMIN if await self._has_none() else None
 
     async def _has_none(self) -> bool:
-        """Return whether no token was ever made; once there is one, the store is never asked again."""
+        """Return whether no token was ever created. Once there is one, the store is not asked again."""
         now = asyncio.get_running_loop().time()
         if self._has_no_token and now - self._checked_at >= self._cache_seconds:
             self._has_no_token = not await (await self._opened_store()).list_tokens()
@@ -85,7 +85,7 @@ class TokenAuthenticator:
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:
-    """Return the token of a request's Authorization header, or of a socket's subprotocols."""
+    """Return the token in a request's Authorization header, or in a WebSocket's subprotocols."""
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
@@ -96,13 +96,15 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 
 async def require_principal(authenticate: Authenticate, connection: HTTPConnection) -> Principal:
-    """Return who a request comes from.
+    """Return the principal of a request.
 
     Raises:
-        Problem: Nobody that is known here.
+        Problem: The request has no valid token.
     """
     principal = await authenticate(connection)
-    if principal is None or principal.tenant == "":  # else a user without a tenant sees what has none
+    if (
+        principal is None or principal.tenant == ""
+    ):  # otherwise a user without a tenant would see the tasks that have none
         raise _no_token()
     return principal
 

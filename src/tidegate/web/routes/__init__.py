@@ -1,1 +1,1 @@
-"""The routes of the API, a subject a file. Each file's `add_routes` registers its routes."""
+"""The routes of the API, one file per subject. The `add_routes` of each file registers its routes."""

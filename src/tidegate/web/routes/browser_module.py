@@ -1,4 +1,4 @@
-"""`tidegate.js`, for pages: beside the API, so that it finds it wherever that is mounted."""
+"""Serve `tidegate.js` next to the API, so that it finds the API by its own URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.web.api_context import ApiContext
 from tidegate.web.protected_routes import ProtectedRouter, ResponseSpec
 
 MODULE = "/api/v1/tidegate.js"
-"""Its address. Public: it tells nothing of anybody, and a page's `import` can send no token."""
+"""Its path. It is public: it holds no data, and a page's `import` cannot send a token."""
 
 FILE = Path(__file__).parents[1] / "static" / "tidegate.js"
 
@@ -28,7 +28,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.public_route(
         MODULE,
-        {200: ResponseSpec("The module", str), 304: ResponseSpec("As the client knows it")},
+        {200: ResponseSpec("The module", str), 304: ResponseSpec("Not changed")},
         media_type="text/javascript",
     )
     async def browser_module(request: Request) -> Response:

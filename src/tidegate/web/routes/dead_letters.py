@@ -1,4 +1,4 @@
-"""Dead letters: looking at them, sending them back, deleting them."""
+"""List, redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.web.routes.tasks import After, Labels, Limit, Text, labels_of
 from tidegate.web.schemas import ActionOut, ActionsOut, DeadLetterPage, TaskIdsRequest
 from tidegate.web.serialize import to_dead_letter_out
 
-_DONE = {200: ResponseSpec("What was done to each: `done`, `refused` or `unknown`", ActionsOut)}
+_DONE = {200: ResponseSpec("The result for each task: `done`, `refused` or `unknown`", ActionsOut)}
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
@@ -42,7 +42,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         after: After = None,
         limit: Limit = 50,
     ) -> Response:
-        """Return dead letters, the latest failure first, page by page."""
+        """Return one page of dead letters, the latest failure first."""
         limit = min(limit, context.settings.page_limit)
         which = TaskFilter(
             queue=queue,
@@ -62,14 +62,14 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "POST", "/api/v1/dead-letters/redrive", AccessRule(OPERATORS), body=TaskIdsRequest, responses=_DONE
     )
     async def redrive_dead_letters(request: Request) -> Response:
-        """Send dead letters back to the main queue."""
+        """Send dead letters back to their queue."""
         return await _apply(request, "redrive")
 
     @api.route(
         "POST", "/api/v1/dead-letters/purge", AccessRule(OPERATORS), body=TaskIdsRequest, responses=_DONE
     )
     async def purge_dead_letters(request: Request) -> Response:
-        """Delete dead letters for good, with arguments and history."""
+        """Delete dead letters with their arguments and history."""
         return await _apply(request, "purge")
 
     async def _apply(request: Request, action: str) -> Response:

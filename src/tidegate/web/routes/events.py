@@ -1,4 +1,4 @@
-"""Following a task live: server-sent events, and a WebSocket with the same events."""
+"""Follow a task live by server-sent events, or by a WebSocket with the same events."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SSE_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}
 _RECONNECT_MS = 1000
 _TRY_AGAIN_LATER = 1013
 _CODES = {"": 1000, "deleted": 1000, "token": 1008, "stopping": 1012, "store": _TRY_AGAIN_LATER}
-"""Codes a socket is closed with, by reason (RFC 6455 and IANA's registry)."""
+"""Close codes of a WebSocket, by reason (RFC 6455 and IANA's registry)."""
 _LAST_EVENT_SECONDS = 1.0
-"""For the last event of a stream: who takes nothing in goes without it."""
+"""How long sending the last event of a stream may take. A client that reads nothing does not get it."""
 _KEEP_ALIVE = '{"event":"alive"}'
 
 AfterChunk = Annotated[
-    int | None, Query(ge=0, le=_MAX_SEQUENCE, description="Number of the last chunk that is known already.")
+    int | None, Query(ge=0, le=_MAX_SEQUENCE, description="Number of the last chunk that the client has.")
 ]
 
 
@@ -51,28 +51,28 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
     async def task_events(request: Request, task_id: TaskId, after: AfterChunk = None) -> Response:
         """Follow a task to its end by server-sent events.
 
-        `state`, `chunk`, `progress`, `reset`, and one `end`. A stream that ends before its task does says
-        why by `closed`. A chunk's id is its number: a client that reconnects sends it as `Last-Event-ID` (or
-        `after`) and misses nothing.
+        The events are `state`, `chunk`, `progress`, `reset`, and one `end`. A stream that ends before its
+        task sends `closed` with the reason. The id of a `chunk` is its number: a client that reconnects sends
+        it as `Last-Event-ID` (or `after`) and misses no chunk.
         """
         task_id = (await context.row(task_id, principal_of(request))).id
         return EventStream(context, request, task_id, _resume_at(request, after))
 
     @api.websocket_route("/api/v1/tasks/{task_id}/socket", AccessRule(ALL_ROLES))
     async def task_socket(websocket: WebSocket, task_id: TaskId, after: AfterChunk = None) -> None:
-        """Follow a task to its end by a WebSocket: one JSON object a message, as the events."""
+        """Follow a task to its end by a WebSocket. Each message is one event as a JSON object."""
         task_id = (await context.row(task_id, principal_of(websocket))).id
-        with _follower_place(context, websocket):
+        with _count_follower(context, websocket):
             offered = websocket.scope.get("subprotocols", [])
             await websocket.accept(PROTOCOL if PROTOCOL in offered else None)
             await _serve_socket(context, websocket, task_id, _resume_at(websocket, after))
 
 
 def _resume_at(connection: HTTPConnection, after: int | None) -> int:
-    """Return the number of the last chunk a client knows.
+    """Return the number of the last chunk that the client has.
 
     Raises:
-        Problem: Its Last-Event-ID is no chunk's number.
+        Problem: The Last-Event-ID is not the number of a chunk.
     """
     given = connection.headers.get("last-event-id", "").strip()
     if not given:
@@ -83,11 +83,11 @@ def _resume_at(connection: HTTPConnection, after: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _follower_place(context: ApiContext, connection: HTTPConnection) -> Iterator[None]:
+def _count_follower(context: ApiContext, connection: HTTPConnection) -> Iterator[None]:
     """Count one follower for the block.
 
     Raises:
-        Problem: There are too many, of all or of its token or tenant.
+        Problem: There are too many followers in all, or of this token or tenant.
     """
     try:
         with context.followers.take(principal_of(connection)):
@@ -97,24 +97,24 @@ def _follower_place(context: ApiContext, connection: HTTPConnection) -> Iterator
 
 
 class _AccessRevokedError(Exception):
-    """The follower would not be let in now: its token was revoked or has expired."""
+    """The follower's token was revoked or has expired."""
 
 
 async def _event_batches(
     context: ApiContext, connection: HTTPConnection, task_id: str, after: int
 ) -> AsyncGenerator[list[EncodedEvent], None]:
-    """Yield events as they are sent, several at once where there are; none wherever nothing happened.
+    """Yield batches of encoded events; an empty batch after each heartbeat interval without an event.
 
     Raises:
-        TidegateError: The task was deleted, or the store is away.
-        _NoLongerAdmittedError: The client would not be let in now.
+        TidegateError: The task was deleted, or the store cannot be reached.
+        _AccessRevokedError: The client would not be admitted now.
     """
     loop = asyncio.get_running_loop()
     watch = context.core.task_watcher(await context.store())
     idle_seconds = context.settings.heartbeat
     checked_at = loop.time()
     async with contextlib.aclosing(
-        watch.follow_in_batches(task_id, after, idle_seconds=idle_seconds)
+        watcher.follow_in_batches(task_id, after, idle_seconds=idle_seconds)
     ) as batches:
         async for batch in batches:
             if loop.time() - checked_at >= idle_seconds:
@@ -128,7 +128,7 @@ async def _event_batches(
 
 
 async def _closing_reason(following: Coroutine[Any, Any, None]) -> str:
-    """Follow to the end; return why the stream ends before the task does, empty if it does not."""
+    """Follow a task to its end. Return why the stream ended before the task; empty if it did not."""
     try:
         await following
     except _AccessRevokedError:
@@ -146,13 +146,13 @@ async def _shutdown_reason(context: ApiContext) -> str:
 
 
 class EventStream(Response):
-    """Sends a task's events until its end, or until the client goes or takes nothing in.
+    """Sends the events of a task until it ends, the client disconnects, or the client reads too slowly.
 
     Args:
-        context: Where the task is.
-        request: Who asked.
-        task_id: Which, known to be within the client's sight.
-        after: Number of the last chunk it knows.
+        context: The context of the API.
+        request: The request.
+        task_id: The task's full id. The caller has checked that the client may see it.
+        after: Number of the last chunk that the client has.
     """
 
     media_type = "text/event-stream"
@@ -166,9 +166,9 @@ class EventStream(Response):
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until it is over, one way or another."""
+        """Send the events, or the problem if there are too many followers."""
         try:
-            with _follower_place(self._context, self._request), contextlib.suppress(TimeoutError):
+            with _count_follower(self._context, self._request), contextlib.suppress(TimeoutError):
                 await self._send_all(receive, send)
         except Problem as problem:
             await problem.response(HTTPConnection(scope))(scope, receive, send)
@@ -197,7 +197,9 @@ class EventStream(Response):
 
 
 async def _send(send: Send, message: Message, seconds: float) -> None:
-    async with asyncio.timeout(seconds):  # else it would hold its place for ever
+    async with asyncio.timeout(
+        seconds
+    ):  # otherwise a client that reads nothing would keep the stream open for ever
         await send(message)
 
 
@@ -216,7 +218,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _serve_socket(context: ApiContext, websocket: WebSocket, task_id: str, after: int) -> None:
-    """Send a task's events until its end, or until the client goes or takes nothing in."""
+    """Send the events of a task until it ends, the client disconnects, or the client reads too slowly."""
     completed = await first_completed(
         f"tidegate socket {task_id}",
         _closing_reason(_send_messages(context, websocket, task_id, after)),
@@ -247,7 +249,7 @@ def _message(event: EncodedEvent) -> str:
 
 
 async def _read_until_disconnect(websocket: WebSocket) -> None:
-    """Read until the client goes; it has nothing to say."""
+    """Read and ignore messages until the client disconnects."""
     with contextlib.suppress(RuntimeError):
         while (await websocket.receive())["type"] != "websocket.disconnect":
             pass

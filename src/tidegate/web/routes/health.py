@@ -1,4 +1,4 @@
-"""For probes and people without a token: alive, ready, and what a problem means."""
+"""Routes without a token: the start page, the health probes and the pages about problems."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _START_PAGE = """<!doctype html>
 <meta charset="utf-8">
 <title>Tidegate</title>
 <h1>Tidegate</h1>
-<p>This is the HTTP API of a task queue. Its routes are below <code>api/v1</code> and take a token:
+<p>This is the HTTP API of a task queue. Its routes are below <code>api/v1</code> and need a token:
 <code>Authorization: Bearer TOKEN</code>.
-An operator makes tokens with <code>tidegate tokens create</code>.</p>
+An operator creates tokens with <code>tidegate tokens create</code>.</p>
 <ul>
 <li><a href="api/v1/openapi.json">api/v1/openapi.json</a>: every route (needs a token)</li>
-<li><a href="api/v1/tidegate.js">api/v1/tidegate.js</a>: the module for pages</li>
-<li><a href="livez">livez</a>, <a href="readyz">readyz</a>: whether it lives and is ready</li>
+<li><a href="api/v1/tidegate.js">api/v1/tidegate.js</a>: the JavaScript module for web pages</li>
+<li><a href="livez">livez</a>, <a href="readyz">readyz</a>: whether the server is alive and ready</li>
 </ul>
 """
 
@@ -39,19 +39,19 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.public_route("/", {200: ResponseSpec("The page", str)}, media_type="text/html")
     async def start_page(request: Request) -> Response:
-        """Say to somebody who opens the address what is here."""
+        """Return a page that describes this API."""
         return HTMLResponse(_START_PAGE, headers=NO_STORE)
 
-    @api.public_route("/livez", {200: ResponseSpec("Its event loop answers", HealthOut)})
+    @api.public_route("/livez", {200: ResponseSpec("The event loop runs", HealthOut)})
     async def livez(request: Request) -> Response:
-        """Say that this process lives. The store is not asked: its absence is no reason to be restarted."""
+        """Report that this process is alive. The store is not checked: a restart would not bring it back."""
         return json_response(HealthOut("alive"))
 
     @api.public_route(
         "/readyz", {200: ResponseSpec("The store answers and has this version's schema", HealthOut)}
     )
     async def readyz(request: Request) -> Response:
-        """Say whether requests can be served."""
+        """Report whether requests can be served."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 store = await context.store()
@@ -68,17 +68,17 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
     @api.public_route(PAGES + "{slug}", {200: ResponseSpec("The page", str)}, media_type="text/plain")
     async def problem_page(request: Request, slug: str) -> Response:
-        """Say what a type of problem means and what to do about it."""
+        """Describe a type of problem and how to fix it."""
         kind = PROBLEM_TYPES.get(slug)
         if kind is None:
-            raise Problem("not-found", "no problem of that type")
+            raise Problem("not-found", "there is no problem of this type")
         return PlainTextResponse(f"{kind.status} {kind.title}\n\n{kind.fix}\n", headers=NO_STORE)
 
 
 async def _may_see_detail(context: ApiContext, request: Request) -> bool:
-    """Return whether a request may see why the store fails, which names files and hosts of the installation.
+    """Return whether a request may see the store's error, which names files and hosts of the installation.
 
-    While the store is away only tokens are known that were used in the last moments.
+    While the store cannot be reached, only tokens that were used a moment ago are known.
     """
     try:
         async with asyncio.timeout(READY_SECONDS):

@@ -1,4 +1,4 @@
-"""What can be submitted, how the queues are, who works, and who changed what."""
+"""List the task functions, the queues, the workers and the audit log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         """Return the task functions that may be submitted, with the JSON Schema of their arguments."""
         functions = context.core.functions.values()
         return json_response(
-            FunctionsOut([to_function_out(one) for one in sorted(functions, key=lambda one: one.spec.name)])
+            FunctionsOut(
+                [to_function_out(each) for each in sorted(functions, key=lambda each: each.spec.name)]
+            )
         )
 
     @api.route(
@@ -44,7 +46,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("Queues", QueuesOut)},
     )
     async def list_queues(request: Request) -> Response:
-        """Return each queue at a glance."""
+        """Return the statistics of each queue."""
         store = await context.store()
         return json_response(QueuesOut([to_queue_out(stats) for stats in await read_queues(store)]))
 
@@ -55,7 +57,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("Workers", WorkersOut)},
     )
     async def list_workers(request: Request) -> Response:
-        """Return the pool processes that work, or whose tasks are not taken up again yet."""
+        """Return the pool processes that are live, or whose tasks are not requeued yet."""
         store = await context.store()
         now = await store.now()
         return json_response(WorkersOut([to_worker_out(row, now) for row in await store.list_workers()]))
@@ -67,7 +69,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={200: ResponseSpec("A page", AuditPage)},
     )
     async def list_audit(request: Request, after: After = None, limit: Limit = 50) -> Response:
-        """Return who changed what, the newest first. Entries are kept for a year."""
+        """Return who changed what, the newest entry first. Entries are kept for a year."""
         limit = min(limit, context.settings.page_limit)
         entries = await (await context.store()).list_audit_entries(after=after, limit=limit)
         following = entries[-1].id if len(entries) == limit else None
@@ -75,7 +77,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
 
 def to_function_out(function: TaskFunction[..., object, object]) -> FunctionOut:
-    """Return a task function as it is shown."""
+    """Return a task function as the API shows it."""
     spec, signature = function.spec, function.signature
     first_line = (function.__doc__ or "").strip().partition("\n")[0]
     return FunctionOut(

@@ -1,4 +1,4 @@
-"""Submitting tasks: stored, answered with their ids, and the web process is free again."""
+"""Submit tasks: enqueue them and respond with their ids, without waiting for their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.web.serialize import to_task_result
 from tidegate.web.shutdown import first_completed
 
 RETRY_AFTER = "1"
-"""Seconds after which a client that polls may look again."""
+"""Seconds after which a client may poll again."""
 
 
 def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
@@ -33,15 +33,16 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         AccessRule(SUBMITTERS),
         body=SubmitRequest,
         responses={
-            202: ResponseSpec("Stored", SubmittedOut, ("Location", "Retry-After")),
-            200: ResponseSpec("Final within the time of `Prefer: wait`", TaskResult, ("Location",)),
+            202: ResponseSpec("Enqueued", SubmittedOut, ("Location", "Retry-After")),
+            200: ResponseSpec("The task ended within the time of `Prefer: wait`", TaskResult, ("Location",)),
         },
     )
     async def submit_task(request: Request) -> Response:
-        """Store one task.
+        """Enqueue one task.
 
-        The answer comes as soon as the task is on the disk. With `Prefer: wait=N` (20 s at most) it waits
-        so long for the end. An `Idempotency-Key` makes a repeat safe: it names the same task.
+        The response is sent as soon as the task is on disk. With `Prefer: wait=N` (at most 20 s) the request
+        waits that long for the task to end. With an `Idempotency-Key` the request is safe to repeat: it
+        returns the same task.
         """
         principal = principal_of(request)
         with context.body_in_flight(request, context.settings.body_limit):
@@ -64,16 +65,16 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "/api/v1/tasks/batch",
         AccessRule(SUBMITTERS),
         body=SubmitManyRequest,
-        responses={202: ResponseSpec("Stored, all of them", SubmittedMany)},
+        responses={202: ResponseSpec("All tasks are enqueued", SubmittedMany)},
     )
     async def submit_batch(request: Request) -> Response:
-        """Store up to 1,000 tasks, all or none.
+        """Enqueue up to 1,000 tasks, all or none.
 
-        Each is checked as if it came alone; one fault, and nothing is stored.
+        Each task is checked as in a single submit. If one has an error, none is enqueued.
         """
         principal = principal_of(request)
         if idempotency_key(request) is not None:
-            raise Problem("idempotency-key", "a batch has no key of its own: give each task a key")
+            raise Problem("idempotency-key", "a batch cannot have a key: give each task its own key")
         items, values = context.settings.batch_limit, context.settings.batch_value_limit
         with context.body_in_flight(request, context.settings.batch_body_limit):
             submit_request = (
@@ -83,10 +84,13 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
             store = await context.store()
             stored = await store.enqueue(tasks)
             await context.core.unserved.warn(store, {(task.queue, task.function) for task in tasks})
-        for one in stored:
-            context.audit.record_submit(principal, one.task_id, "created" if one.created else "was there")
+        for result in stored:
+            context.audit.record_submit(
+                principal, result.task_id, "created" if result.created else "was there"
+            )
         submitted = [
-            SubmittedOut(one.task_id, one.created, location_of(request, one.task_id)) for one in stored
+            SubmittedOut(result.task_id, result.created, location_of(request, result.task_id))
+            for result in stored
         ]
         return json_response(SubmittedMany(submitted), 202)
 
@@ -94,7 +98,10 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
 async def _final_in_time(
     context: ApiContext, principal: Principal, task_id: str, seconds: float
 ) -> StoredResult | None:
-    """As `wait_until_final`; None too if the store is away: the task is stored, a repeat would be another."""
+    """Return the task's result, or None if it takes too long or the store cannot be reached.
+
+    The task is stored already, so an error here would make the client submit it a second time.
+    """
     try:
         return await wait_until_final(context, principal, task_id, seconds)
     except TidegateError:
@@ -104,9 +111,9 @@ async def _final_in_time(
 async def wait_until_final(
     context: ApiContext, principal: Principal, task_id: str, seconds: float
 ) -> StoredResult | None:
-    """Return the end of a task if it comes in time.
+    """Return the result of a task if it ends in time, else None.
 
-    None at once where too many requests wait already, and as soon as the server stops.
+    Returns None at once if too many requests wait already, and as soon as the server stops.
     """
     try:
         with context.waiters.take(principal):

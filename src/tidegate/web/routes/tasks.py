@@ -1,4 +1,4 @@
-"""One task by its id, and pages of tasks."""
+"""Read, cancel and retry a task by its id, and list tasks."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ _RUN_NOW_STATES = frozenset({State.SCHEDULED, State.RETRYING})
 def _page_cursor(after: str | None) -> str | None:
     cursor = None if after is None else id_or_none(after)
     if after is not None and cursor is None:
-        raise ValueError("it is no `next` of a page: a UUID")
+        raise ValueError("it is not the `next` of a page, which is a UUID")
     return cursor
 
 
 def _text(values: str | None) -> str | None:
     if values is not None and "\x00" in values:
-        raise ValueError("it has a NUL, which no name has")
+        raise ValueError("it contains a NUL character, which names cannot have")
     return values
 
 
 Text = Annotated[str | None, AfterValidator(_text), Query(max_length=256)]
-Limit = Annotated[int, Query(ge=1, description="Items in the page; more than the limit are the limit.")]
+Limit = Annotated[int, Query(ge=1, description="Items in the page, at most 200 by default.")]
 After = Annotated[
-    str | None, AfterValidator(_page_cursor), Query(max_length=64, description="`next` of the page before.")
+    str | None,
+    AfterValidator(_page_cursor),
+    Query(max_length=64, description="The `next` of the previous page."),
 ]
 States = Annotated[list[State] | None, Query(max_length=16, description="Repeatable.")]
 Labels = Annotated[list[str] | None, Query(max_length=32, description="NAME=VALUE, repeatable.")]
@@ -69,11 +71,11 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
         AccessRule(ALL_ROLES),
         responses={
             200: ResponseSpec("The task", TaskOut, ("ETag",)),
-            304: ResponseSpec("As the client knows it"),
+            304: ResponseSpec("Not changed"),
         },
     )
     async def task_status(request: Request, task_id: TaskId) -> Response:
-        """Return where a task is and how far it has come."""
+        """Return the state and progress of a task."""
         return etag_response(request, to_task_status(await context.row(task_id, principal_of(request))))
 
     @api.route(
@@ -86,7 +88,7 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
         },
     )
     async def task_result(request: Request, task_id: TaskId) -> Response:
-        """Return what a task returned; `Prefer: wait=N` waits for it, 20 s at most."""
+        """Return the result of a task; `Prefer: wait=N` waits for it, at most 20 s."""
         principal = principal_of(request)
         row = await context.row(task_id, principal)
         task_id = row.id
@@ -101,10 +103,10 @@ def _add_read_routes(api: ProtectedRouter, context: ApiContext) -> None:
         "GET",
         "/api/v1/tasks/{task_id}/history",
         AccessRule(READERS),
-        responses={200: ResponseSpec("Runs and acts", HistoryOut)},
+        responses={200: ResponseSpec("Runs and actions", HistoryOut)},
     )
     async def task_history(request: Request, task_id: TaskId) -> Response:
-        """Return every run of a task and every act on it, oldest first."""
+        """Return every run of a task and every action on it, the oldest first."""
         principal = principal_of(request)
         task_id = (await context.row(task_id, principal)).id
         entries = await (await context.store()).get_history(task_id)
@@ -121,11 +123,14 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         AccessRule(SUBMITTERS),
         body=CancelTaskRequest,
         responses={
-            200: ResponseSpec("`cancelled`, `asked` (it runs) or `finished` (it was final before)", ActionOut)
+            200: ResponseSpec(
+                "`cancelled`, `asked` (it runs and was asked to stop) or `finished` (it was final already)",
+                ActionOut,
+            )
         },
     )
     async def cancel_task(request: Request, task_id: TaskId) -> Response:
-        """Cancel a task wherever it is. A running one is asked to stop and never runs again."""
+        """Cancel a task in any state. A running task is asked to stop and does not run again."""
         principal = principal_of(request)
         with context.body_in_flight(request, context.settings.body_limit):
             cancel_request = await context.read_json(request, CancelTaskRequest, default=b"{}")
@@ -144,7 +149,7 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         responses={202: ResponseSpec("It runs again", ActionOut, ("Retry-After",))},
     )
     async def retry_task(request: Request, task_id: TaskId) -> Response:
-        """Run a task again now: a dead one is redriven, a waiting one becomes due."""
+        """Run a task now: a dead task is redriven, a scheduled or retrying task becomes due."""
         principal = principal_of(request)
         row = await context.row(task_id, principal)
         task_id, store = row.id, await context.store()
@@ -159,7 +164,10 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         if status is ActionStatus.UNKNOWN:
             raise task_not_found(task_id)
         if status is ActionStatus.REFUSED:
-            raise Problem("refused", f"it is {row.state.value}; dead and waiting tasks can be retried")
+            raise Problem(
+                "refused",
+                f"the task is {row.state.value}; only dead, scheduled and retrying tasks can be retried",
+            )
         return json_response(ActionOut(task_id, status.value), 202, Retry_After=RETRY_AFTER)
 
 
@@ -175,7 +183,7 @@ def _add_list_routes(api: ProtectedRouter, context: ApiContext) -> None:
         after: After = None,
         limit: Limit = 50,
     ) -> Response:
-        """Return tasks, the newest first, page by page."""
+        """Return one page of tasks, the newest first."""
         limit = min(limit, context.settings.page_limit)
         which = TaskFilter(
             states=tuple(state or ()),
@@ -191,13 +199,13 @@ def _add_list_routes(api: ProtectedRouter, context: ApiContext) -> None:
 
 
 def labels_of(values: list[str] | None) -> dict[str, str]:
-    """Return labels from `NAME=VALUE` texts.
+    """Return labels from strings `NAME=VALUE`.
 
     Raises:
-        Problem: One has no `=`, or a NUL.
+        Problem: One has no `=`, or contains a NUL character.
     """
     pairs = [text.partition("=") for text in values or ()]
-    if any(not cursor or "\x00" in name + value for name, cursor, value in pairs):
+    if any(not equals or "\x00" in name + value for name, equals, value in pairs):
         at = {"at": "query.label", "detail": "write NAME=VALUE"}
         raise Problem("parameters", "label: write NAME=VALUE", errors=[at])
     return {name: value for name, _, value in pairs}
