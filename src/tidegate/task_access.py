@@ -1,4 +1,4 @@
-"""What an application is asked about tasks by their ids."""
+"""The methods of `Tidegate` that read or cancel a task by its id."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ if TYPE_CHECKING:
 
 
 class TaskAccess:
-    """The part of `Tidegate` that takes a task's id where a handle is not at hand."""
+    """The part of `Tidegate` that works on a task by its id, without a handle."""
 
     _core: StoreSource
 
     def handle(self, task_id: str) -> Handle[Any]:
-        """Return a handle on a task by its id; what only an annotation restores comes as plain JSON."""
+        """Return a handle on a task. Its result is plain JSON, since no annotation tells other types."""
         from tidegate.codec import Shape, load_result
 
         return Handle(task_id, self._core, functools.partial(load_result, Shape()))
 
     async def status(self, task_id: str) -> TaskStatus:
-        """As `Handle.status`, by id."""
+        """Same as `Handle.status`, by id."""
         return await self.handle(task_id).status()
 
     async def result(self, task_id: str, timeout: Seconds | None = None) -> Any:
-        """As `Handle.result`, by id."""
+        """Same as `Handle.result`, by id."""
         return await self.handle(task_id).result(timeout)
 
     async def cancel(self, task_id: str, why: str = "", *, force: bool = False) -> CancelStatus:
-        """As `Handle.cancel`, by id."""
+        """Same as `Handle.cancel`, by id."""
         return await self.handle(task_id).cancel(why, force=force)
 
     async def history(self, task_id: str) -> list[HistoryEntry]:
-        """As `Handle.history`, by id."""
+        """Same as `Handle.history`, by id."""
         return await self.handle(task_id).history()
 
     def status_sync(self, task_id: str) -> TaskStatus:
-        """As `status`, from sync code."""
+        """Same as `status`, for sync code."""
         return self.handle(task_id).status_sync()
 
     @require_timeout
     def result_sync(self, task_id: str, timeout: Seconds) -> Any:
-        """As `result`, from sync code; the timeout must be given."""
+        """Same as `result`, for sync code. The timeout is required."""
         return self.handle(task_id).result_sync(timeout)
 
     def cancel_sync(self, task_id: str, why: str = "", *, force: bool = False) -> CancelStatus:
-        """As `cancel`, from sync code."""
+        """Same as `cancel`, for sync code."""
         return self.handle(task_id).cancel_sync(why, force=force)
 
     def history_sync(self, task_id: str) -> list[HistoryEntry]:
-        """As `history`, from sync code."""
+        """Same as `history`, for sync code."""
         return self.handle(task_id).history_sync()

@@ -1,4 +1,4 @@
-"""One watcher a loop follows every task that anyone there waits for: one read for all, however many wait."""
+"""Watch tasks for all callers of an event loop, with one read of the store for all of them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from tidegate.store.protocol import Store
 
 MIN_POLL_SECONDS = 0.02
-"""Between two reads at least, so that a busy store is not read for each of its commits."""
+"""Least time between two reads, so that a busy store is not read after each commit."""
 MAX_POLL_SECONDS = 1.0
-"""Between two reads at most, should a hint be missed."""
+"""Longest time between two reads, in case a notification is missed."""
 TASKS_PER_READ = 500
-"""Tasks in one read."""
+"""Most tasks in one read."""
 PART_CHUNKS = 100
-"""Chunks of one task in one read at most."""
+"""Most chunks of one task in one read."""
 PART_BYTES = 131_072
-"""Of chunks in one read for one follower at most, one chunk more: it holds no more than that in memory."""
+"""Bytes of chunks in one read for one follower, exceeded by at most one chunk. A follower holds no more."""
 READ_BYTES = 1_048_576
-"""Of chunks in one read for all followers at most."""
+"""Most bytes of chunks in one read for all followers."""
 CACHED_CHUNKS = 64
-"""Chunks of a followed task kept for all its followers; one that is further behind reads by itself."""
+"""Most cached chunks of a followed task. A follower that is further behind reads from the store."""
 CACHED_BYTES = 262_144
-"""Of these chunks at most."""
+"""Most bytes of the cached chunks of a followed task."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The task is in another state or run."""
+    """The task's state or run changed."""
 
     state: State
     run: int
@@ -44,7 +44,7 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProgressChanged:
-    """The task told its progress."""
+    """The task reported progress."""
 
     done: float
     total: float | None
@@ -53,12 +53,12 @@ class ProgressChanged:
 
 @dataclass(frozen=True, slots=True)
 class StreamReset:
-    """The follower asked to go on after a chunk that does not exist; it gets the whole stream."""
+    """The follower wanted to resume after a chunk that does not exist; the whole stream follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The task is final and its stream is told to the end. Always the last event."""
+    """The task is final and all its chunks were sent. Always the last event."""
 
     state: State
     run: int
@@ -69,11 +69,11 @@ TaskEvent = StoredChunk | StateChanged | ProgressChanged | StreamReset | StreamE
 
 @dataclass(slots=True)
 class _FollowedTask:
-    """What the watcher knows of a task that somebody follows."""
+    """The watcher's state of a followed task."""
 
     head: StreamHead | None = None
     poll: int = 0
-    """Number of the look that the head is from: one that began earlier does not overwrite it."""
+    """Number of the poll that read `head`; a poll that started earlier does not overwrite it."""
     cached: deque[StoredChunk] = field(default_factory=deque)
     followers: int = 0
     waiting: set[asyncio.Future[None]] = field(default_factory=set)
@@ -81,9 +81,9 @@ class _FollowedTask:
     cached_bytes: int = 0
 
     def keep(self, chunks: Sequence[StoredChunk], known: int) -> None:
-        """Keep chunks that follow the one numbered `known`; the oldest ones go where there are too many."""
+        """Cache the chunks after number `known`; drop the oldest if there are too many."""
         last = self.cached[-1].sequence if self.cached else known
-        if last != known:  # a gap, or another look was here first
+        if last != known:  # a gap, or another poll cached them first
             self.cached.clear()
             self.cached_bytes = 0
         self.cached.extend(chunks)
@@ -92,7 +92,7 @@ class _FollowedTask:
             self.cached_bytes -= len(self.cached.popleft().data)
 
     def after(self, sequence: int) -> list[StoredChunk]:
-        """Return a part of what follows a chunk, if the next one is at hand."""
+        """Return cached chunks after this number; none if the next one is not cached."""
         if not self.cached or self.cached[0].sequence > sequence + 1:
             return []
         part: list[StoredChunk] = []
@@ -105,7 +105,7 @@ class _FollowedTask:
 
 
 class TaskWatcher:
-    """Tells what becomes of tasks. Belongs to one event loop.
+    """Notifies waiters and followers of changes to tasks. Belongs to one event loop.
 
     Args:
         store: An open store.
@@ -119,7 +119,7 @@ class TaskWatcher:
         self._job: asyncio.Task[None] | None = None
 
     async def final(self, task_id: str) -> None:
-        """Return once the task is final, or gone."""
+        """Return once the task is final or deleted."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(task_id, set()).add(future)
         self._start_polling()
@@ -129,17 +129,17 @@ class TaskWatcher:
             self._forget(task_id, future)
 
     async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[TaskEvent, None]:
-        """Yield what becomes of a task, from its present state to its end. Close it when done with it.
+        """Yield the events of a task from its present state to its end. Close the generator when done.
 
-        A state that a run ended in comes after the last chunk of that run, also for one who comes late.
-        Nothing is queued for a follower: a slow one holds `PART_BYTES` and reads later what it missed.
+        The state in which a run ended comes after the last chunk of that run, also for late followers.
+        Nothing is queued for a follower: a slow one holds about `PART_BYTES` and reads the rest later.
 
         Args:
-            task_id: Which.
-            after: Number of the last chunk that is known already; 0 for the whole stream.
+            task_id: The task's id.
+            after: Number of the last chunk that the follower has; 0 for the whole stream.
 
         Raises:
-            TaskNotFoundError: No such task, or it was deleted meanwhile.
+            TaskNotFoundError: The task does not exist or was deleted.
         """
         async with contextlib.aclosing(self.follow_in_batches(task_id, after)) as parts:
             async for part in parts:
@@ -149,7 +149,7 @@ class TaskWatcher:
     async def follow_in_batches(
         self, task_id: str, after: int = 0, *, idle_seconds: float | None = None
     ) -> AsyncGenerator[list[TaskEvent], None]:
-        """As `follow`, all that is there at once; nothing whenever nothing happened for `idle_seconds`."""
+        """Same as `follow`, in batches; yield an empty batch after `idle_seconds` without an event."""
         followed = self._followed.setdefault(task_id, _FollowedTask())
         followed.followers += 1
         try:
@@ -187,7 +187,7 @@ class TaskWatcher:
     async def _next_head(
         self, task_id: str, followed: _FollowedTask, seen: StreamHead | None, idle_seconds: float | None
     ) -> StreamHead | None:
-        """Return the head of a task once it is another than the one told; None after `idle_seconds`."""
+        """Return the task's head once it differs from `seen`; None after `idle_seconds`."""
         if followed.head is not None and followed.head == seen:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
@@ -205,7 +205,7 @@ class TaskWatcher:
         return None if followed.head == seen else followed.head
 
     async def _next_chunks(self, task_id: str, followed: _FollowedTask, after: int) -> list[StoredChunk]:
-        """Return some chunks that follow; there are some."""
+        """Return the next chunks after a number. The caller knows that there are some."""
         cached_chunks = followed.after(after)
         if cached_chunks:
             return cached_chunks
@@ -214,28 +214,31 @@ class TaskWatcher:
             raise TaskNotFoundError(f"task {task_id} was deleted", fix="nothing is left to follow")
         return found[task_id]
 
-    # --- one loop for all --------------------------------------------------------------------------------
+    # --- the polling loop --------------------------------------------------------------------------------
 
     def _start_polling(self) -> None:
         if self._job is None:
-            self._job = asyncio.create_task(self._poll_loop(), name="tidegate task watch")
+            self._job = asyncio.create_task(self._poll_loop(), name="tidegate task watcher")
 
     async def _poll_loop(self) -> None:
-        """Read and tell until nobody waits any more."""
+        """Poll the store until nobody waits any more."""
         try:
-            while ids := [*self._waiting, *(task for task, one in self._followed.items() if one.followers)]:
+            while ids := [
+                *self._waiting,
+                *(task for task, followed in self._followed.items() if followed.followers),
+            ]:
                 for begin in range(0, len(ids), TASKS_PER_READ):
                     await self._poll(ids[begin : begin + TASKS_PER_READ])
                 if self._waiting or self._followed:
                     await self._store.wait_for_change(MAX_POLL_SECONDS)
                     await asyncio.sleep(MIN_POLL_SECONDS)
-        except Exception as error:  # else they would wait for ever
+        except Exception as error:  # otherwise the waiters would wait for ever
             self._fail_all(error)
         finally:
-            self._job = None  # a task keeps its loop, which would keep us in turn
+            self._job = None  # a finished task would keep its loop, and the loop this watcher
 
     async def _poll(self, ids: Iterable[str]) -> None:
-        """Read where these tasks are and what they emitted, and tell whoever waits for it."""
+        """Read the heads and new chunks of these tasks, and wake those who wait for them."""
         self._polls += 1
         poll, ids = self._polls, list(ids)
         heads = await self._store.read_stream_heads(ids)
@@ -252,13 +255,13 @@ class TaskWatcher:
                     _wake(followed.waiting)
 
     async def _read_new_chunks(self, heads: dict[str, StreamHead]) -> None:
-        """Read the newest chunks of followed tasks, once for all their followers."""
+        """Read the new chunks of followed tasks once, for all their followers."""
         known = {
-            task_id: one.head.last_sequence
-            for task_id, one in self._followed.items()
-            if one.head is not None
+            task_id: followed.head.last_sequence
+            for task_id, followed in self._followed.items()
+            if followed.head is not None
             and task_id in heads
-            and one.head.last_sequence < heads[task_id].last_sequence
+            and followed.head.last_sequence < heads[task_id].last_sequence
         }
         if not known:
             return
@@ -297,7 +300,7 @@ def _state_and_run(head: StreamHead) -> tuple[State, int]:
 
 
 def _with_run_starts(chunks: Sequence[StoredChunk], run: int) -> list[TaskEvent]:
-    """Return chunks, with the move that began a run before the first chunk of each run after `run`."""
+    """Return the chunks, with a `StateChanged` before the first chunk of each run after `run`."""
     events: list[TaskEvent] = []
     for chunk in chunks:
         if chunk.run > run:
@@ -310,7 +313,7 @@ def _with_run_starts(chunks: Sequence[StoredChunk], run: int) -> list[TaskEvent]
 def _events_after_chunks(
     head: StreamHead, seen: StreamHead | None, *, is_state_sent: bool
 ) -> list[TaskEvent]:
-    """Return what a follower is told after the chunks."""
+    """Return the events that follow the chunks."""
     events: list[TaskEvent] = [] if is_state_sent else [StateChanged(head.state, head.run)]
     progress = _progress(head)
     if progress is not None and progress != _progress(seen):

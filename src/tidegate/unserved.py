@@ -1,4 +1,4 @@
-"""Warns once of tasks that nothing will run: no worker serves their queue, or none knows their function."""
+"""Warn once about tasks that nothing will run: no worker serves their queue or knows their function."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TaskKind = tuple[str, str]
 """Queue and function of tasks."""
 
 _MAX_CHECKED_KINDS = 1_000
-"""Kinds of tasks that one process looks at; where queues are made by the thousand, the rest is not judged."""
+"""Most kinds of tasks that one process checks. With thousands of queues, the others are not checked."""
 _CACHE_SECONDS = 10.0
-"""For how long what the workers serve is taken as known."""
+"""How long the queues and functions of the live workers are cached."""
 _TIMEOUT_SECONDS = 2.0
-"""What a look may add to the first enqueue of a kind."""
+"""Longest time that the check may add to the first enqueue of a kind."""
 
 
 class UnservedTaskWarner:
-    """Looks once at each kind of task that this process enqueues.
+    """Checks each kind of task once, when this process first enqueues it.
 
     Args:
-        pools: Of the application's configuration: they count while no worker is live.
+        pools: The pools in the application's configuration; used while no worker is live.
     """
 
     def __init__(self, pools: Sequence[Pool]) -> None:
@@ -39,7 +39,7 @@ class UnservedTaskWarner:
         self._cached_at = 0.0
 
     async def warn(self, store: Store, task_kinds: Collection[TaskKind]) -> None:
-        """Warn of those kinds that nothing runs. Tasks are stored already: a look that fails says nothing."""
+        """Log a warning for each kind that nothing runs. Errors are ignored: the tasks are stored already."""
         unchecked = [kind for kind in dict.fromkeys(task_kinds) if kind not in self._checked]
         if not unchecked or len(self._checked) >= _MAX_CHECKED_KINDS:
             return
@@ -54,7 +54,7 @@ class UnservedTaskWarner:
                 log.warning("tasks of %s wait: %s", function, why)
 
     async def _current_serving(self, store: Store) -> LiveWorkers:
-        """Return what the live workers run; where there is none, what the configured pools would serve."""
+        """Return what the live workers serve; without any, what the configured pools would serve."""
         if self._serving_cache is None or time.monotonic() - self._cached_at > _CACHE_SECONDS:
             live = await load_live_workers(store, await store.now())
             self._serving_cache, self._cached_at = (

@@ -1,4 +1,4 @@
-"""What the public API returns of tasks. Moments are datetimes in UTC, by the store's clock."""
+"""The values that the public API returns about tasks. Times are datetimes in UTC, by the store's clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.store.rows import HistoryRow, TaskRow
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """Where a task is and how far it has come, from one snapshot of the store."""
+    """The state and progress of a task, from one snapshot of the store."""
 
     task_id: str
     function: str
@@ -25,56 +25,56 @@ class TaskStatus:
     queue: str
     priority: Priority
     upstream: str | None
-    """The outside service that it calls; None: none is declared."""
+    """The upstream that its function declares; None if it declares none."""
     tenant: str | None
-    """Who it is for; None: nobody was named."""
+    """The tenant of the task; None without one."""
     state: State
     run: int
     """Number of the present or last run; 0 before the first."""
     attempts: int
-    """Runs that were charged, the present one not counted."""
+    """Charged runs, without the present one."""
     parks: int
-    """Uncharged runs whose call the other side refused before it did any work."""
+    """Runs that were not charged because the upstream refused the call before it did any work."""
     crashes: int
-    """Runs whose process died under them."""
+    """Runs whose process died."""
     losses: int
     """Runs whose machine or supervisor was lost."""
     releases: int
-    """Runs given back before they had called anybody."""
+    """Runs that were released before they made a call."""
     interruptions: int
-    """Runs given back after they had called somebody."""
+    """Runs that were released after they made a call."""
     redrives: int
-    """How often it was sent back from the dead letters."""
+    """How often it was redriven."""
     enqueued_at: datetime
     due_at: datetime | None
-    """When it is or was due to become ready, as planned when it began to wait."""
+    """When the task becomes or became due."""
     held_until_at: datetime | None
-    """Until when it is kept back after that; None: nothing keeps it."""
+    """Until when a due task still waits for a gate or budget; None if it does not."""
     held_by: str | None
-    """What keeps it back: its upstream's `gate`, or the retry budget of its `upstream` or of the `system`."""
+    """What it then waits for: its upstream's `gate`, or the retry budget of the `upstream` or `system`."""
     started_at: datetime | None
     """Start of the present or last run."""
     finished_at: datetime | None
     deadline_at: datetime | None
-    """Where the caller named a deadline."""
+    """The deadline; None without one."""
     redriven_at: datetime | None
-    """When it was last sent back from the dead letters."""
+    """When it was last redriven."""
     worker_id: str | None
-    """The worker process that has the present run, or had the last one."""
+    """The worker process of the present or last run."""
     is_cancel_requested: bool
-    """Whether somebody asked to cancel it. A running one is asked to stop."""
+    """Whether a cancel was requested. The function of a running task is asked to stop."""
     reason: str
     """Why the last run failed, a word of `Reason`; empty if none did."""
     message: str
-    """Of the last failure, or why it waits."""
+    """Message of the last failure, or why the task waits."""
     progress: Progress | None
-    """What the function last reported of its progress; None: nothing."""
+    """The progress that the function reported last; None if it reported none."""
     usage: UsageTotals | None
-    """What the calls of all its runs consumed; None: no response stated it."""
+    """Tokens that the calls of all runs used; None if no response stated them."""
     key: str | None
     """Its idempotency key."""
     max_attempts: int | None
-    """Where the caller gave another number than the task function's."""
+    """The number that the caller gave instead of the task function's; None if it gave none."""
     labels: Mapping[str, str]
 
 
@@ -85,14 +85,14 @@ class HistoryEntry:
     kind: str
     """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`…"""
     happened_at: datetime
-    """Start of the run, or moment of the action."""
+    """Start of the run, or time of the action."""
     run: int | None
     """Number of the run; None for actions."""
     ended_at: datetime | None
-    """None while the run lasts."""
+    """End of the run; None while it runs."""
     worker_id: str
     outcome: str
-    """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while the run lasts."""
+    """`succeeded`, `retrying`, `released`, `dead`, `cancelled`; empty while it runs."""
     verdict: str
     """A word of `Verdict`; empty unless it failed."""
     reason: str
@@ -113,7 +113,7 @@ class HistoryEntry:
     """What decided the verdict: `status 503`, `rule on ValueError`."""
     next_run_at: datetime | None
     why: str
-    """Why the task goes on as it does."""
+    """Why the task was retried, parked or ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,12 @@ class Chunk:
     """One piece of a task's stream."""
 
     sequence: int
-    """Its number within the task, from 1, rising over all runs."""
+    """Number of the chunk within the task: starts at 1 and rises over all runs."""
     run: int
     """The run that emitted it."""
     stored_at: datetime
     data: Any
-    """What was emitted."""
+    """The value that the function emitted."""
 
 
 def task_status(row: TaskRow) -> TaskStatus:

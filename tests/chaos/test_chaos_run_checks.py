@@ -256,9 +256,11 @@ def test_a_late_start_after_an_answered_cancel_is_no_violation() -> None:
     stop = fault(ChaosFaultKind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.5)
     cancel = ObservedCancel(TASK, CancelStatus.CANCELLED, at=T + 5.0)
     history = TwoRunHistory(**LOSS, first_starts_at=T + 6, faults=[stop], cancels=(cancel,))
-    assert "I19" not in [v.invariant for v in history.verdict().violations if "a body started" in v.evidence]
+    assert "I19" not in [
+        v.invariant for v in history.verdict().violations if "the function started" in v.evidence
+    ]
     awake = TwoRunHistory(**LOSS, first_starts_at=T + 6, cancels=(cancel,))
-    assert "I19" in [v.invariant for v in awake.verdict().violations if "a body started" in v.evidence]
+    assert "I19" in [v.invariant for v in awake.verdict().violations if "the function started" in v.evidence]
 
 
 def test_overlapping_runs_need_a_fault() -> None:

@@ -1,13 +1,13 @@
 """The virtual-time simulation: the real engine over the real SQLite store, through thousands of faults.
 
-A seed makes a world of two to four workers and two clients on one database file, each on a machine of its
-own with its own connection. Machines crash between any two steps, stand still for longer than their lease,
-lose the store, are told to stop; transactions fail, answers get lost, the wall clock jumps. Then the faults
-stop, and everything must become final within a stated time. The history checker judges, and beside it what
-only someone who saw every commit and every fault can tell. The same seed gives the same history.
+A seed sets up two to four workers and two clients on one database file, each on its own simulated machine
+with its own connection. Machines crash between any two steps, freeze for longer than their lease, lose the
+store, and are asked to stop; transactions fail, responses get lost, the wall clock jumps. Then the faults
+stop, and every task must become final within a stated time. The history checker checks the run, and so do
+checks that know every commit and every fault. The same seed gives the same history.
 
-Outside it: supervisors and pool processes, child slots and threads, signals, the writer thread of the
-store, real disks and power loss. A worker here is the embedded one with its duties in its own loop.
+Not simulated: supervisors, pool processes, child processes, threads, signals, the store's writer thread, real
+disks and power loss. A worker here is the embedded one, with maintenance in its own event loop.
 
     PYTHONPATH=tests python -m simulation --seeds 1000
     PYTHONPATH=tests python -m simulation --seed 17

@@ -17,7 +17,7 @@ from simulation.shrink import shrink
 from simulation.sweep import sweep
 
 _MOST_FAILURES = 5
-"""Failing runs that are told at length."""
+"""How many failing runs are printed in full."""
 _USUAL = SimulationPlan(0)
 
 
@@ -55,7 +55,7 @@ def main(
     json_path: Path | None,
     should_shrink: bool,
 ) -> None:
-    """Run the real engine over the real SQLite store on virtual time, with faults, and judge what happened.
+    """Run the real engine on the real SQLite store in virtual time, with faults, and check the history.
 
     The same seed gives the same history. Exit code 1 if an invariant was broken.
     """

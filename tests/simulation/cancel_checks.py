@@ -1,4 +1,4 @@
-"""Cancels of running tasks: where nothing hinders the worker, the body is stopped soon."""
+"""Check cancels of running tasks: if no fault affects the worker, the function stops soon."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidegate.store.rows import CancelStatus
 from tidegate.testing.checker import Violation
 
 _UNDER_WAY_SECONDS = 3.0
-"""The question and the end may take so long on their way."""
+"""How long the cancel request and the end of the run may take to arrive."""
 _SWALLOW_LEASES = 0.4
-"""The longest that a body goes on after it was told to stop."""
+"""The longest time that a function runs on after it was asked to stop."""
 
 
 def cancels_stop_runs(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]) -> Iterator[Violation]:
-    """I19: a run whose cancel was asked for ends within the bound, unless its machine was troubled."""
+    """I19: a run ends within the bound after a cancel request, unless a fault hit its machine."""
     bound = (
         run_record.setup.timings.cancel_poll + _SWALLOW_LEASES * run_record.setup.lease + _UNDER_WAY_SECONDS
     )
@@ -35,7 +35,7 @@ def cancels_stop_runs(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]
 def cancelled_runs(
     run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]
 ) -> Iterator[tuple[Fence, float, float]]:
-    """Yield the runs under way when their cancel was asked for, with that moment and that of their end."""
+    """Yield each run that was in progress at a cancel request, with the times of the request and the end."""
     ended_at = {
         outcome.fence: commit.at
         for commit, outcome, answer in finishes(run_record.event_log)

@@ -1,4 +1,4 @@
-"""What workers were given and told: claims and the answers to their outcomes, held against the commits."""
+"""Compare the claims and finish responses that workers got with the committed transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.testing.checker import Violation, digest_of
 
 
 def finish_results_are_true(run_record: RunRecord) -> Iterator[Violation]:
-    """I9 and I10: each run ends once; who was told `done` has written it, who was told `fenced` has not."""
+    """I9 and I10: each run ends once; a `done` response was committed, a `fenced` one was not."""
     ended: dict[Fence, tuple[Commit, Outcome]] = {}
     for commit, outcome, answer in finishes(run_record.event_log):
         fence = outcome.fence
@@ -65,7 +65,7 @@ def retired_workers_get_nothing(event_log: EventLog) -> Iterator[Violation]:
 
 
 def released_claims_never_began(run_record: RunRecord) -> Iterator[Violation]:
-    """I12: a run that is given back because its claim was never answered has had no body."""
+    """I12: a run that is released because its claim got no response never started its function."""
     started = {Fence(note.task_id, note.run) for note in run_record.event_log.notes if note.event == "start"}
     for _, outcome, answer in finishes(run_record.event_log):
         is_unanswered = isinstance(outcome, Released) and "never answered" in outcome.why
@@ -73,5 +73,5 @@ def released_claims_never_began(run_record: RunRecord) -> Iterator[Violation]:
             yield Violation(
                 "I12",
                 outcome.fence.task_id,
-                f"run {outcome.fence.run} was given back as never begun, but its body had started",
+                f"run {outcome.fence.run} was released as never started, but its function had started",
             )

@@ -1,4 +1,4 @@
-"""Runs as the commits of a run tell them: who was given which, and how each ended."""
+"""Derive the claimed runs from the commits: who claimed which run, and how it ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClaimedRun:
 
 
 def claimed_runs(event_log: EventLog) -> dict[Fence, ClaimedRun]:
-    """Return every run that was given out, also those whose claim was never answered."""
+    """Return every claimed run, also those whose claim got no response."""
     claimed: dict[Fence, ClaimedRun] = {}
     for commit in event_log.commits:
         if isinstance(commit.answer, ClaimResult):
@@ -31,7 +31,7 @@ def claimed_runs(event_log: EventLog) -> dict[Fence, ClaimedRun]:
 
 
 def finishes(event_log: EventLog) -> Iterator[tuple[Commit, Outcome, FinishStatus]]:
-    """Yield every outcome that reached the store, with its answer, heard or not."""
+    """Yield every outcome that reached the store, with its response, received or not."""
     for commit in event_log.commits:
         if commit.method == "finish":
             for outcome, answer in zip(commit.arguments[0], commit.answer, strict=True):

@@ -1,7 +1,7 @@
-"""Clients of a run: they enqueue, resend, cancel, redrive, re-rank, hurry, purge and wait for results.
+"""The clients of a run: they enqueue, cancel, redrive, reprioritise, run now, purge and wait for results.
 
-What they were told goes to the journal. One that gets no answer resends with the same id, or gives up and
-never knows; one that crashes leaves things as they were.
+The responses go to the event log. A client without a response resends with the same id, or gives up. A client
+that crashes leaves everything as it is.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class SimulatedClient:
     """One client process.
 
     Args:
-        store: As this process sees it.
+        store: The store of this process.
         setup: Times and sizes.
-        event_log: What was told, over all clients.
-        rng: For everything it does.
-        tasks: Makes what is to be enqueued; shared by all clients.
-        pause_seconds: Between two acts, on average.
+        event_log: Records the responses to all clients.
+        rng: Source of all random choices.
+        tasks: Makes the tasks to enqueue; shared by all clients.
+        pause_seconds: Mean time between two actions.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SimulatedClient:
         """Whether it has nothing more to ask for; it may still wait for results."""
 
     async def run(self, until: float) -> None:
-        """Do one thing after another until that virtual moment."""
+        """Do one action after another until a virtual time."""
         while self._event_log.now() < until:
             await asyncio.sleep(self._rng.expovariate(1 / self._pause_seconds))
             actions = self._actions()
@@ -131,7 +131,7 @@ class SimulatedClient:
         self._event_log.record_accepted(tasks, [answer.task_id for answer in answers])
 
     async def _enqueue_in_parts(self) -> None:
-        """Do what `enqueue_many` does with more tasks than fit one transaction, with fewer of them."""
+        """Enqueue a small batch in parts, as `enqueue_many` does with more tasks than one part holds."""
         tasks, batch_id = self._tasks.take(self._rng.randint(3, 7)), self._tasks.make_id()
         middle = len(tasks) // 2
         self._event_log.record_sent(tasks)
@@ -151,7 +151,7 @@ class SimulatedClient:
         if self._rng.random() < 0.5:
             await self._call_until_answered(partial(self._store.release_batches, 2))
 
-    # --- acts by id ---
+    # --- actions by id ---
 
     async def _cancel(self) -> None:
         """Cancel a task, half of the time one that runs or will run again, now and then by force."""
@@ -206,7 +206,7 @@ class SimulatedClient:
     # --- results ---
 
     async def _wait(self) -> None:
-        """Begin to wait for a result, for as long as it takes."""
+        """Start to wait for a result, without a limit."""
         for task_id in self._some_stored():
             if task_id not in self._waits:
                 work = self._wait_for(task_id)
@@ -232,16 +232,16 @@ class SimulatedClient:
 
     @property
     def waiting(self) -> list[str]:
-        """Tasks whose results are still waited for."""
+        """Tasks whose results clients still wait for."""
         return [task_id for task_id, wait in self._waits.items() if not wait.done()]
 
     # --- asking ---
 
     async def _call_until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer, resending when none comes, or stop after some tries.
+        """Return the response; resend without one, and give up after some tries.
 
         Raises:
-            GaveUpError: No answer; it may be done or not.
+            GaveUpError: No response came, so the request may be done or not.
         """
         for _ in range(self._rng.choice((1, 3, 6, 12))):
             try:

@@ -1,6 +1,6 @@
-"""What happened in a run, as one who sees everything would tell it: commits, faults, bodies, clients.
+"""Record everything that happens in a run: commits, faults, function runs and client responses.
 
-Moments are virtual seconds since the run began, unless they say otherwise.
+Times are virtual seconds since the run started, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction that was kept, whoever heard of it."""
+    """One committed transaction, whether or not its response arrived."""
 
     at: float
     machine: str
@@ -46,7 +46,7 @@ class SimulatedFault:
 
     kind: FaultKind
     machine: str
-    """Empty: all of them."""
+    """The machine; empty for all machines."""
     began_at: float
     ended_at: float = float("inf")
     what: str = ""
@@ -68,11 +68,11 @@ class WorkerDrain:
 
 @dataclass(slots=True)
 class EventLog:
-    """Everything that is written down in one run.
+    """Everything that is recorded in one run.
 
     Args:
-        now: Virtual seconds since the run began.
-        store_now: Seconds since the epoch, never behind any process's store clock.
+        now: Returns virtual seconds since the run started.
+        store_now: Returns seconds since the epoch, never behind the store clock of any process.
     """
 
     now: Callable[[], float]
@@ -82,9 +82,9 @@ class EventLog:
     drains: list[WorkerDrain] = field(default_factory=list)
     notes: list[FunctionNote] = field(default_factory=list)
     single_faults: list[tuple[float, str, str]] = field(default_factory=list)
-    """Single calls that failed: moment, machine, method."""
+    """Single calls that failed: time, machine, method."""
     worker_started_at: dict[str, float] = field(default_factory=dict)
-    """When the worker of a machine began its work."""
+    """When the worker of each machine started."""
     injected: Counter[str] = field(default_factory=Counter)
     """What was done to the run, by name: faults once each, failing calls call by call."""
     last_claimer: str = ""
@@ -94,11 +94,11 @@ class EventLog:
     workers: dict[str, str] = field(default_factory=dict)
     """Machine by worker id."""
     loop_errors: list[str] = field(default_factory=list)
-    """What nobody caught."""
+    """Uncaught exceptions."""
     unique_names: dict[str, list[str]] = field(default_factory=dict)
     """Ids sent under each unique name, whether they were stored or not."""
     finals: dict[str, tuple[State, str]] = field(default_factory=dict)
-    """Final state and digest of the result, as a client was told."""
+    """Final state and digest of the result that a client received, by task."""
     user_code_faults: UserCodeFaults | None = None
     """Decides when the code of others fails; None: never."""
     is_open: bool = True
@@ -123,7 +123,7 @@ class EventLog:
     def record_fault(
         self, kind: FaultKind, machine: str, seconds: float | None = None, what: str = ""
     ) -> None:
-        """Note a fault from now on, for so many seconds or for good."""
+        """Record a fault from now on, for some seconds or for good."""
         now = self.now()
         fault = SimulatedFault(kind, machine, now, what=what or (f"{seconds:.1f} s" if seconds else ""))
         if seconds is not None:
@@ -133,18 +133,18 @@ class EventLog:
             self.injected[str(kind)] += 1
 
     def record_single_fault(self, machine: str, method: str, what: str) -> None:
-        """Note one call that went wrong without any store being away."""
+        """Record one call that failed while the store was reachable."""
         self.injected[what] += 1
         self.single_faults.append((self.now(), machine, method))
 
-    # --- the bodies ---
+    # --- the functions ---
 
     def record_start(self, machine: str, context: Context) -> None:
-        """Note that a body begins."""
+        """Record that a function starts."""
         self._note("start", machine, context)
 
     def record_end(self, machine: str, context: Context, *, digest: str = "", error: str = "") -> None:
-        """Note that a body returned a result of that digest, or raised an error of that class."""
+        """Record that a function returned a result with this digest, or raised an error of this class."""
         self._note("end", machine, context, digest, error)
 
     def _note(self, event: str, machine: str, context: Context, digest: str = "", error: str = "") -> None:
@@ -155,7 +155,7 @@ class EventLog:
             )
 
     def machine_that_wrote(self, note: FunctionNote) -> str:
-        """Return the machine whose body left a note."""
+        """Return the machine whose function left a note."""
         return next(name for name, number in self._numbers.items() if number == note.pid)
 
     # --- the clients ---
@@ -168,7 +168,7 @@ class EventLog:
                 self.unique_names.setdefault(task.unique, []).append(task.id)
 
     def record_accepted(self, tasks: Sequence[NewTask], holders: Sequence[str]) -> None:
-        """Note the answer to an enqueue: each task is stored itself, or another holds its name."""
+        """Record the response to an enqueue: each task is stored, or another one has its unique name."""
         for task, holder in zip(tasks, holders, strict=True):
             submitted = _submitted(task, holder, ok=True)
             if holder == task.id:
@@ -178,7 +178,7 @@ class EventLog:
                 self._held.append(submitted)
 
     def record_refused(self, tasks: Sequence[NewTask]) -> None:
-        """Note that the store said it has not stored some tasks: they must not be there."""
+        """Record that the store refused some tasks, so they must not exist."""
         for task in tasks:
             del self._sent[task.id]
 
@@ -187,7 +187,7 @@ class EventLog:
         self._cancels.append(ObservedCancel(task_id, answer, self.store_now()))
 
     def record_purge_sent(self, task_id: str) -> None:
-        """Note that a purge is on its way: from now on the task may be gone."""
+        """Record that a purge was sent: from now on the task may be deleted."""
         self._purges[task_id] += 1
 
     def record_purge_refused(self, task_id: str) -> None:
@@ -195,7 +195,7 @@ class EventLog:
         self._purges[task_id] -= 1
 
     def record_final(self, task_id: str, state: State, digest: str) -> None:
-        """Note what a client was told of a task that ended well or was cancelled; the first word counts."""
+        """Record the result that a client received of a succeeded or cancelled task; the first one counts."""
         self.finals.setdefault(task_id, (state, digest))
 
     def accepted_ids(self) -> list[str]:
@@ -203,7 +203,7 @@ class EventLog:
         return [sent.task_id for sent in self._sent.values() if sent.ok]
 
     def observations(self) -> ClientObservations:
-        """Return what clients were told."""
+        """Return the responses that clients got."""
         return ClientObservations(
             (*self._sent.values(), *self._held), tuple(self._cancels), frozenset(+self._purges)
         )

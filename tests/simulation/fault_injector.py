@@ -1,4 +1,4 @@
-"""The nemesis: does faults at random moments, several at a time, and undoes them all in the end."""
+"""Inject faults at random times, several at once, and end them all at the end of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Action = Callable[[], float]
 _PAUSE_LEASES = (0.3, 0.9, 1.2, 1.4, 1.7, 2.5, 4.0)
 """In leases: a worker is taken for dead after one lease and a little more."""
 _WAIT_CHANCE = 0.5
-"""Chance that the nemesis waits for a fault to end: some go wrong only if the rest of the world goes on."""
+"""Chance that the injector waits for a fault to end: some bugs show only while everything else goes on."""
 _STEP_SECONDS = (15.0, 60.0, 120.0, 300.0, 600.0)
 """Of the wall clock."""
 
@@ -30,22 +30,22 @@ class Drainable(Protocol):
     """A worker's process."""
 
     def drain(self, grace: float | None) -> None:
-        """Tell it to stop."""
+        """Ask the worker to stop."""
         ...
 
 
 class FaultInjector:
-    """Brings trouble over hosts and the store.
+    """Injects faults into hosts and the store.
 
     Args:
-        setup: Which faults, how often.
-        workers: Hosts of workers.
-        clients: Hosts of clients: they crash and freeze, too.
-        processes: The worker processes that live, by machine.
-        shared_condition: The weather for all.
-        step_clock: Moves the wall clock by so many seconds.
-        event_log: Told of each fault.
-        rng: For all of it.
+        setup: The kinds of faults and how often they happen.
+        workers: The hosts of the workers.
+        clients: The hosts of the clients, which crash and freeze too.
+        processes: The live worker processes, by machine.
+        shared_condition: The condition of the store for all machines.
+        step_clock: Moves the wall clock by some seconds.
+        event_log: Records each fault.
+        rng: Source of all random choices.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class FaultInjector:
         return self._fault_burst(FaultKind.LOST_ANSWERS, lost_answers=self._rng.choice((0.1, 0.3, 0.6)))
 
     def _fault_burst(self, kind: FaultKind, *, errors: float = 0.0, lost_answers: float = 0.0) -> float:
-        """Begin a storm over one host or all."""
+        """Start a period of failing calls for one host or all."""
         seconds = self._leases(0.2, 0.5, 1.0)
         store_condition, name = self._shared_condition, ""
         if self._rng.random() < 0.7:

@@ -27,7 +27,7 @@ from tidegate.store.sqlite.store import SqliteStore
 _UNRECORDED_METHODS = frozenset(
     {"add_worker", "extend_leases", "find_lost_claims", "promote", "checkpoint", "record_reaper_pass"}
 )
-"""Methods whose commits tell nothing of any one task, nor of a worker's end."""
+"""Methods whose commits change no single task and end no worker."""
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class StoreCondition:
     """How the store is for one machine, or for all. Chances are per call."""
 
     away_until: float = 0.0
-    """Virtual moment before which every call fails."""
+    """Virtual time until which every call fails."""
     locked_until: float = 0.0
-    """Virtual moment before which nobody can write."""
+    """Virtual time until which every write fails."""
     burst_until: float = 0.0
     errors: float = 0.0
     lost_answers: float = 0.0
     is_severed: bool = False
-    """For good: the run is over, and whoever is left has no store to speak to."""
+    """Whether the run is over, so that every further call fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class _StoreCall:
     arguments: tuple[Any, ...]
     options: dict[str, Any]
     error: str
-    """What goes wrong inside the transaction; empty for nothing."""
+    """The error inside the transaction; empty for none."""
     is_locked: bool
     """Whether it may read at most."""
 
 
 class _FaultyRunner(InlineRunner):
-    """Does the work, or fails at it as SQLite does, and tells the journal what was committed."""
+    """Runs the transaction, or fails as SQLite does, and records the commit in the event log."""
 
     def __init__(self, path: Path, machine: str, event_log: EventLog) -> None:
         super().__init__(path)
@@ -93,17 +93,17 @@ class _FaultyRunner(InlineRunner):
 
 
 class SimulatedStore:
-    """One process's store. Every method of the contract goes through `_call`.
+    """The store of one process. Every method of the protocol goes through `_call`.
 
     Args:
-        path: The database file all share.
-        clock: This process's store clock.
-        machine: Whose store it is.
-        conditions: This machine's and everyone's.
-        background_faults: Chance of each kind of error in any call, by kind.
-        rng: For faults and delays.
-        event_log: Told of every commit.
-        on_answer: Told each answer that reached the process.
+        path: The database file, shared by all processes.
+        clock: The store clock of this process.
+        machine: The machine that uses this store.
+        conditions: The conditions of this machine and of all machines.
+        background_faults: Chance of an error in any call, by kind.
+        rng: Source of faults and delays.
+        event_log: Records every commit.
+        on_answer: Called with each response that reaches the process.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class SimulatedStore:
         return await self._store.now()
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         await self._store.close()
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Pass on a hint; some get lost, some come for nothing. It may fail when the store goes away."""
+        """Wait for a notification; some get lost, some come without a change. Fails if the store is unreachable."""
         draw = self._rng.random()
         if draw < 0.05:
             await asyncio.sleep(timeout_seconds)
@@ -165,7 +165,7 @@ class SimulatedStore:
         try:
             await self._network_delay()
         except asyncio.CancelledError:
-            # What was sent is done also when nobody waits for it any more.
+            # A call that was sent is executed even if its caller does not wait any more.
             if self._rng.random() < 0.5 and not self._is_away():
                 self._commit_late(method, arguments, options)
             raise
@@ -194,7 +194,7 @@ class SimulatedStore:
         return await getattr(self._store, method)(*arguments, **options)
 
     def _commit_late(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Do at the next turn what was sent: after its caller has gone, before anything sent later."""
+        """Execute the sent call at the next turn of the loop, before any call that is sent later."""
         self._event_log.injected["late commit"] += 1
         late = _ignore_errors(self._work(method, arguments, options))
         job = asyncio.get_running_loop().create_task(late, name=f"late {method}")

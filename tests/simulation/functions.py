@@ -1,4 +1,4 @@
-"""The task functions of a run. What a body does is a line of its script (see `scripts`), one for each run."""
+"""The task functions of a run. What a function does in each run is one line of its script (see `scripts`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Action = Callable[[Context, float], Awaitable[None]]
 
 
 class MeaninglessError(Exception):
-    """An error that says nothing of what it means."""
+    """An error that no rule classifies."""
 
 
 def task_functions() -> Mapping[str, TaskFunction[Any, Any, Any]]:
@@ -46,7 +46,7 @@ def application(store: Store, pool: Pool, timings: Timings) -> Core:
 
 @cache
 def _declared() -> Tidegate:
-    """Return the application that declares the functions. Made once a process: they hold no state."""
+    """Return the application that declares the functions, one per process: they have no state."""
     app = Tidegate("sqlite:///never-opened.db", pools=[Pool("simulated")])
     backoff = Exponential(base=1.0, cap=6.0)
     app.task(name="sim:steady", timeout=60, total_timeout=900, backoff=backoff)(_run_script)

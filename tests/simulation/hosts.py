@@ -17,16 +17,16 @@ SOON_SECONDS = 0.5
 
 
 class SimulatedHost:
-    """One place. When its machine dies or its process ends, there is a new one after a while.
+    """One host. When its machine dies or its process ends, a new one starts after a while.
 
     Args:
-        name: Machines are called after it: `w1.3` is the third of `w1`.
+        name: The prefix of its machines' names: `w1.3` is the third machine of `w1`.
         loop: The shared loop.
-        event_log: Where machines write.
-        rng: For the time until the next machine.
-        max_gap: Seconds without a machine at most, while faults go on.
-        process: What runs on each machine.
-        on_gone: Told of a machine whose process is no more.
+        event_log: Records the events of its machines.
+        rng: Source of the time until the next machine.
+        max_gap: Most seconds without a machine while faults go on.
+        process: The process that runs on each machine.
+        on_gone: Called with a machine whose process has ended.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SimulatedHost:
         self.store_condition = StoreCondition()
         self.machines: list[Machine] = []
         self.has_no_more_faults = False
-        """Whether faults are over: the next machine comes soon."""
+        """Whether the faults are over, so that the next machine starts soon."""
         self._loop = loop
         self._event_log = event_log
         self._rng = rng
@@ -76,7 +76,7 @@ class SimulatedHost:
             await asyncio.sleep(self._rng.uniform(0.0, gap))
 
     def crash(self, steps: int) -> None:
-        """Let the present machine, if there is one, die after so many more of its steps."""
+        """Let the present machine, if there is one, die after some more steps."""
         machine = self.machine
         if machine is not None:
             self._event_log.record_fault(FaultKind.CRASH, machine.name, what=f"after {steps} steps")

@@ -12,19 +12,19 @@ from tidegate.domain.outcome import Charge, Dead, Fence, FinishStatus, Outcome, 
 from tidegate.testing.checker import Violation
 
 _LATE_SECONDS = 3.0
-"""A call may be under way for so long: what a fault brought about can come so much later."""
+"""How long a call may be in progress, and so how much later an effect of a fault may be committed."""
 _LONGEST_PAUSE = 5.5
-"""After a failed round a duty waits for so long at most."""
+"""The longest time that a maintenance job waits after a failed round."""
 _SHARED = frozenset({FaultKind.OUTAGE, FaultKind.LOCKED, FaultKind.CLOCK})
 """What hits everyone alike, and so explains no loss."""
 
 
 def losses_have_a_cause(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]) -> Iterator[Violation]:
-    """I12: a run is taken from a worker only if its machine was gone, frozen or cut off, or left it behind.
+    """I12: a worker loses a run only if its machine was dead, frozen or cut off, or left the run behind.
 
-    An outage for all is no reason: when it is over everyone must have the time to beat first. So this is
-    what fails on a mass re-run. A worker that was told to stop may leave runs behind only where the store
-    did not let it give them back.
+    An outage for all machines is no reason: after it, every worker must have time for a heartbeat first. So
+    this check fails on a mass re-run. A worker that was asked to stop may leave runs behind only if the store
+    did not let it release them.
     """
     for commit, outcome, answer in finishes(run_record.event_log):
         run = claimed.get(outcome.fence)
@@ -38,13 +38,13 @@ def losses_have_a_cause(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRu
             yield Violation(
                 "I12",
                 outcome.fence.task_id,
-                f"run {outcome.fence.run} was taken from {run.machine}, though nothing was done to it:"
+                f"run {outcome.fence.run} was taken from {run.machine}, though no fault hit it:"
                 f" {getattr(outcome, 'why', '')}",
             )
 
 
 def only_stops_cut_short(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]) -> Iterator[Violation]:
-    """I12: a run that may not be repeated is buried by a stop only where its worker was told to stop."""
+    """I12: a stop dead-letters a run that may not be repeated only if its worker was asked to stop."""
     stopped = {drain.worker_id for drain in run_record.event_log.drains}
     for _, outcome, answer in finishes(run_record.event_log):
         run = claimed.get(outcome.fence)
@@ -59,7 +59,7 @@ def only_stops_cut_short(run_record: RunRecord, claimed: Mapping[Fence, ClaimedR
 
 
 def _is_taken(outcome: Outcome) -> bool:
-    """Return whether a reaper decided this, for a worker that is gone."""
+    """Return whether a reaper decided this for a dead worker."""
     if isinstance(outcome, Retrying | Dead):
         return outcome.charge in {Charge.LOSS, Charge.CRASH}
     return isinstance(outcome, Released) and "its process ended" in outcome.why
@@ -111,7 +111,7 @@ def orphans_are_found(run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]
 def due_orphans(
     run_record: RunRecord, claimed: Mapping[Fence, ClaimedRun]
 ) -> Iterator[tuple[Fence, ClaimedRun, float, float | None]]:
-    """Yield the runs of dead machines that some reaper could find unhindered, with both moments."""
+    """Yield each run of a dead machine that some reaper could find without a fault, with both times."""
     ended_at = {
         outcome.fence: commit.at
         for commit, outcome, answer in finishes(run_record.event_log)

@@ -1,7 +1,7 @@
-"""Machines on one virtual clock: each can freeze, or stop for good, between any two steps of its loop.
+"""Simulated machines on one virtual clock. Each can freeze or die between any two steps of its loop.
 
-A step is one callback of the event loop: the part of a coroutine between two awaits. Which machine a step
-belongs to is kept in a context variable, so whatever code on a machine starts, however deep, stays there.
+A step is one callback of the event loop: the part of a coroutine between two awaits. A context variable holds
+the machine of a step, so everything that code on a machine starts belongs to the same machine.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Machine:
             self._resume()
 
     def die(self) -> None:
-        """Stop for good, as by kill -9: no `finally`, no last word."""
+        """Die as by kill -9: no `finally` block runs."""
         if self.condition is not Condition.DEAD:
             self.condition = Condition.DEAD
             self.died_at = self._loop.time()
@@ -75,7 +75,7 @@ class Machine:
                 self.stopped.set_result(None)
 
     def die_after(self, steps: int | None) -> None:
-        """Die instead of taking the step after so many more; None: after all not."""
+        """Die after this many more steps; None cancels it."""
         if steps is not None and self._steps_left is not None:
             steps = min(steps, self._steps_left)
         self._steps_left = steps
@@ -86,7 +86,7 @@ class Machine:
         self._resume()
 
     def may_run(self, step: _Step) -> bool:
-        """Return whether a step may be taken now; one that may not is kept."""
+        """Return whether a step may run now; otherwise keep it for later."""
         if self.condition is Condition.RUNNING:
             self.steps += 1
             if self._steps_left is None:
@@ -109,7 +109,7 @@ _current: contextvars.ContextVar[Machine | None] = contextvars.ContextVar("tideg
 
 
 def current_machine() -> Machine | None:
-    """Return the machine whose code asks; None for code that runs on none."""
+    """Return the machine of the calling code; None outside of any machine."""
     return _current.get()
 
 
@@ -142,7 +142,7 @@ class _Step:
 
 
 class MachineLoop(VirtualLoop):
-    """A virtual loop whose callbacks belong to machines."""
+    """A virtual-time loop whose callbacks belong to machines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class MachineLoop(VirtualLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """As `call_soon`: there are no threads here."""
+        """Same as `call_soon`: there are no threads here."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -186,7 +186,7 @@ class MachineLoop(VirtualLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call back at a moment, if the machine then runs, else when it does."""
+        """Call back at a time, or later when the machine runs again."""
         self.steps += 1
         step = _step_of(callback, args, context)
         if step is None:

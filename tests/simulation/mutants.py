@@ -1,7 +1,7 @@
-"""Seeded bugs: each is one plausible mistake in the engine or the store, put in by monkeypatch.
+"""Seeded bugs: each is one plausible mistake in the engine or the store, added by monkeypatching.
 
-A harness that passes with one of them in place proves nothing. `faults` are those under which the bug
-shows; `caught_by` names invariants of which at least one must be broken.
+The simulation must fail with each of them. `faults` lists the faults under which the bug shows; `caught_by`
+lists invariants of which at least one must be broken.
 """
 
 from __future__ import annotations

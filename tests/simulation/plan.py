@@ -1,4 +1,4 @@
-"""What one simulated run is: a seed, its size, the faults it may meet, and what the seed makes of them."""
+"""The plan of one simulated run: its seed, its size and its faults, and the setup that the seed gives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class FaultKind(StrEnum):
     CRASH = "crash"
     """A machine stops for good between two steps; another takes its place after a while."""
     PAUSE = "pause"
-    """A machine stands still, mostly for longer than its lease, and goes on where it was."""
+    """A machine freezes, mostly for longer than its lease, and goes on where it was."""
     CUT_OFF = "cut_off"
-    """The store is away for one machine."""
+    """One machine cannot reach the store."""
     OUTAGE = "outage"
-    """The store is away for all, often for more than two leases."""
+    """No machine can reach the store, often for more than two leases."""
     LOCKED = "locked"
-    """Someone holds the write lock of the store: who reads is answered, who writes is not."""
+    """Another program holds the write lock of the store: reads succeed, writes do not."""
     ERRORS = "errors"
     """Transactions fail: the lock is busy, the disk is full, the disk fails. Nothing is written."""
     LOST_ANSWERS = "lost_answers"
@@ -29,11 +29,11 @@ class FaultKind(StrEnum):
     CLOCK = "clock"
     """The host's wall clock steps by minutes, forwards or back; the store's clock never goes back."""
     SET_BACK = "set_back"
-    """With `clock`: each process has a store clock of its own, as it has in production. One that starts
-    after a step back tells earlier times than those that ran before, and invariants about time do not hold
-    between them. Not among the usual faults, in which the host has one clock that never goes back."""
+    """With `clock`: each process has its own store clock, as in production. A process that starts after a step
+    back has earlier times than the processes before it, so invariants about time do not hold between them.
+    Not among the usual faults, in which each host has one clock that never goes back."""
     DRAIN = "drain"
-    """A worker is told to stop, with or without grace, and starts anew."""
+    """A worker is asked to stop, with or without a grace time, and restarts."""
     BROKEN = "broken"
     """Options, retry rules, classifiers, codecs and answers of the store raise or take long, at random."""
 
@@ -72,7 +72,7 @@ class SimulationPlan:
 
 @dataclass(frozen=True, slots=True)
 class SimulationSetup:
-    """What the seed made of a plan."""
+    """The setup that the seed of a plan gives."""
 
     workers: int
     pool: Pool
@@ -84,7 +84,7 @@ class SimulationSetup:
     crash_weight: int
     """How much more often than usual machines crash."""
     may_restart: bool
-    """Whether a worker that lost its lease begins anew by itself; else its process ends and starts again."""
+    """Whether a worker that lost its lease restarts by itself; otherwise its process ends and a new one starts."""
     background_faults: float
     """Chance of each enabled error in any call, without any storm."""
     broken_code_chance: float
@@ -107,7 +107,7 @@ class SimulationSetup:
 
     @property
     def longest_wait(self) -> float:
-        """The longest that a task is told to wait, in seconds: by delay, park, backoff or itself."""
+        """The longest wait of a task, in seconds: by delay, park, backoff or its own request."""
         return 3.0 * self.lease + 10.0
 
     @property
@@ -121,14 +121,14 @@ class SimulationSetup:
 
     @property
     def fault_free_orphan_bound(self) -> float:
-        """The same after all faults have stopped: patience begins anew, after a pause of a duty."""
+        """The same after all faults have stopped: the reaper's patience restarts, after a pause of its job."""
         return self.orphan_bound + self.lease + max(5.0, self.timings.reap)
 
     def final_bound(self, open_tasks: int) -> float:
-        """Return the seconds after the last fault within which so many tasks must all be final.
+        """Return the seconds after the last fault within which this many tasks must all be final.
 
         Orphans are found first. Then each task may take eight more runs, each up to the longest time
-        limit and with the longest wait before it; they share the slots.
+        limit and with the longest wait before it; all tasks share the slots.
         """
         runs = 8 * (1 + open_tasks // self.slots)
         one = self.longest_timeout + self.timings.stop_grace
@@ -136,9 +136,9 @@ class SimulationSetup:
 
 
 def make_setup(plan: SimulationPlan, rng: random.Random) -> SimulationSetup:
-    """Return what this seed makes of a plan.
+    """Return the setup that the seed of a plan gives.
 
-    Leaving out some kinds of faults in each run shows what all of them together would hide.
+    Each run leaves out some kinds of faults, since all of them together can hide a bug.
     """
     lease = rng.choice((5.0, 10.0))
     timings = Timings(

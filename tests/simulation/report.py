@@ -34,7 +34,7 @@ def format_table(totals: SweepTotals, seconds: float) -> Iterator[str]:
 
 
 def format_failure(result: SimulationResult, smaller: SimulationPlan | None = None) -> Iterator[str]:
-    """Yield the lines that tell of a failing run."""
+    """Yield the lines that describe a failing run."""
     yield f"seed {result.plan.seed} breaks {', '.join(sorted(result.broken))}"
     for violation in result.violations[:_MOST_VIOLATIONS]:
         yield f"  {violation}"
@@ -54,7 +54,7 @@ def histories(result: SimulationResult) -> Iterator[str]:
 
 
 def as_json(totals: SweepTotals, plans: list[SimulationPlan], seconds: float) -> dict[str, Any]:
-    """Return everything for a file: what was run, what was done to it, what came of it."""
+    """Return the whole run for a file: its plan, its faults and its outcome."""
     return {
         "version": __version__,
         "seeds": totals.seeds,

@@ -1,4 +1,4 @@
-"""What a run amounted to, in numbers, and what came of it, in a form that crosses processes."""
+"""The outcome of a run in numbers, in a form that can be sent between processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidegate.domain.states import State
 from tidegate.testing.checker import Violation
 
 _MAX_HISTORIES = 3
-"""Tasks whose history is told of one failing run, at most."""
+"""Most task histories that are printed of one failing run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What came of one run."""
+    """The outcome of one run."""
 
     plan: SimulationPlan
     fingerprint: str
@@ -44,7 +44,7 @@ class SimulationResult:
 
 
 def simulate(plan: SimulationPlan) -> SimulationResult:
-    """Run a plan and judge it."""
+    """Run a plan and check it."""
     run_record = run_plan(plan)
     violations = tuple(check_run(run_record))
     at_fault = list(dict.fromkeys(v.task_id for v in violations if v.task_id))[:_MAX_HISTORIES]

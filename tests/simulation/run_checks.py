@@ -1,8 +1,8 @@
-"""Judges a run: the history checker's invariants, and what only someone who saw everything can tell.
+"""Check a run: the history checker's invariants, and checks that need to know every commit and fault.
 
-The checker holds what clients were told, what bodies wrote down and what the store says against each other.
-Here the commits and the faults come in as well: every loss must have a fault behind it, every answer a
-worker got must be true, and after the faults everything must end in time.
+The history checker compares the clients' responses, the functions' notes and the contents of the store. The
+checks here also use the commits and the faults: a fault must explain every loss, every response to a worker
+must be true, and after the faults all tasks must end in time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _all_finish_in_time(run_record: RunRecord) -> Iterator[Violation]:
 
 
 def _finals_stay(run_record: RunRecord) -> Iterator[Violation]:
-    """I6: what a client was told of a final task is what the store says in the end."""
+    """I6: the final state that a client received is the one in the store at the end."""
     on_gone = run_record.event_log.observations().purged
     for task_id, (state, digest) in run_record.event_log.finals.items():
         row = run_record.snapshot.rows.get(task_id)

@@ -1,4 +1,4 @@
-"""What is known of a run when it is over: the plan, what was seen, what the store says."""
+"""The record of a finished run: its plan, its events and the contents of the store."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class RunRecord:
     waiting: tuple[str, ...]
     """Tasks whose results clients still waited for some time after the end."""
     deaths: Mapping[str, float]
-    """When machines died, in virtual seconds; also those whose process ended by itself."""
+    """When machines died, or their process ended by itself, in virtual seconds."""
     steps: int
     virtual_seconds: float

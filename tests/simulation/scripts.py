@@ -1,17 +1,17 @@
-"""Scripts: what the body of a task does, written in its arguments, one line for each run.
+"""Scripts: a task's arguments say what its function does, one line for each run.
 
-So a failing history can be read, and a task does the same in whatever order things happen:
+So a failing history is easy to read, and a task does the same in any order of events:
 
-    ok 1.5            work for so many seconds, then return
-    progress 2            the same, telling progress
-    transient 0.1     raise Transient after so many seconds
+    ok 1.5            work for this many seconds, then return
+    progress 2        the same, reporting progress
+    transient 0.1     raise Transient after this many seconds
     permanent 0.1     raise Permanent
-    unknown 0.1       raise an error of no known meaning
+    unknown 0.1       raise an error that no rule classifies
     forbidden 0.1     raise a KeyError, which one function discards
-    network 0.1       raise a ConnectionError, which one function has a rule for
+    network 0.1       raise a ConnectionError, for which one function has a rule
     wait 3            raise RetryAfter(3)
-    overrun           go on until stopped
-    swallow 4         when stopped, go on for so many seconds, then return all the same
+    overrun           run until stopped
+    swallow 4         when stopped, run on for this many seconds, then return a result
     again 2           ctx.retry(after=2), charged
     free 2            ctx.retry(after=2, charge=False)
 

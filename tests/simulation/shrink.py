@@ -1,4 +1,4 @@
-"""Makes a failing plan smaller: fewer kinds of faults, fewer tasks, less time, as long as it fails alike."""
+"""Make a failing plan smaller (fewer kinds of faults, fewer tasks, less time) while it fails the same way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_RUNS = 30
 
 
 def shrink(plan: SimulationPlan, fails: Fails, *, most_runs: int = MOST_RUNS) -> SimulationPlan:
-    """Return a plan that fails in the same way and is as small as so many runs could find."""
+    """Return the smallest plan that fails in the same way, found with a limited number of runs."""
     runs = 0
     changed = True
     while changed and runs < most_runs:

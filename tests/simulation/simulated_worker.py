@@ -1,4 +1,4 @@
-"""A worker's process: an embedded worker is entered, and left when told to or when taken for dead."""
+"""The process of a worker: it runs an embedded worker until it is asked to stop or loses its lease."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SimulatedWorker:
     Args:
         setup: Pool and times.
         machine: The name of the machine it runs on.
-        event_log: Told of workers and drains.
-        rng: For ids, jitter and the pauses of whoever starts it.
+        event_log: Records workers and drains.
+        rng: Source of ids, jitter and the pauses between starts.
     """
 
     def __init__(self, setup: SimulationSetup, machine: str, event_log: EventLog, rng: random.Random) -> None:
@@ -35,7 +35,7 @@ class SimulatedWorker:
         self._worker_id = ""
 
     async def run(self, store: Store) -> None:
-        """Enter a worker, trying again while the store is away; leave it when told to."""
+        """Start a worker, retrying while the store cannot be reached; stop it when asked to."""
         worker = await self._enter_worker(store)
         self._event_log.worker_started_at[self._machine] = self._event_log.now()
         await self._ending.wait()
@@ -45,15 +45,15 @@ class SimulatedWorker:
         drain.ended_at = self._event_log.now()
 
     def drain(self, grace: float | None) -> None:
-        """Tell it to stop, letting tasks go on for so long; None: as its settings say."""
+        """Ask the worker to stop. Its tasks may run on for `grace` seconds; None for the setting."""
         if not self._ending.is_set():
             self._grace = grace
             self._ending.set()
 
     def on_answer(self, method: str, answer: Any) -> None:
-        """Notice in an answer of the store that this worker is taken for dead.
+        """Notice in a response of the store that this worker counts as dead.
 
-        Where it does not begin anew by itself its process ends, as a pool process does under its supervisor.
+        If it does not restart by itself, its process ends, as a pool process does under its supervisor.
         """
         is_retired = (method == "extend_leases" and self._worker_id in answer) or (
             method == "claim" and isinstance(answer, ClaimResult) and not answer.is_alive

@@ -1,7 +1,7 @@
-"""One simulated run: machines, clients, faults, then calm; and what everyone says of it afterwards.
+"""One simulated run: machines, clients and faults, then a time without faults, then the record of the run.
 
-Not simulated: supervisors and pool processes, child slots, threads. A worker here is the embedded one, in
-its machine's own loop; whoever starts it anew stands for a supervisor.
+Not simulated: supervisors, pool processes, child processes, threads. A worker here is the embedded one, in
+its machine's own loop; the code that restarts it stands for a supervisor.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class SimulationRun:
             hosts[0].crash(0)
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         for store in self._stores:
             _run_at_once(store.close())
         _run_at_once(self._observer_store.close())
@@ -169,7 +169,7 @@ class SimulationRun:
         return [row.id for row in rows]
 
     async def _wait_until_final(self, faults_ended_at: float, bound: float) -> float:
-        """Wait until clients are done and every task is final, or for as long as that may take."""
+        """Wait until the clients are done and every task is final, at most for the time this may take."""
         while (took := self.loop.time() - faults_ended_at) < bound:
             await asyncio.sleep(_POLL_SECONDS)
             if self._clients_are_done() and not await self._open_tasks():
@@ -184,7 +184,7 @@ class SimulationRun:
         )
 
     async def _results_received(self) -> tuple[str, ...]:
-        """Wait for those who wait for results; return the tasks of those who were not told."""
+        """Wait for the clients that wait for results; return the tasks whose results did not arrive."""
         for _ in range(20):
             waiting = [task_id for client in self._clients.values() for task_id in client.waiting]
             if not waiting:
@@ -260,7 +260,7 @@ class SimulationRun:
         return store
 
     def _clock(self) -> Callable[[], float]:
-        """Return a process's store clock: that of the host, which never goes back, or one of its own."""
+        """Return the store clock of a process: the host's, which never goes back, or its own."""
         if FaultKind.SET_BACK in self.setup.faults:
             return HighWaterClock(wall=self._wall, steady=self.loop.time)
         return self.event_log.store_now
@@ -305,7 +305,7 @@ def _memory() -> str | None:
 
 @contextlib.contextmanager
 def _silence_log() -> Iterator[None]:
-    """Keep the engine's log quiet: a run says thousands of times that something is away."""
+    """Silence the engine's log: a run logs thousands of times that the store cannot be reached."""
     log = logging.getLogger("tidegate")
     before = log.level
     log.setLevel(logging.CRITICAL + 1)

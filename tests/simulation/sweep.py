@@ -1,4 +1,4 @@
-"""Runs many seeds, on as many cores as there are, and adds up what came of them."""
+"""Run many seeds on all cores and add up their outcomes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SweepTotals:
 def sweep(
     plans: Sequence[SimulationPlan], *, jobs: int, on_result: Callable[[SimulationResult], None]
 ) -> SweepTotals:
-    """Run these plans, telling each verdict as it comes; their order is not kept with several jobs."""
+    """Run these plans and report each verdict as it comes; several jobs do not keep their order."""
     totals = SweepTotals()
     for result in map(simulate, plans) if jobs == 1 else _in_processes(plans, jobs):
         totals.add(result)
@@ -58,7 +58,7 @@ def _in_processes(plans: Sequence[SimulationPlan], jobs: int) -> Iterator[Simula
 
 
 def _end_with_parent() -> None:
-    """Let this process end when the command is killed: a chunk of seeds goes on for minutes."""
+    """End this process when the command is killed: a chunk of seeds runs for minutes."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-"""The short history of one task: what was committed of it, what its bodies did, and what hit its machines."""
+"""The short history of one task: its commits, its function's runs, and the faults of its machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_LINES = 60
 
 
 def task_history(run_record: RunRecord, task_id: str) -> list[str]:
-    """Return the lines, in order of virtual time, then what the store says in the end."""
+    """Return the lines in order of virtual time, then the state of the store at the end."""
     lines = sorted([*_commits(run_record, task_id), *_faults(run_record, task_id)])
     shown = [f"{at:9.2f}  {text}" for at, text in lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:

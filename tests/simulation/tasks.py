@@ -18,14 +18,14 @@ _UNIQUE_NAMES = 3
 
 
 class TaskFactory:
-    """Makes as many tasks as a run shall have; shared by its clients.
+    """Makes the tasks of a run; shared by its clients.
 
     Args:
-        number: How many.
-        lease: Seconds; tasks last a part of it, or some of it.
-        rng: For what they are.
-        make_id: For their ids.
-        has_broken_function: Whether some are of the function whose settings fail.
+        number: How many tasks to make.
+        lease: The lease in seconds; tasks last a part of it, or several of it.
+        rng: Source of all random choices.
+        make_id: Makes the ids of the tasks.
+        has_broken_function: Whether some tasks use the function whose settings fail.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TaskFactory:
         self.make_id = make_id
 
     def take(self, number: int) -> list[NewTask]:
-        """Return so many tasks, or those that are left to make."""
+        """Return up to this many tasks; fewer if fewer are left to make."""
         number = min(number, self._left)
         self._left -= number
         return [self._one(self._left + place) for place in range(number)]
@@ -61,7 +61,7 @@ class TaskFactory:
         return replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
 
     def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:
-        """Give it a key; return its arguments, which now and then are not those the key stands for."""
+        """Give the task a key and return its arguments, which sometimes differ from the key's first ones."""
         which = self._rng.randrange(_KEYS)
         options["key"] = f"key {which}"
         return which + (100 if self._rng.random() < 0.1 else 0), [f"ok {0.1 * self._lease:.2f}"]

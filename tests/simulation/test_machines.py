@@ -14,7 +14,7 @@ from tidegate.testing.virtual_time import run_virtually
 
 
 def on_machines(work: Callable[[Callable[[str], Machine]], Coroutine[Any, Any, None]]) -> None:
-    """Run a test on a loop of machines; what is left of them is let go at the end."""
+    """Run a test on a loop of machines; drop the machines at the end."""
     loop = MachineLoop()
     event_log = EventLog(loop.time, loop.wall)
     machines: list[Machine] = []

@@ -1,4 +1,4 @@
-"""The real engine through many faults on virtual time: every invariant holds, and a seed repeats its run."""
+"""The real engine in virtual time with many faults: every invariant holds, and a seed repeats its run."""
 
 from __future__ import annotations
 

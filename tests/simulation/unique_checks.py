@@ -1,4 +1,4 @@
-"""Unique names: of all tasks under one name, one at most is not final at any moment."""
+"""Check unique names: at any time, at most one task of a name is not final."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UnfinishedSpan(NamedTuple):
 def unique_names_are_unique(
     snapshot: StoreSnapshot, names: Mapping[str, Sequence[str]], commits: Sequence[Commit]
 ) -> Iterator[Violation]:
-    """I3: lives of tasks that share a unique name do not overlap. Moments are the store's."""
+    """I3: tasks that share a unique name are not active at the same time. Times are the store's."""
     became_visible_at = _became_visible_at(commits)
     for ids in names.values():
         spans = sorted(
@@ -39,7 +39,7 @@ def unique_names_are_unique(
 
 
 def _became_visible_at(commits: Sequence[Commit]) -> dict[str, float]:
-    """Return when each staged task became visible: names are settled then, not when it was staged."""
+    """Return when each task of a batch became visible: its unique name counts from the commit of the batch."""
     staged: dict[str, list[str]] = {}
     moments: dict[str, float] = {}
     for commit in commits:

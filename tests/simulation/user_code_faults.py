@@ -15,20 +15,20 @@ from tidegate.domain.spec import Fixed, Jitter, TaskSpec
 from tidegate.task import TaskFunction
 
 _SLOWEST = 0.2
-"""Seconds that such code holds the loop at most."""
+"""Most seconds for which such code blocks the loop."""
 _ERRORS = (TypeError, ValueError, KeyError, RuntimeError, ZeroDivisionError, RecursionError, AttributeError)
 CALLS = frozenset({"finish", "save_progress", "append_chunks", "claim", "list_cancel_requests"})
 """The methods of a worker's store that may answer with an error of no known kind."""
 
 
 class UserCodeFaults:
-    """Decides when such code raises, or takes long.
+    """Decides when user code raises or takes long.
 
     Args:
-        rng: For that.
-        chance: That it raises, each time it is asked; and that it takes long.
+        rng: Source of the decisions.
+        chance: The chance of an error in each call; the same chance that the call takes long.
         hold: Lets time pass while nothing else can run.
-        injected: Counts what was done.
+        injected: Counts the injected faults.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BrokenBackoff(Fixed):
 
 
 class BrokenSignature:
-    """A signature whose decoder fails now and then; all else is the real one's."""
+    """A signature whose decoder sometimes fails; everything else is the real one."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -96,7 +96,7 @@ def break_function(function: TaskFunction[Any, Any, Any]) -> None:
 
 
 def broken_classifier(error: BaseException) -> Any:
-    """Judge an exception: fail at it, answer what is no failure, or leave it to the next."""
+    """Classify an exception: raise, return something that is not a failure, or pass it on."""
     maybe_fail("classifier")
     return "no failure" if isinstance(error, RuntimeError) else None
 

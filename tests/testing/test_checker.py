@@ -334,7 +334,7 @@ def figure_wrong() -> TaskAccounts:
 
 BROKEN: list[tuple[str, Callable[[], TaskAccounts], str]] = [
     ("I1", payload_changed, "other arguments"),
-    ("I1", accepted_but_gone, "not there"),
+    ("I1", accepted_but_gone, "is missing"),
     ("I2", from_nowhere, "nobody enqueued"),
     ("I3", two_tasks_for_a_key, "order-7"),
     ("I5", claimed_while_dead, "claimed from dead"),
@@ -350,20 +350,20 @@ BROKEN: list[tuple[str, Callable[[], TaskAccounts], str]] = [
     ("I8", claimed_too_early, "1.000 s before run 1 was closed"),
     ("I8", claimed_while_open, "while run 1 was open"),
     ("I10", result_of_an_old_run, "that of run 1"),
-    ("I10", result_of_nobody, "nobody's"),
+    ("I10", result_of_nobody, "of no run"),
     ("I10", success_of_a_function_that_never_returned, "never returned"),
     ("I12", rerun_without_reason, "without a reason"),
     ("I12", run_without_record, "run 1 of 2 left no record"),
-    ("I12", start_without_claim, "which the store never gave"),
+    ("I12", start_without_claim, "which was never claimed"),
     ("I13", never_finished, "still retrying"),
     ("I15", too_many_attempts, "4 attempts, 3 are allowed"),
     ("I15", too_many_crashes, "4 crashes, 3 are allowed"),
     ("I15", too_many_parks, "21 parks, 20 are allowed"),
     ("I19", ran_after_cancel, "run 3 was claimed 4.000 s later"),
-    ("I19", started_after_cancel, "a body started 1.000 s later"),
+    ("I19", started_after_cancel, "the function started 1.000 s later"),
     ("I20", counter_too_high, "counts 2 attempts"),
     ("I20", redrive_not_counted, "counts 0 redrives"),
-    ("I20", figure_wrong, "shows 1 ready, 0 are there"),
+    ("I20", figure_wrong, "shows 1 ready, 0 are stored"),
 ]
 
 

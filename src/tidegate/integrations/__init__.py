@@ -1,1 +1,1 @@
-"""Tidegate inside other frameworks. Each module needs its framework, and nothing here imports another."""
+"""Use Tidegate inside web frameworks. Each module needs only its own framework."""

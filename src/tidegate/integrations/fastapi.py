@@ -1,4 +1,4 @@
-"""Inside FastAPI: the names of `tidegate.integrations.starlette`, and dependencies by annotation.
+"""Use Tidegate inside FastAPI: the names of `tidegate.integrations.starlette`, and annotated dependencies.
 
 Example:
     >>> @site.post("/signup", status_code=202)  # doctest: +SKIP
@@ -22,9 +22,9 @@ def _durable_tasks(request: Request) -> DurableTasks:
 
 
 QueueDep = Annotated[Tidegate, Depends(queue_of)]
-"""The queue of the application."""
+"""Dependency: the queue of the application."""
 
 DurableTasksDep = Annotated[DurableTasks, Depends(_durable_tasks)]
-"""In place of `BackgroundTasks`."""
+"""Dependency: `DurableTasks`, which replaces `BackgroundTasks`."""
 
 __all__ = ["DurableTasks", "DurableTasksDep", "DurableTasksMiddleware", "QueueDep", "lifespan", "queue_of"]

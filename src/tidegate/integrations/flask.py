@@ -1,6 +1,6 @@
-"""Inside Flask: the queue as an extension, and a blueprint by which a page follows its tasks.
+"""Use Tidegate inside Flask: the queue as an extension, and a blueprint for the status of tasks.
 
-Views enqueue with `function.enqueue_sync(…)`; a worker runs beside them (`tidegate worker`).
+Views enqueue with `function.enqueue_sync(…)`; a separate worker runs the tasks (`tidegate worker`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tidegate.store.rows import StoredResult
 from tidegate.values import TaskStatus
 
 MaySee = Callable[[TaskStatus], bool]
-"""Says whether whoever asks (`flask.session`, `flask.g`) may see a task."""
+"""Returns whether the user of the present request (`flask.session`, `flask.g`) may see a task."""
 
 _NAME = "tidegate"
 
 
 def init_app(site: Flask, queue: Tidegate) -> None:
-    """Make a queue the one of a Flask application. A store that is away becomes a 503, not a 500.
+    """Attach a queue to a Flask application. A store that cannot be reached becomes a 503, not a 500.
 
     Raises:
-        ConfigError: The server has replaced this process's threads, as gevent and eventlet workers do.
+        ConfigError: The server has replaced the threads of this process, as gevent and eventlet do.
     """
     require_threads()
     site.extensions[_NAME] = queue
@@ -37,23 +37,25 @@ def init_app(site: Flask, queue: Tidegate) -> None:
 
 
 def queue() -> Tidegate:
-    """Return the queue of the present application.
+    """Return the queue of the current application.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: The application has no queue.
     """
     found = current_app.extensions.get(_NAME)
     if not isinstance(found, Tidegate):
-        raise ConfigError("this application has no queue", fix="call init_app(site, queue) when it is made")
+        raise ConfigError(
+            "this application has no queue", fix="call init_app(site, queue) when you create the application"
+        )
     return found
 
 
 def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
-    """Return routes by which pages follow tasks: status, result and cancel by id.
+    """Return a blueprint with the routes status, result and cancel of a task.
 
     Args:
-        may_see: Asked for every task. Whatever it does not allow is not found.
-        name: Of the blueprint.
+        may_see: Called for every task. A task that it does not allow gets a 404.
+        name: Name of the blueprint.
     """
     blueprint = Blueprint(name, __name__)
 
@@ -91,14 +93,14 @@ def tasks_blueprint(may_see: MaySee, *, name: str = "tasks") -> Blueprint:
 def accepted(
     handle: Handle[Any], endpoint: str = "tasks.status"
 ) -> tuple[dict[str, str], int, dict[str, str]]:
-    """Return the answer to a submit: 202, with where the task is.
+    """Return the response to a submit: 202 with the URL of the task's status.
 
     Args:
-        handle: What `enqueue_sync` gave.
-        endpoint: The blueprint's route to its status.
+        handle: The handle that `enqueue_sync` returned.
+        endpoint: The blueprint's endpoint for the status.
     """
-    where = url_for(endpoint, task_id=handle.id)
-    return {"task_id": handle.id, "location": where}, 202, {"Location": where, "Retry-After": "1"}
+    location = url_for(endpoint, task_id=handle.id)
+    return {"task_id": handle.id, "location": location}, 202, {"Location": location, "Retry-After": "1"}
 
 
 async def _read_visible(queue: Tidegate, task_id: str) -> StoredResult | None:
@@ -106,7 +108,7 @@ async def _read_visible(queue: Tidegate, task_id: str) -> StoredResult | None:
 
 
 def _result_json(task_id: str, stored: StoredResult) -> dict[str, Any]:
-    """Return the end of a task, its result as the HTTP API shows it."""
+    """Return the result of a task in the form of the HTTP API."""
     shown: dict[str, Any] = {"task_id": task_id, "state": stored.state.value, "result": None}
     if (missing := unstorable(stored.data)) is not None:
         return shown | {"unstorable": {"type": missing.type_name, "reason": missing.reason}}
@@ -129,4 +131,8 @@ def _not_found() -> tuple[dict[str, str], int]:
 
 
 def _unavailable(error: StoreError) -> tuple[Response | dict[str, str], int, dict[str, str]]:
-    return {"error": "the queue is away for the moment", "code": error.code}, 503, {"Retry-After": "2"}
+    return (
+        {"error": "the queue cannot be reached at the moment", "code": error.code},
+        503,
+        {"Retry-After": "2"},
+    )

@@ -1,4 +1,4 @@
-"""Inside Starlette and FastAPI: a lifespan, and background tasks that survive the process.
+"""Use Tidegate inside Starlette and FastAPI: a lifespan, and background tasks that survive the process.
 
 Example:
     >>> queue = Tidegate()  # doctest: +SKIP
@@ -39,13 +39,14 @@ def lifespan(
 ) -> Lifespan:
     """Return a lifespan for an application that uses a queue.
 
-    Opens the store at the start and lets go of it at the end; `app.state.queue` is the queue.
+    Opens the store at the start and closes it at the end; `app.state.queue` is the queue.
 
     Args:
-        queue: Which.
-        api: The HTTP API of the queue, if it is mounted: a mounted application's own lifespan is never run.
-        worker: Run a worker in this process too. It cannot kill a body that will not stop, and it ends with
-            the process: for small sites and development; else run `tidegate worker`.
+        queue: The queue.
+        api: The HTTP API of the queue, if it is mounted: Starlette does not run a mounted application's
+            lifespan.
+        worker: Also run a worker in this process. It cannot kill a function that does not stop, and it ends
+            with the process. For small sites and development; otherwise run `tidegate worker`.
         within: Another lifespan to run inside this one.
     """
 
@@ -67,23 +68,24 @@ def lifespan(
 
 
 def queue_of(request: Request) -> Tidegate:
-    """Return the queue of a request's application; a dependency for FastAPI.
+    """Return the queue of a request's application. A dependency for FastAPI.
 
     Raises:
-        ConfigError: The application has none.
+        ConfigError: The application has no queue.
     """
     queue = getattr(request.app.state, "queue", None)
     if not isinstance(queue, Tidegate):
         raise ConfigError(
-            "this application has no queue", fix="make it with lifespan=lifespan(queue), and let it start"
+            "this application has no queue",
+            fix="create it with lifespan=lifespan(queue), and make sure that the lifespan runs",
         )
     return queue
 
 
 class DurableTasks:
-    """In place of Starlette's `BackgroundTasks`: what is added here is on the disk before the answer is sent.
+    """Replaces Starlette's `BackgroundTasks`: tasks added here are on disk before the response is sent.
 
-    So it survives the process, is retried, and can be followed by its id. The functions must be task
+    So they survive the process, are retried, and can be followed by their ids. The functions must be task
     functions. A dependency for FastAPI; needs `DurableTasksMiddleware`.
     """
 
@@ -91,7 +93,7 @@ class DurableTasks:
         pending = request.scope.get(_PENDING)
         if pending is None:
             raise ConfigError(
-                "nobody stores the durable tasks of this application",
+                "this application has no middleware that stores durable tasks",
                 fix="add it: app.add_middleware(DurableTasksMiddleware, queue=queue)",
             )
         self._pending: list[PreparedTask] = pending
@@ -102,19 +104,19 @@ class DurableTasks:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> str:
-        """Add a task, to be stored when the answer begins; return its id.
+        """Add a task, which is enqueued just before the response starts; return its id.
 
-        It is not stored if the answer is an error (status 400 or above), as background tasks are not run
-        after an exception. With a `key=` that is taken the first task's id counts, not this one.
+        The task is dropped if the response is an error (status 400 or above). If another task has the same
+        `key=`, that task is kept under its own id and this one is dropped.
 
         Raises:
             ArgumentsError: The arguments do not fit the function.
-            ConfigError: It is no task function.
+            ConfigError: `function` is not a task function.
         """
         if not isinstance(function, TaskFunction | ConfiguredTaskFunction):
             raise ConfigError(
-                f"{shown(getattr(function, '__qualname__', function))} is no task function",
-                fix="declare it with @queue.task, or use BackgroundTasks and lose it with the process",
+                f"{shown(getattr(function, '__qualname__', function))} is not a task function",
+                fix="declare it with @queue.task, or use BackgroundTasks, which do not survive the process",
             )
         task = function.prepare(*args, **kwargs)
         self._pending.append(task)
@@ -122,13 +124,13 @@ class DurableTasks:
 
 
 class DurableTasksMiddleware:
-    """Stores what `DurableTasks` gathered, all or none, just before the answer begins.
+    """Enqueues the tasks of `DurableTasks`, all or none, just before the response starts.
 
-    If they cannot be stored, the error is raised in place of the answer: nobody is told of success.
+    If they cannot be enqueued, the error is raised and the response is not sent.
 
     Args:
-        app: What is behind it.
-        queue: Where to.
+        app: The ASGI application to wrap.
+        queue: The queue to enqueue to.
     """
 
     def __init__(self, app: ASGIApp, *, queue: Tidegate) -> None:
@@ -136,7 +138,7 @@ class DurableTasksMiddleware:
         self._queue = queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and store in between."""
+        """Pass the request on, and enqueue its tasks before the response starts."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,1 +1,1 @@
-"""What tests and demos need: a simulated provider, a history checker."""
+"""Tools for tests and demos: a simulated provider, a history checker, virtual time and a demo."""

@@ -1,6 +1,6 @@
-"""An event loop whose clock jumps: whatever waits for time waits for nothing, and a run repeats by its seed.
+"""An event loop with virtual time: timers fire without a real wait, and a run can be repeated by its seed.
 
-Nothing but timers may be waited for: with threads, sockets or child processes in play, use a real loop.
+Coroutines may wait for timers only. With threads, sockets or child processes, use a real loop.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 EPOCH = 1_800_000_000.0
-"""Where virtual time begins, in seconds since the epoch."""
+"""Start of virtual time, in seconds since the epoch."""
 
 
 class StuckError(RuntimeError):
-    """Every coroutine waits, and no timer will ever wake one."""
+    """Every coroutine waits, and no timer is set that could wake one."""
 
 
 class _NoSelector(selectors.SelectSelector):
-    """Never waits for the outside; tells the loop how far its clock may jump."""
+    """Never waits for sockets; moves the loop's clock on instead."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Jump by the timeout instead of waiting for it."""
+        """Move the clock on by the timeout instead of waiting."""
         if timeout is None:
             raise StuckError("every coroutine waits and no timer is set")
         self._loop.jump(timeout)
@@ -36,18 +36,18 @@ class _NoSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop on virtual time."""
+    """An event loop with virtual time."""
 
     def __init__(self) -> None:
         self._virtual = 0.0
         super().__init__(_NoSelector(self))
 
     def time(self) -> float:
-        """Return virtual seconds since the loop was made."""
+        """Return virtual seconds since the loop was created."""
         return self._virtual
 
     def jump(self, seconds: float) -> None:
-        """Move the clock on."""
+        """Move the clock on by some seconds."""
         self._virtual += max(0.0, seconds)
 
     def wall(self) -> float:
@@ -56,10 +56,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(work: Coroutine[Any, Any, T], loop: VirtualLoop) -> T:
-    """Run a coroutine to its end on virtual time; whatever it left running is cancelled.
+    """Run a coroutine to its end in virtual time, then cancel the tasks that it left running.
 
     Raises:
-        StuckError: It waits for something that can never come.
+        StuckError: The coroutine waits, and no timer is set.
     """
     try:
         asyncio.set_event_loop(loop)

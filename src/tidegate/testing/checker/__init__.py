@@ -1,8 +1,8 @@
-"""The history checker: three accounts of the same tasks, held against each other.
+"""The history checker compares three records of the same tasks.
 
 What clients saw (`ClientObservations`), what functions recorded (`FunctionRecorder`, `read_notes`) and what
-the store says (`read_snapshot`) must agree. `check` names every disagreement as a broken invariant. It knows
-nothing of how the accounts came about, so tests, the demo and fault injection share it.
+the store holds (`read_snapshot`) must agree. `check` reports every difference as a broken invariant. It does
+not depend on how the records were made, so tests, the demo and fault injection share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holds the three accounts against each other and names what does not agree. Pure: no I/O, no clock."""
+"""Compare the three records and report every broken invariant. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tidegate.testing.checker.observations import (
 )
 
 INVARIANTS: Mapping[str, str] = {
-    "I1": "an accepted task is there, with the arguments that were sent",
-    "I2": "no task is there that nobody enqueued",
+    "I1": "an accepted task exists, with the arguments that were sent",
+    "I2": "no task exists that nobody enqueued",
     "I3": "one task for each idempotency key",
     "I5": "only allowed moves",
     "I6": "one final move, and nothing after it",
@@ -27,12 +27,12 @@ INVARIANTS: Mapping[str, str] = {
     "I8": "a run is claimed only after the one before it was closed",
     "I10": "the stored result is that of the run that succeeded",
     "I12": "every re-run is explained",
-    "I13": "at rest, every task is final",
-    "I15": "attempts, crashes, losses and parks keep to their limits",
+    "I13": "when all work is done, every task is final",
+    "I15": "attempts, crashes, losses and parks stay within their limits",
     "I19": "no run starts after an answered cancel",
     "I20": "counters equal a recount",
 }
-"""What `check` looks for, in words."""
+"""A description of each invariant that `check` checks."""
 
 _COUNTERS = {
     Charge.ATTEMPT: "attempts",
@@ -64,15 +64,15 @@ def check(
     """Return every broken invariant, those of one task together.
 
     Args:
-        observations: What clients were told.
-        notes: What bodies wrote down.
-        snapshot: What the store says.
-        limits: By task function; a function that is not named is held to no limits.
-        is_finished: Whether faults are over and all work should be done: nothing moves any more, so every
-            task must be final and the queue figures must be exact.
-        has_notes: Whether every body left notes. Without, what only they can tell is not looked at.
-        zombies: Runs whose bodies began after their run was closed, each for a reason the caller knows: their
-            process stood still meanwhile, say. They may begin after a cancel; the fence refuses their end.
+        observations: The responses that clients got.
+        notes: The starts and ends that the task functions recorded.
+        snapshot: The contents of the store.
+        limits: The limits of each task function; a function without an entry has no limits.
+        is_finished: Whether the faults are over and all work is done: then every task must be final and the
+            queue statistics must be exact.
+        has_notes: Whether every function recorded its runs. Without it, checks that need notes are left out.
+        zombies: Runs whose functions started after their run was closed, for a reason that the caller knows,
+            such as a stopped process. They may start after a cancel; the fence refuses their result.
     """
     by_task: defaultdict[str, list[FunctionNote]] = defaultdict(list)
     for note in notes:
@@ -115,15 +115,15 @@ def _accepted_tasks_exist(observations: ClientObservations, snapshot: StoreSnaps
         if not submitted.ok or submitted.task_id in observations.purged:
             continue
         if submitted.task_id not in snapshot.rows:
-            yield Violation("I1", submitted.task_id, "was accepted and is not there")
+            yield Violation("I1", submitted.task_id, "was accepted and is missing")
         elif snapshot.payloads.get(submitted.task_id) != submitted.digest:
-            yield Violation("I1", submitted.task_id, "holds other arguments than were sent")
+            yield Violation("I1", submitted.task_id, "has other arguments than were sent")
 
 
 def _no_unknown_tasks(observations: ClientObservations, snapshot: StoreSnapshot) -> Iterator[Violation]:
     known = {submitted.task_id for submitted in observations.submitted}
     for task_id in sorted(snapshot.rows.keys() - known):
-        yield Violation("I2", task_id, "is there, though nobody enqueued it")
+        yield Violation("I2", task_id, "exists, though nobody enqueued it")
 
 
 def _keys_are_unique(observations: ClientObservations, snapshot: StoreSnapshot) -> Iterator[Violation]:
@@ -132,7 +132,7 @@ def _keys_are_unique(observations: ClientObservations, snapshot: StoreSnapshot) 
         if row.key is not None:
             holders[row.tenant, row.key].add(row.id)
     for submitted in observations.submitted:
-        # A purge frees the key with all that belonged to its task.
+        # A purge deletes the key of its task as well.
         if submitted.key is not None and submitted.ok and submitted.task_id not in observations.purged:
             holders[submitted.tenant, submitted.key].add(submitted.task_id)
     for (_, key), ids in sorted(holders.items()):
@@ -145,14 +145,14 @@ def _limits_hold(row: TaskRow, limits: RunLimits | None) -> Iterator[Violation]:
     if limits is None:
         return
     spent = row.counters
-    for name, value, most in (
+    for name, value, limit in (
         ("attempts", spent.attempts, row.max_attempts or limits.max_attempts),
         ("crashes", spent.crashes, limits.crashes),
         ("losses", spent.losses, limits.losses),
         ("parks", spent.parks, limits.parks),
     ):
-        if value > most:
-            yield Violation("I15", row.id, f"{value} {name}, {most} are allowed")
+        if value > limit:
+            yield Violation("I15", row.id, f"{value} {name}, {limit} are allowed")
 
 
 def _counters_match(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
@@ -186,8 +186,9 @@ def _cancels_are_final(
             if note.event != "start" or Fence(note.task_id, note.run) in zombies:
                 continue
             if note.at > cancel.at and cancel.answer is CancelStatus.CANCELLED:
+                late = note.at - cancel.at
                 yield Violation(
-                    "I19", cancel.task_id, f"a body started {note.at - cancel.at:.3f} s later, run {note.run}"
+                    "I19", cancel.task_id, f"the function started {late:.3f} s later, run {note.run}"
                 )
 
 
@@ -200,4 +201,4 @@ def _queue_counts(snapshot: StoreSnapshot) -> Iterator[Violation]:
         compared["ready"] = (stats.ready + stats.paced + stats.blocked, counted[queue, State.READY])
         for name, (shown, stored) in compared.items():
             if shown != stored:
-                yield Violation("I20", "", f"queue {queue} shows {shown} {name}, {stored} are there")
+                yield Violation("I20", "", f"queue {queue} shows {shown} {name}, {stored} are stored")

@@ -1,4 +1,7 @@
-"""The bodies' own ledger: a file of JSON lines, each on disk before the body goes on."""
+"""Record the starts and ends of task functions in a file of JSON lines.
+
+Each line is on disk before the function goes on.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ def digest_of(data: bytes) -> str:
 
 
 class FunctionRecorder:
-    """Writes down when bodies start and end. Several processes may write to one file.
+    """Records when task functions start and end. Several processes may write to one file.
 
-    Each line is one appending write followed by fsync, so a process that is killed leaves whole lines.
+    Each line is one appending write followed by fsync, so a killed process leaves only whole lines.
 
     Args:
-        path: Made if missing, continued if not.
-        clock: Seconds since the epoch.
+        path: The file; created if missing, else appended to.
+        clock: Returns seconds since the epoch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
@@ -39,22 +42,22 @@ class FunctionRecorder:
         self._clock = clock
 
     def record_start(self, task_id: str, run: int) -> None:
-        """Note that a body begins."""
+        """Record that a function starts."""
         self._write(FunctionNote("start", task_id, run, os.getpid(), self._clock()))
 
     def record_end(self, task_id: str, run: int, *, digest: str = "", error: str = "") -> None:
-        """Note that a body returned a result of that digest, or raised an error of that class."""
+        """Record that a function returned a result with this digest, or raised an error of this class."""
         self._write(FunctionNote("end", task_id, run, os.getpid(), self._clock(), digest, error))
 
     def record_runs(self, function: TaskFunction[Any, Any, Any]) -> None:
-        """Make every later run of a task function leave its notes here.
+        """Record all later runs of a task function.
 
         Raises:
-            OptionError: Its body takes no `Context`, so it cannot say which run it is.
+            OptionError: The function takes no `Context`, so its run is not known.
         """
         if function.signature.context is None:
             raise OptionError(
-                f"{function.spec.name} cannot be watched", fix="give it a parameter annotated with Context"
+                f"{function.spec.name} cannot be recorded", fix="give it a parameter annotated with Context"
             )
         body = function.function
         wrap = self._wrap_async if inspect.iscoroutinefunction(body) else self._wrap
@@ -104,9 +107,9 @@ class FunctionRecorder:
 
 
 def read_notes(path: str | os.PathLike[str]) -> list[FunctionNote]:
-    """Return what bodies wrote down, in the order written; nothing if there is no such file.
+    """Return the recorded notes in the order written; an empty list if the file does not exist.
 
-    A last line without its end is left out: its process was killed while it wrote.
+    An incomplete last line is left out: its process was killed while it wrote.
     """
     try:
         text = Path(path).read_bytes()

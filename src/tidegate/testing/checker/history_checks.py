@@ -1,4 +1,4 @@
-"""One task's history, walked from its first entry to its last: moves, ends, runs and reasons."""
+"""Check the history of one task from its first entry to its last: moves, ends, runs and reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACTIONS = {
     "run now": ("run_now", State.READY),
     "cancel requested": ("cancel", State.CANCELLED),
 }
-"""What people's acts do to a task that does not run: the operation, and the state it leaves."""
+"""The operation and the resulting state of each action on a task that does not run."""
 
 _UNRECORDED_OPERATIONS = ("promote", "admit", "cancel")
 """Operations that may move a waiting task without an entry in its history."""
@@ -35,13 +35,13 @@ def runs_of(entries: Sequence[HistoryRow]) -> list[HistoryRow]:
 
 
 def runs_since_redrive(entries: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Return the runs since the last redrive, which is when the counters began anew."""
-    redrives = [place for place, entry in enumerate(entries) if entry.kind == "redriven"]
+    """Return the runs since the last redrive, which resets the counters."""
+    redrives = [index for index, entry in enumerate(entries) if entry.kind == "redriven"]
     return runs_of(entries[redrives[-1] + 1 :] if redrives else entries)
 
 
 def entries_until_redrive(entries: Sequence[HistoryRow], after: float) -> Iterator[HistoryRow]:
-    """Yield the entries before the first redrive that is later than a moment: what came of an act then."""
+    """Yield the entries before the first redrive after a given time."""
     for entry in entries:
         if entry.kind == "redriven" and entry.at > after:
             return
@@ -49,7 +49,7 @@ def entries_until_redrive(entries: Sequence[HistoryRow], after: float) -> Iterat
 
 
 def moves_are_allowed(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
-    """I5: every move that the history shows is in the table of allowed moves, and ends where the row is."""
+    """I5: every move in the history is an allowed move, and the last one leads to the state of the row."""
     state: State | None = None
     for entry in entries:
         before = state
@@ -71,12 +71,12 @@ def moves_are_allowed(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[V
 
 
 def _states_before(state: State | None) -> list[State]:
-    """Return the state; for a task whose history has not begun, every state an enqueue can give it."""
+    """Return the state; for a task without history, every state that an enqueue can give it."""
     return [target for _, target in MOVES["enqueue"]] if state is None else [state]
 
 
 def _can_reach(source: State | None, target: State) -> bool:
-    """Return whether a task can be in `target` without any entry since it was in `source`."""
+    """Return whether a task can get from `source` to `target` without an entry in its history."""
     return any(
         state is target or any((state, target) in MOVES[operation] for operation in _UNRECORDED_OPERATIONS)
         for state in _states_before(source)
@@ -84,7 +84,7 @@ def _can_reach(source: State | None, target: State) -> bool:
 
 
 def _is_during_a_run(action: HistoryRow, entries: Sequence[HistoryRow]) -> bool:
-    """Return whether the act fell into a run: a cancel then only asks."""
+    """Return whether the action happened during a run: then a cancel only asks the function to stop."""
     return any(
         run.at <= action.at and (run.ended_at is None or action.at <= run.ended_at)
         for run in runs_of(entries)
@@ -96,7 +96,7 @@ def _state_name(state: State | None) -> str:
 
 
 def has_one_final_move(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
-    """I6: each life has one final move at most, nothing comes after it, and a final row has one."""
+    """I6: there is at most one final move between redrives, nothing follows it, and a final row has one."""
     final: HistoryRow | None = None
     for entry in entries:
         if entry.kind == "redriven":
@@ -118,7 +118,7 @@ def has_one_final_move(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[
 
 
 def runs_increase(row: TaskRow, entries: Sequence[HistoryRow]) -> Iterator[Violation]:
-    """I7: the run rises strictly with every claim, and the row holds the last one."""
+    """I7: every claim has a higher run than the one before, and the row has the last one."""
     runs = [entry.run or 0 for entry in runs_of(entries)]
     for before, after in pairwise(runs):
         if after <= before:
@@ -165,7 +165,7 @@ def _explains_next_run(ended: HistoryRow) -> bool:
 def starts_are_claims(
     row: TaskRow, entries: Sequence[HistoryRow], notes: Sequence[FunctionNote]
 ) -> Iterator[Violation]:
-    """I7 and I12, by the bodies' ledger: one start a claim, and no start without a claim."""
+    """I7 and I12, by the functions' notes: at most one start per claim, and no start without a claim."""
     started: set[int] = set()
     claimed = {entry.run for entry in runs_of(entries)}
     for note in notes:
@@ -175,19 +175,19 @@ def starts_are_claims(
             yield Violation("I7", row.id, f"run {note.run} was started twice, again by process {note.pid}")
         started.add(note.run)
         if note.run not in claimed:
-            yield Violation("I12", row.id, f"a body started as run {note.run}, which the store never gave")
+            yield Violation("I12", row.id, f"the function started as run {note.run}, which was never claimed")
 
 
 def result_is_the_last_runs(
     row: TaskRow, entries: Sequence[HistoryRow], notes: Sequence[FunctionNote], stored: str
 ) -> Iterator[Violation]:
-    """I10: what is stored is what the body of the run that succeeded returned."""
+    """I10: the stored result is the one that the function returned in the run that succeeded."""
     winners = [entry.run for entry in runs_of(entries) if entry.outcome == "succeeded"]
     returned = {note.run: note.digest for note in notes if note.event == "end" and not note.error}
     for run in winners:
         if run not in returned:
-            yield Violation("I10", row.id, f"run {run} succeeded, but its body never returned")
+            yield Violation("I10", row.id, f"run {run} succeeded, but its function never returned")
         elif returned[run] != stored:
             others = [other for other, digest in returned.items() if digest == stored and other != run]
-            whose = f"that of run {others[0]}" if others else "nobody's"
-            yield Violation("I10", row.id, f"the stored result is not that of run {run} but {whose}")
+            actual = f"that of run {others[0]}" if others else "of no run"
+            yield Violation("I10", row.id, f"the stored result is not that of run {run} but {actual}")

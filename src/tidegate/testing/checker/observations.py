@@ -1,4 +1,4 @@
-"""What the checker compares: plain values, whoever collected them. Moments are seconds since the epoch."""
+"""The plain values that the checker compares. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ class SubmittedTask:
     """One enqueue, as its client saw it."""
 
     task_id: str
-    """The id the answer named; without an answer, the id that was sent."""
+    """The id in the response; without a response, the id that was sent."""
     digest: str
     """`digest_of` the encoded arguments."""
     key: str | None = None
     tenant: str = ""
     ok: bool = True
-    """False: no answer came, so the task may be there or not."""
+    """False if no response came, so the task may exist or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCancel:
-    """One answered cancel."""
+    """One cancel that got a response."""
 
     task_id: str
     answer: CancelStatus
     at: float
-    """When the answer had come, by a clock not behind the store's."""
+    """When the response arrived, by a clock that is not behind the store's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientObservations:
-    """Everything clients were told."""
+    """All responses that clients got."""
 
     submitted: tuple[SubmittedTask, ...] = ()
     cancels: tuple[ObservedCancel, ...] = ()
     purged: frozenset[str] = frozenset()
-    """Tasks that a person or the retention deleted: they need not be there any more."""
+    """Tasks that a person or the retention deleted, so they may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionNote:
-    """One line of a body's own ledger."""
+    """One recorded start or end of a task function."""
 
     event: str
-    """`start` before the first line of the body, `end` after its last."""
+    """`start` before the first line of the function, `end` after its last."""
     task_id: str
     run: int
     pid: int
     at: float
     digest: str = ""
-    """Of an `end`: `digest_of` the encoded result; empty if the body raised."""
+    """In an `end`: `digest_of` the encoded result; empty if the function raised."""
     error: str = ""
-    """Of an `end`: the class of what the body raised."""
+    """In an `end`: the class of the error that the function raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """Everything the store says, read through its contract."""
+    """The contents of the store, read through its protocol."""
 
     rows: Mapping[str, TaskRow] = field(default_factory=dict)
     histories: Mapping[str, tuple[HistoryRow, ...]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What the tasks of one function may spend in one life."""
+    """How many runs of each kind a task of one function may have between redrives."""
 
     max_attempts: int = 3
     crashes: int = 3
@@ -85,7 +85,7 @@ class RunLimits:
 
     @classmethod
     def of(cls, spec: TaskSpec) -> RunLimits:
-        """Return the limits a task function declares."""
+        """Return the limits that a task function declares."""
         once = spec.crash_limit == 0
         return cls(
             max_attempts=spec.max_attempts,
@@ -99,11 +99,11 @@ class Violation:
     """One broken invariant."""
 
     invariant: str
-    """Its number: `I7`; `INVARIANTS` has it in words."""
+    """The number of the invariant: `I7`. `INVARIANTS` describes it."""
     task_id: str
-    """Empty where it is about a queue."""
+    """The task's id; empty if the violation is about a queue."""
     evidence: str
-    """What was seen, in words."""
+    """A sentence about what was found."""
 
     def __str__(self) -> str:
         return f"{self.invariant} {self.task_id}: {self.evidence}"

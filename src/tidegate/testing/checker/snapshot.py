@@ -1,4 +1,4 @@
-"""Reads the store's own account of everything it holds, through the contract every back end keeps."""
+"""Read all tasks of a store through the protocol that both stores implement."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PAGE = 500
 
 
 async def read_snapshot(store: Store) -> StoreSnapshot:
-    """Return what the store says of all its tasks.
+    """Read all tasks with their histories, arguments and results.
 
-    Not one snapshot: read while nothing moves, or compare only what cannot move any more.
+    This is not one atomic snapshot: call it while nothing changes, or compare only final tasks.
 
     Raises:
-        StoreError: The store is away.
+        StoreError: The store cannot be reached.
     """
     rows = await _rows(store)
     histories: dict[str, tuple[HistoryRow, ...]] = {}

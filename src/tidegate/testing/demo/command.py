@@ -1,4 +1,4 @@
-"""From a plan to an exit code: where things are kept, what is printed, what is left behind."""
+"""Run a demo plan, print the report, clean up, and return the exit code."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _INTERRUPTED, _TERMINATED = 130, 143
 
 
 def run_and_report(plan: DemoPlan, *, json: bool, directory: Path | None) -> int:
-    """Run the demo, print how it ended and return the exit code; see `run_demo`."""
+    """Run the demo, print a report and return the exit code; see `run_demo`."""
     kept = directory is not None
     directory = (directory or Path(tempfile.mkdtemp(prefix="tidegate-demo-"))).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "queue.db").exists():
-        raise OptionError(f"{directory} holds the queue of another demo", fix="name an empty directory")
+        raise OptionError(f"{directory} holds the queue of another demo", fix="give an empty directory")
     stream = sys.stderr if json else sys.stdout
     code = 1
     try:
@@ -49,12 +49,12 @@ def run_and_report(plan: DemoPlan, *, json: bool, directory: Path | None) -> int
         if not kept and code in (0, _INTERRUPTED, _TERMINATED):
             shutil.rmtree(directory, ignore_errors=True)
         elif code == 1:
-            click.echo(f"queue, ledgers and logs are kept in {directory}", file=stream)
+            click.echo(f"the queue, the call logs and the logs are in {directory}", file=stream)
     return code
 
 
 async def _run(plan: DemoPlan, directory: Path, stream: TextIO) -> DemoOutcome | None:
-    """Return how it went; None if SIGTERM ended it."""
+    """Return the outcome; None if SIGTERM ended the demo."""
     view = make_view(stream)
     try:
         demo_run = asyncio.create_task(DemoRun(plan, directory, view).run(), name="demo")
@@ -83,7 +83,7 @@ def _print(report: DemoReport, stream: TextIO, *, json: bool) -> None:
     else:
         _print_table(report, stream)
         if not report.faults:
-            click.echo("Nothing was lost, and nothing ran twice without a recorded reason.", file=stream)
+            click.echo("No task was lost, and none ran twice without a recorded reason.", file=stream)
     for fault in report.faults[:_FAULTS_SHOWN]:
         click.echo(f"FAULT  {fault}", file=stream)
     if len(report.faults) > _FAULTS_SHOWN:

@@ -1,4 +1,4 @@
-"""What can be said of the demo at one moment, read from the store and the provider's ledger."""
+"""The demo's counts at one moment, read from the store and the provider's call log."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tidegate.testing.provider.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class DemoCounts:
-    """A moment of the demo. Counts are of tasks, but for the calls."""
+    """The counts of tasks and calls at one moment."""
 
     elapsed_seconds: float
     submitted: int
     ready: int = 0
     running: int = 0
     waiting: int = 0
-    """For their next run."""
+    """Tasks that wait for their next run."""
     dead: int = 0
     calls: int = 0
-    """The provider has seen."""
+    """Calls that reached the provider."""
     throttled: int = 0
-    """Of them refused for their rate."""
+    """Calls that the provider refused for their rate."""
 
     @property
     def succeeded(self) -> int:
-        """Tasks that are neither dead nor anywhere else."""
+        """Tasks that succeeded: all that are neither unfinished nor dead."""
         return self.submitted - self.unfinished - self.dead
 
     @property
@@ -36,10 +36,10 @@ class DemoCounts:
 
 
 async def read_counts(store: Store, ledger: Ledger, *, elapsed: float, submitted: int) -> DemoCounts:
-    """Return the figures of this moment.
+    """Return the present counts.
 
     Raises:
-        StoreError: The store is away.
+        StoreError: The store cannot be reached.
     """
     queues = await store.get_queue_stats()
     calls = ledger.summary()

@@ -1,4 +1,4 @@
-"""The demo itself: start everything, enqueue, let things go wrong on time, wait until all tasks are final."""
+"""Run the demo: start the processes, enqueue, inject the faults, wait until all tasks are final."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ poll_interval = 0.25
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """Everything there is to judge the demo by."""
+    """Everything that the report is made from."""
 
     jobs: dict[str, SummaryJob]
-    """What was enqueued, by task."""
+    """The enqueued jobs, by task id."""
     observations: ClientObservations
     notes: tuple[FunctionNote, ...]
     snapshot: StoreSnapshot
     limits: dict[str, RunLimits]
     calls: tuple[ProviderCall, ...]
     killed_running: frozenset[str]
-    """Tasks that ran when the worker was killed."""
+    """Tasks that were running when the worker was killed."""
     was_killed: bool
     duration_seconds: float
     directory: Path
@@ -81,9 +81,9 @@ class DemoRun:
     """One run of the demo.
 
     Args:
-        plan: What happens when.
-        directory: An existing directory for everything it writes.
-        view: Where it tells what happens.
+        plan: When each fault happens.
+        directory: An existing directory for all files of the demo.
+        view: Shows the progress.
     """
 
     def __init__(self, plan: DemoPlan, directory: Path, view: DemoView) -> None:
@@ -108,7 +108,7 @@ class DemoRun:
         self._polled = asyncio.Event()
 
     async def run(self) -> DemoOutcome:
-        """Run it to its end; every process it started has ended when this returns or raises.
+        """Run the demo to its end. All its processes have ended when this returns or raises.
 
         Raises:
             TidegateError: A process did not start, or the store failed for good.
@@ -118,7 +118,7 @@ class DemoRun:
         )
         try:
             async with self._provider, self._api(await self._core.opened_store()) as api:
-                self._show_event(f"provider: {self._provider.url}, {self._plan.latency:.1f} s an answer")
+                self._show_event(f"provider: {self._provider.url}, {self._plan.latency:.1f} s per response")
                 await self._enqueue()
                 self._view.show_text(await api.wait_for_address())
                 await self._start_worker()
@@ -133,7 +133,7 @@ class DemoRun:
             await self._app.aclose()
             self._calls.close()
 
-    # --- the acts ----------------------------------------------------------------------------------------
+    # --- starting ----------------------------------------------------------------------------------------
 
     async def _enqueue(self) -> None:
         jobs = make_jobs(self._plan.tasks)
@@ -183,7 +183,7 @@ class DemoRun:
         }
 
     async def _run_until_finished(self) -> None:
-        """Let things go wrong on time, and look on until all is done or the time is over."""
+        """Inject the faults on time; poll until every task is final or the time is up."""
         faults = asyncio.create_task(self._inject_faults(), name="demo: chaos")
         ends_at = self._began_at + self._plan.give_up_after
         try:
@@ -193,26 +193,26 @@ class DemoRun:
                     self._show_event("every task is final")
                     return
                 if faults.done():
-                    faults.result()  # raises what went wrong with it
+                    faults.result()  # raises the error of the faults, if any
                 if self._workers[-1].has_ended and not self._killing:
                     raise TidegateError("the worker ended by itself", fix=f"see {self._workers[-1].log_path}")
                 await asyncio.sleep(_POLL_SECONDS)
             self._show_event(
-                f"given up after {self._plan.give_up_after:g} s: {self._counts.unfinished} unfinished"
+                f"gave up after {self._plan.give_up_after:g} s: {self._counts.unfinished} unfinished"
             )
         finally:
             faults.cancel()
             await asyncio.gather(faults, return_exceptions=True)
 
     async def _poll(self) -> None:
-        with contextlib.suppress(StoreError):  # busy: the next look is soon
+        with contextlib.suppress(StoreError):  # the store is busy: the next poll is soon
             self._counts = await read_counts(
                 self._core.store, self._calls, elapsed=self._elapsed(), submitted=len(self._enqueued.jobs)
             )
             self._view.show(self._counts)
             self._polled.set()
 
-    # --- what goes wrong ---------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------
 
     async def _inject_faults(self) -> None:
         plan = self._plan
@@ -231,16 +231,16 @@ class DemoRun:
     async def _start_throttling(self) -> None:
         await self._provider.limit(self._plan.throttled_per_second)
         self._show_event(
-            f"429: the provider lets only {self._plan.throttled_per_second:g} calls a second through"
+            f"429: the provider now allows only {self._plan.throttled_per_second:g} calls per second"
         )
 
     async def _stop_throttling(self) -> None:
         await self._wait_until(self._is_throttled)
         await self._provider.limit(None)
-        self._show_event("429 over: the provider's limit is lifted")
+        self._show_event("429 over: the provider has no limit again")
 
     async def _kill_worker(self) -> None:
-        """Kill supervisor and pool processes at once, note what ran, start another worker."""
+        """Kill the supervisor and the pool processes at once, record what ran, start another worker."""
         await self._wait_until(self._is_running(self._plan.slots // 2))
         pids = [row.pid for row in await self._core.store.list_workers() if row.retired_at is None]
         worker = self._workers[-1]
@@ -256,20 +256,18 @@ class DemoRun:
         await self._start_worker()
         self._killing = False
         await self._wait_until(self._are_reclaimed)
-        self._show_event(
-            f"the lease of worker {len(self._workers) - 1} ran out: its tasks are taken up again"
-        )
+        self._show_event(f"the lease of worker {len(self._workers) - 1} ran out: its tasks are requeued")
 
     async def _start_outage(self) -> None:
         await self._provider.refuse_connections(self._plan.outage_seconds)
         self._show_event(
-            f"outage: nobody listens at the provider's port for {self._plan.outage_seconds:.1f} s"
+            f"outage: nothing listens on the provider's port for {self._plan.outage_seconds:.1f} s"
         )
         await asyncio.sleep(self._plan.outage_seconds)
         self._show_event("outage over")
 
     async def _wait_until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Return once it is true, asking after each look."""
+        """Return once the condition is true; check it after each poll."""
         while not await condition():
             self._polled.clear()
             await self._polled.wait()
@@ -287,7 +285,7 @@ class DemoRun:
         rows = await self._core.store.read_tasks(sorted(self._killed_running or ()))
         return all(row.counters.losses > 0 for row in rows.values())
 
-    # --- afterwards --------------------------------------------------------------------------------------
+    # --- the outcome --------------------------------------------------------------------------------------
 
     async def _outcome(self) -> DemoOutcome:
         return DemoOutcome(

@@ -1,4 +1,4 @@
-"""Finds the example that the demo runs, and makes its work: which texts are summarised, and for whom."""
+"""Find the example that the demo runs, and make its jobs: which texts to summarise, and for whom."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidegate.errors import ConfigError
 from tidegate.testing.provider.settings import POLICY_MARKER
 
 MODULE = "summarise_example"
-"""The name under which the example is imported here and in the worker: its tasks are named by it."""
+"""The module name of the example, here and in the worker. Its task functions are named after it."""
 
 LEDGER_VARIABLE = "TIDEGATE_DEMO_LEDGER"
-"""Tells the demo's worker the file for the notes of its bodies."""
+"""The variable that gives the demo's worker the file in which its functions record their runs."""
 
 _AUDIENCES = (
     "a busy reader",
@@ -32,7 +32,7 @@ _FEWEST_WORDS, _MORE_WORDS = 30, 10
 
 @dataclass(frozen=True, slots=True)
 class SummaryJob:
-    """One text to summarise; no two jobs ask the provider for the same thing."""
+    """One text to summarise. No two jobs send the provider the same request."""
 
     path: str
     audience: str
@@ -42,10 +42,10 @@ class SummaryJob:
 
 
 def example_directory() -> Path:
-    """Return the directory of the example: in an installed package its copy, else that of the checkout.
+    """Return the directory of the example: its copy in an installed package, else the one in the checkout.
 
     Raises:
-        ConfigError: Neither is there.
+        ConfigError: Neither exists.
     """
     inside = Path(__file__).parent / "summarise"
     checkout = Path(__file__).parents[4] / "examples" / "summarise"
@@ -59,7 +59,7 @@ def example_directory() -> Path:
 
 
 def load_example() -> ModuleType:
-    """Import the example's application afresh. Its store is not opened by this."""
+    """Import a new instance of the example's application, without opening its store."""
     path = example_directory() / "app.py"
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
@@ -71,7 +71,7 @@ def load_example() -> ModuleType:
 
 
 def make_jobs(count: int) -> list[SummaryJob]:
-    """Return that many different jobs over all texts, in an order that mixes them, the same every time."""
+    """Return `count` different jobs over all texts, in the same shuffled order every time."""
     jobs = [job for job, _ in zip(_all_jobs(), range(count), strict=False)]
     random.Random(count).shuffle(jobs)
     return jobs

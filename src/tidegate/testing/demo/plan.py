@@ -1,4 +1,4 @@
-"""What happens when, as numbers. Pure: made from the number of tasks and the time there is."""
+"""The timetable of the demo, computed from the number of tasks and the available time. Pure."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from tidegate.errors import OptionError
 _SLOTS = 8
 _REFERENCE_SECONDS = 60.0
 _WORK_SHARE = 0.75
-"""Part of the time in which the tasks would be done if nothing went wrong."""
+"""Part of the time that the tasks would take without faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """The demo's timetable. Moments count from when the first task is taken up; all in seconds."""
+    """The demo's timetable, in seconds. Times count from the claim of the first task."""
 
     tasks: int
     slots: int
-    """Tasks the worker runs at once."""
+    """How many tasks the worker runs at once."""
     latency: float
-    """The provider's mean time to an answer."""
+    """The provider's mean time to respond."""
     throttle_at: float
-    """The provider cuts its limit."""
+    """When the provider lowers its limit."""
     throttle_seconds: float
     throttled_per_second: float
-    """Calls it lets through meanwhile."""
+    """Calls per second that it allows during that time."""
     kill_at: float
-    """The whole worker is killed."""
+    """When the whole worker is killed."""
     outage_at: float
-    """Nobody listens at the provider's port."""
+    """When nothing listens on the provider's port."""
     outage_seconds: float
     lease: float
-    """Of the worker; its orphans are taken up again about twice as long after the kill."""
+    """The worker's lease. Its orphans are requeued about twice this time after the kill."""
     give_up_after: float
-    """If it is not over by then, something is wrong."""
+    """When the demo gives up, because something is wrong."""
 
     @classmethod
     def make(cls, tasks: int, seconds: float) -> DemoPlan:
-        """Return the plan for so many tasks in about so many seconds.
+        """Return the plan for this many tasks in about this many seconds.
 
         Raises:
-            OptionError: No tasks, or less than 5 seconds.
+            OptionError: `tasks` is below 1, or `seconds` is not between 5 and 3600.
         """
         if tasks < 1:
             raise OptionError(f"a demo of {tasks} tasks", fix="use 1 or more")

@@ -1,4 +1,4 @@
-"""The processes of the demo: the provider and the worker, started by their real commands."""
+"""Start and stop the demo's processes, the provider and the worker, by their real commands."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _POLL_SECONDS = 0.05
 
 
 class DemoProcess:
-    """One command in a session of its own, so that Ctrl-C at the terminal reaches only the demo itself.
+    """One command in its own session, so that Ctrl-C in the terminal reaches only the demo itself.
 
     Args:
-        name: For messages, and of its log file.
-        arguments: For the interpreter.
-        directory: Where it runs and its log is kept.
-        env: Variables beside those of this process.
+        name: Name in messages and of the log file.
+        arguments: Arguments of the Python interpreter.
+        directory: Working directory and place of the log.
+        env: Environment variables to add to those of this process.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class DemoProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before the start."""
+        """The process id; 0 before the start."""
         return self._process.pid if self._process is not None else 0
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ran and ended."""
+        """Whether the process has run and ended."""
         return self._process is not None and self._process.returncode is not None
 
     async def start(self, *, read: bool = False) -> None:
-        """Start it. What it prints goes to its log; with `read`, its stdout to `first_line` instead."""
+        """Start the process. Its output goes to its log; with `read`, its stdout goes to `first_line`."""
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -69,10 +69,10 @@ class DemoProcess:
             )
 
     async def first_line(self) -> str:
-        """Return the first line it prints.
+        """Return the first line that the process prints.
 
         Raises:
-            TidegateError: It ended, or printed nothing for half a minute.
+            TidegateError: The process ended, or printed nothing for half a minute.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -86,10 +86,10 @@ class DemoProcess:
         return line.decode()
 
     async def wait_for_log(self, pattern: str) -> re.Match[str]:
-        """Return the first match of a pattern in its log, once it is there.
+        """Wait for a pattern in the log and return its first match.
 
         Raises:
-            TidegateError: It ended, or did not say so for half a minute.
+            TidegateError: The process ended, or did not log it for half a minute.
         """
         ends_at = time.monotonic() + _START_SECONDS
         while not (found := re.search(pattern, self.log_path.read_text(errors="replace"))):
@@ -99,22 +99,22 @@ class DemoProcess:
         return found
 
     def kill(self, others: Iterable[int] = ()) -> None:
-        """Kill it and the process groups of `others` with SIGKILL, giving it no chance to notice."""
+        """Kill the process and the process groups of `others` with SIGKILL at the same time."""
         if self._process is None or self.has_ended:
             return
-        os.kill(self.pid, signal.SIGSTOP)  # so that it does not see its children die
+        os.kill(self.pid, signal.SIGSTOP)  # so that it does not notice that its children die
         for group in others:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
         os.kill(self.pid, signal.SIGKILL)
 
     async def ended(self) -> None:
-        """Wait for its end."""
+        """Wait until the process has ended."""
         if self._process is not None:
             await self._process.wait()
 
     async def stop(self) -> None:
-        """Ask it to end, soon more firmly, at last kill it. Safe to repeat, and without a start."""
+        """Stop the process: SIGTERM twice, then SIGKILL. Safe to repeat, also before the start."""
         if self._process is None:
             return
         for number, timeout in (
@@ -132,38 +132,38 @@ class DemoProcess:
 
 
 class ProviderProcess:
-    """The simulated provider in its process, and the way to tell it how to behave."""
+    """The simulated provider in its own process, and the control of its behaviour."""
 
     def __init__(self, directory: Path, *, latency: float, ledger_path: Path) -> None:
         arguments = ["-m", "tidegate.testing.provider", "--ledger", str(ledger_path)]
         arguments += ["--latency", f"{latency:.3f}", "--jitter", "0.4"]
         self.process = DemoProcess("provider", arguments, directory)
         self.url = ""
-        """Of its API; known after the start."""
+        """URL of its API; empty before the start."""
         self._control: httpx2.AsyncClient | None = None
 
     async def start(self) -> None:
-        """Start it and learn its address.
+        """Start the provider and read its URL.
 
         Raises:
-            TidegateError: It did not start.
+            TidegateError: The provider did not start.
         """
         await self.process.start(read=True)
         self.url = json.loads(await self.process.first_line())["url"]
         self._control = httpx2.AsyncClient(base_url=self.url.removesuffix("/v1"), timeout=10)
 
     async def limit(self, calls_per_second: float | None) -> None:
-        """Let only so many calls through from now on; None: any number."""
+        """Limit the calls per second from now on; None removes the limit."""
         limit = None if calls_per_second is None else max(1, round(calls_per_second * 60))
         burst = None if calls_per_second is None else max(1, round(calls_per_second))
         await self._post("settings", {"requests_per_minute": limit, "requests_burst": burst})
 
     async def refuse_connections(self, seconds: float) -> None:
-        """Refuse connections for a while, from now on."""
+        """Refuse connections for some seconds, from now on."""
         await self._post("outage", {"kind": "refuse", "seconds": seconds})
 
     async def stop(self) -> None:
-        """End it. Safe to repeat."""
+        """Stop the provider. Safe to repeat."""
         control, self._control = self._control, None
         if control is not None:
             await control.aclose()
@@ -182,7 +182,7 @@ class ProviderProcess:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Return this process's environment without settings of Tidegate, which are for other queues."""
+    """Return this process's environment without Tidegate's variables, which are for other queues."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
     if "PYTHONPATH" in env:  # the processes run in another directory
         parts = env["PYTHONPATH"].split(os.pathsep)

@@ -1,4 +1,4 @@
-"""The application of the demo's worker: the example as it is, with every body writing down its runs."""
+"""The application of the demo's worker: the example, with functions that record their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demo ended: judged, counted, and put into a table or JSON. Pure, but for printing."""
+"""Check the outcome of the demo, and make the report as a table or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _IN_DOUBT = (Reason.NETWORK.value, Reason.TIMEOUT.value)
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What the table shows. Counts are of tasks unless they say otherwise."""
+    """The report. Counts are of tasks unless stated otherwise."""
 
     tasks: int
     succeeded: int
     dead_by_reason: dict[str, int]
     lost: int
-    """Accepted, and not there or not final."""
+    """Accepted tasks that are missing or not final."""
     attempts: dict[int, int]
-    """Tasks by charged attempts, that of a success included."""
+    """Number of tasks by charged attempts, including a successful one."""
     waits: dict[str, int]
-    """Runs that charged no attempt, by what they were charged to."""
+    """Runs that charged no attempt, by the counter that they charged."""
     provider_calls: int
     throttled_calls: int
     refused_connections: int
@@ -40,37 +40,37 @@ class DemoReport:
     paid_twice: int
     """Payments beyond the first for one task."""
     paid_twice_by_kill: int
-    """Of them for tasks that ran when the worker was killed."""
+    """Of `paid_twice`, those of tasks that ran when the worker was killed."""
     paid_twice_unexplained: int
-    """Of them those that no lost or unanswered run explains."""
+    """Of `paid_twice`, those that no lost or unanswered run explains."""
     running_when_killed: int
     was_killed: bool
     duration_seconds: float
     histories: int
     violations: tuple[Violation, ...]
     surprises: tuple[str, ...]
-    """Tasks that did not end as they should have, in words."""
+    """A sentence about each task that did not end as it should have."""
 
     @property
     def dead(self) -> int:
-        """Dead tasks, whatever the reason."""
+        """All dead tasks."""
         return sum(self.dead_by_reason.values())
 
     @property
     def faults(self) -> list[str]:
-        """Everything that makes the demo a failure, in words."""
+        """A sentence about everything that makes the demo fail."""
         found = [str(violation) for violation in self.violations]
         found += self.surprises
         if self.lost:
             found.append(f"{counted(self.lost, 'task')} {'was' if self.lost == 1 else 'were'} lost")
         if not self.was_killed:
-            found.append("the work was over before the worker could be killed")
+            found.append("the tasks were done before the worker could be killed")
         if self.paid_twice_unexplained:
-            found.append(f"{self.paid_twice_unexplained} payments have no explanation")
+            found.append(f"{counted(self.paid_twice_unexplained, 'repeated payment')} without an explanation")
         return found
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it for JSON, what scripts read first."""
+        """Return the report for JSON, with the most used members first."""
         return {
             "succeeded": self.succeeded,
             "dead": self.dead,
@@ -93,7 +93,7 @@ class DemoReport:
 
 
 def make_report(outcome: DemoOutcome) -> DemoReport:
-    """Check every history and return how the demo ended."""
+    """Check every history and return the report."""
     rows = outcome.snapshot.rows
     paid, by_kill, unexplained = _count_repeated_payments(outcome)
     present = [rows[task_id] for task_id in outcome.jobs if task_id in rows]
@@ -140,7 +140,7 @@ def _format_counts(parts: Iterable[str]) -> dict[str, int]:
 def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
     """Return the payments beyond the first for a task: all, those by the kill, those unexplained.
 
-    Each call names its task in its `Idempotency-Key`.
+    The `Idempotency-Key` of each call is its task's id.
     """
     billed: defaultdict[str, int] = defaultdict(int)
     for call in outcome.calls:
@@ -159,7 +159,7 @@ def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
 
 
 def _unexpected_outcomes(outcome: DemoOutcome) -> Iterable[str]:
-    """Yield each final task that did not end as its text deserved."""
+    """Yield a sentence about each final task that did not end as its text requires."""
     for task_id, job in outcome.jobs.items():
         row = outcome.snapshot.rows.get(task_id)
         if row is None or row.state not in FINAL:
@@ -172,7 +172,7 @@ def _unexpected_outcomes(outcome: DemoOutcome) -> Iterable[str]:
 
 
 def table_rows(report: DemoReport) -> list[tuple[str, str]]:
-    """Return the final table: what, and how much in words."""
+    """Return the rows of the report's table: a name and a value."""
     dead = ", ".join(f"{count} by {reason}" for reason, count in report.dead_by_reason.items())
     attempts = ", ".join(
         f"{counted(count, 'task')} took {number}" for number, count in report.attempts.items()
@@ -198,7 +198,7 @@ _WAITS = {
     "park": "waited for the provider",
     "loss": "lost with their worker",
     "crash": "crashed",
-    "release": "given back",
+    "release": "released",
 }
 
 

@@ -1,4 +1,4 @@
-"""How the demo shows that it lives: a picture that moves on a terminal, plain lines anywhere else."""
+"""Show the progress of the demo: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _EVENTS_SHOWN = 14
 
 
 class DemoView(Protocol):
-    """Where the demo tells what happens."""
+    """Shows the progress of the demo."""
 
     def show_event(self, at_seconds: float, text: str) -> None:
         """Show one event."""
 
     def show_text(self, text: str) -> None:
-        """Show what stays to be read, and copied, line by line."""
+        """Show text that stays on the screen, so that it can be copied."""
 
     def show(self, counts: DemoCounts) -> None:
-        """Show the present figures."""
+        """Show the present counts."""
 
     def close(self) -> None:
-        """Leave the terminal as it was. Safe to repeat."""
+        """Restore the terminal. Safe to repeat."""
 
 
 def make_view(stream: TextIO) -> DemoView:
-    """Return the view that suits a stream."""
+    """Return the live view for a terminal, else the plain one."""
     if stream.isatty() and find_spec("rich") is not None:
         return LiveView(stream)
     return LineView(stream)
 
 
 class LineView:
-    """A line for each event, and one for the figures every few seconds."""
+    """Prints a line for each event, and the counts every few seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -48,11 +48,11 @@ class LineView:
         click.echo(f"{at_seconds:5.1f} s  {text}", file=self._stream)
 
     def show_text(self, text: str) -> None:
-        """Print it."""
+        """Print the text."""
         click.echo(text, file=self._stream)
 
     def show(self, counts: DemoCounts) -> None:
-        """Print the figures if it is time."""
+        """Print the counts if enough time has passed."""
         if counts.elapsed_seconds - self._shown_at < _LINE_SECONDS:
             return
         self._shown_at = counts.elapsed_seconds
@@ -64,11 +64,11 @@ class LineView:
         )
 
     def close(self) -> None:
-        """Nothing to leave behind."""
+        """Do nothing: there is nothing to restore."""
 
 
 class LiveView:
-    """One bar for all tasks, the figures under it, and the last events."""
+    """Shows one bar for all tasks, the counts below it, and the last events."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -85,15 +85,15 @@ class LiveView:
         self._events = [*self._events, (at_seconds, text)][-_EVENTS_SHOWN:]
 
     def show_text(self, text: str) -> None:
-        """Print it above the picture, unbroken."""
+        """Print the text above the display, without line breaks."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def show(self, counts: DemoCounts) -> None:
-        """Draw these figures from now on."""
+        """Show these counts from now on."""
         self._counts = counts
 
     def close(self) -> None:
-        """Draw the last picture and stop."""
+        """Draw the display a last time and stop."""
         self._live.stop()
 
     def _render(self) -> Any:
@@ -141,5 +141,5 @@ def split_width(counts: list[int], width: int) -> list[int]:
     total = sum(counts)
     if total <= 0:
         return [0] * len(counts)
-    edges = [round(width * sum(counts[: directory + 1]) / total) for directory in range(len(counts))]
+    edges = [round(width * sum(counts[: index + 1]) / total) for index in range(len(counts))]
     return [edge - before for before, edge in zip([0, *edges], edges, strict=False)]

@@ -1,4 +1,4 @@
-"""The HTTP API of the demo's queue: `tidegate web`, and a token for whoever wants to look in meanwhile."""
+"""Serve the HTTP API of the demo's queue with `tidegate web`, and create a token for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ APPLICATION = "tidegate.testing.demo.recorded_app:app"
 
 
 class DemoApi:
-    """Serves the demo's queue at a free port of this machine, to whoever has the token.
+    """Serves the demo's queue on a free local port. Requests need the token.
 
     Args:
-        directory: Of the demo.
-        env: What the application is told, as its worker is.
-        store: The queue, opened.
-        token_seconds: How long the token is good.
+        directory: The directory of the demo.
+        env: Environment variables for the application, the same as for the worker.
+        store: The open store of the queue.
+        token_seconds: How long the token is valid.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class DemoApi:
         self._token = ""
 
     async def wait_for_address(self) -> str:
-        """Wait until it answers; return where, and a token that looks at everything and changes nothing.
+        """Wait until the API is served. Return a text with its URL and a read-only token.
 
         Raises:
-            TidegateError: It did not start.
+            TidegateError: The server did not start.
         """
         url = (await self._process.wait_for_log(r"the API answers at (\S+)"))[1]
         return (
-            f"the API answers at {url} while this runs; look in, with a token for this one time:\n"
+            f"the API answers at {url} while the demo runs; try it with this token:\n"
             f'curl -H "Authorization: Bearer {self._token}" {url}/queues'
         )
 
     async def __aenter__(self) -> Self:
-        """Make the token, and start; it need not answer yet."""
+        """Create the token and start the server, without waiting for it."""
         token_id = secrets.token_hex(5)
         self._token = make_token(token_id, secrets.token_urlsafe(32))
         await self._store.add_token(

@@ -110,7 +110,7 @@ async def _event_batches(
         _AccessRevokedError: The client would not be admitted now.
     """
     loop = asyncio.get_running_loop()
-    watch = context.core.task_watcher(await context.store())
+    watcher = context.core.task_watcher(await context.store())
     idle_seconds = context.settings.heartbeat
     checked_at = loop.time()
     async with contextlib.aclosing(
