@@ -54,6 +54,7 @@ def test_observed_limits_are_listed_with_age_and_description(workspace: Workspac
     assert "its window of input tokens is spent, opens in" in output
     row = workspace.json("upstreams", "show", openai)
     assert [each["dimension"] for each in row["learned"]] == ["requests", "input_tokens"]
+    assert "learned_limits" not in row["gate"]  # they are shown once, as `learned`
     assert (row["blocked"], row["ready"]) == (3, 0)
 
 
