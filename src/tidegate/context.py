@@ -59,7 +59,7 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a function says it is."""
+    """The progress that a function reported."""
 
     done: float
     total: float | None

@@ -1,4 +1,4 @@
-"""An application whose set-up misbehaves as the environment says; every start of it is noted in a file."""
+"""An application that misbehaves at start as the environment says; it records every start in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def note(name: str, value: object) -> None:
 
 
 def process() -> str:
-    """Which of the worker's processes imports this."""
+    """Return which of the worker's processes imports this module."""
     words = [word for word in sys.orig_argv if word.startswith("tidegate.worker.")]
     return words[0].rpartition(".")[2] if words else "client"
 
@@ -79,7 +79,7 @@ async def start() -> None:
 
 @app.task
 async def swallow(ctx: Context) -> None:
-    """Swallow every cancellation for good."""
+    """Ignore every cancellation for ever."""
     note("swallows", [os.getpid(), ctx.run])
     while True:
         try:

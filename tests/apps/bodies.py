@@ -1,4 +1,4 @@
-"""Task functions that tests run in real worker processes. Each writes its starts and ends to a ledger."""
+"""Task functions for real worker processes. Each records its starts and ends in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain function that calls a real sync SDK, through the transport, in a child process."""
+"""A plain function that calls a real sync SDK through the transport, in a child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watched task functions for workers that are killed at random: each run leaves its notes on the disk."""
+"""Task functions for workers that are killed at random; each run writes records to the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that make several calls at once, of an upstream that lets three be in flight."""
+"""Tasks that make several calls at once to an upstream that allows three in flight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ URL = os.environ.get("PROVIDER_URL", "")
 
 @app.task(upstream=upstream)
 async def gathers(number: int) -> int:
-    """Make three calls at once, one of them a stream, then one more."""
+    """Make three calls at once, one of them streamed, then one more."""
     async with httpx2.AsyncClient(transport=upstream.transport()) as http:
 
         async def streams() -> None:
@@ -39,7 +39,7 @@ async def gathers(number: int) -> int:
 
 @app.task(upstream=upstream)
 def calls_twice(number: int) -> int:
-    """Make two calls after each other, from a child process."""
+    """Make two calls one after the other, from a child process."""
     with httpx2.Client(transport=upstream.transport()) as http:
         for _ in range(2):
             http.post(URL, json={})
@@ -48,6 +48,6 @@ def calls_twice(number: int) -> int:
 
 @app.task(upstream=upstream)
 async def holds(number: int) -> None:
-    """Have two calls under way for as long as the provider takes."""
+    """Keep two calls in flight until the provider answers."""
     async with httpx2.AsyncClient(transport=upstream.transport()) as http:
         await asyncio.gather(*(http.post(URL, json={}) for _ in range(2)))

@@ -1,4 +1,4 @@
-"""Behaves like a GPU library: usable only in the process that imported it."""
+"""A fake GPU library: usable only in the process that imported it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Task functions that misbehave in every way a child process must survive."""
+"""Task functions that misbehave in every way that a child process must survive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task function with a limit that all processes share. Each start is written down by the machine's one clock."""
+"""One task function with a limit shared by all processes. Each start is recorded by the monotonic clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ upstream = app.upstream("paced", requests_per_second=20)
 
 @app.task(upstream=upstream)
 async def call(ctx: Context) -> None:
-    # The monotonic clock is one for all processes, also for those that are told a wrong time of day.
+    # All processes share the monotonic clock, also those with a wrong wall clock.
     entry = {"what": "start", "task_id": ctx.task_id, "pid": os.getpid(), "at": time.monotonic()}
     with open(os.environ["LEDGER"], "a") as file:
         file.write(json.dumps(entry) + "\n")

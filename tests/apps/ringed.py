@@ -1,4 +1,4 @@
-"""Task functions behind a proxy: an upstream with two keys, and what a run sees of the failure before it."""
+"""Task functions with an upstream of two keys, and one that returns the failure of its last run."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ran: list[str] = []
 
 
 def sync_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As many a decorator is written: it hides that what it wraps is a coroutine function."""
+    """Wrap like a typical decorator, which hides that the wrapped function is a coroutine function."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def other_loop() -> Any:
 
 
 class Endless:
-    """Awaiting it gives itself, for ever."""
+    """An awaitable that returns itself."""
 
     def __await__(self) -> Iterator[Any]:
         return self
@@ -96,14 +96,14 @@ def handle() -> Any:
 
 
 def remember() -> str:
-    """Return what an earlier run left in the context, and leave something there."""
+    """Return the value that an earlier run left in the context, and set a new one."""
     before = seen.get()
     seen.set("an earlier run")
     return before
 
 
 def disturb(where: str) -> str:
-    """Change all that belongs to the process, and remove the directory it stands in."""
+    """Change all of the process state, and remove the working directory."""
     os.chdir(where)
     Path(where).rmdir()
     os.umask(0o077)
@@ -117,7 +117,7 @@ def disturb(where: str) -> str:
 
 
 def surroundings() -> str:
-    """Return what belongs to the process, in one line."""
+    """Return the process state in one line."""
     umask = os.umask(0o022)
     os.umask(umask)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Task functions that emit, each from another place."""
+"""Task functions that emit chunks: from coroutines, threads and child processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def lines_of_a_coroutine(ctx: Context, count: int) -> int:
 
 @app.task(runs_in="process", backoff=Fixed(0.1))
 def dies_once(ctx: Context, count: int) -> str:
-    """Emit, be killed in the first run, emit all of it again in the second."""
+    """Emit chunks and be killed in the first run; emit all of them again in the second."""
     for number in range(1, count + 1):
         ctx.emit_sync({"token": number})
     if ctx.run == 1:
-        time.sleep(0.3)  # the chunks reach the store
+        time.sleep(0.3)  # until the chunks are stored
         os.kill(os.getpid(), 9)
     return "done"

@@ -1,4 +1,4 @@
-"""An application for tests of the supervisor: its pools, limits and moods come from the environment."""
+"""An application for supervisor tests: the environment sets its pools, limits and behaviour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate import Context, Fixed, Pool, Tidegate, Timings
 
 OUT = Path(os.environ.get("OUT", "/nonexistent"))
 CODE = OUT / "code"
-"""The release that is installed: read at import, as code is."""
+"""The installed version, read at import like code."""
 RELEASE = CODE.read_text() if CODE.exists() else "1"
 if RELEASE == "broken":
     raise RuntimeError("this release cannot be imported")
@@ -88,7 +88,7 @@ KEPT: list[bytes] = []
 
 @app.task(max_attempts=3, backoff=Fixed(0.05))
 async def leak(ctx: Context, mebibytes: int, hold_loop: bool = False) -> int:
-    """Keep memory for ever; with the loop held until the end comes."""
+    """Keep memory for ever and block the loop until the process is killed."""
     note("leaks", [ctx.run, os.getpid()])
     KEPT.append(b"x" * (mebibytes << 20))
     if hold_loop:
@@ -111,6 +111,6 @@ def sleep_in_child(seconds: float) -> None:
 
 @app.task(max_attempts=1)
 def leave_orphans(count: int) -> None:
-    """Start programs whose parents end at once: whoever adopts them must reap them."""
+    """Start programs whose parents end at once; the process that adopts them must reap them."""
     for _ in range(count):
         subprocess.run(["sh", "-c", "setsid sleep 0.2 &"], check=True)

@@ -1,4 +1,4 @@
-"""What the attacks share: a real store that can be made to misbehave, one method at a time."""
+"""A real store whose methods can be made to misbehave one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Around = Callable[..., Awaitable[Any]]
 
 
 class OddStore:
-    """A real store; what `around[name]` holds is called with the real method and its arguments."""
+    """A real store. `around[name]` is called instead of a method, with the real method and its arguments."""
 
     def __init__(self, path: Path) -> None:
         self.real = open_store(f"sqlite:///{path}")
@@ -33,7 +33,7 @@ class OddStore:
         return call
 
     def fail_once(self, name: str, error: BaseException) -> None:
-        """Make the next call of a method raise, having done nothing."""
+        """Make the next call of a method raise without doing anything."""
 
         async def around(method: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
             del self.around[name]

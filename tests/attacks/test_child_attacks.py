@@ -1,4 +1,4 @@
-"""Child slots: a word to stop that comes at the wrong moment is heard all the same."""
+"""A stop request that reaches a child process at the wrong moment is obeyed."""
 
 from __future__ import annotations
 

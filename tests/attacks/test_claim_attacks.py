@@ -1,4 +1,4 @@
-"""Claims whose answer is lost or comes too late: their tasks go back uncharged, and at once."""
+"""Claims whose answer is lost or late: their tasks are released at once, uncharged."""
 
 from __future__ import annotations
 

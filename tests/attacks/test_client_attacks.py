@@ -1,4 +1,4 @@
-"""What clients do to an application: half enqueues, forks, interrupts, sync calls in odd places."""
+"""Misbehaving clients: half enqueues, forks, interrupts, sync calls in odd places."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_task_of_a_failed_enqueue_batch_can_be_enqueued_alone(tmp_path: 
     await app.aclose()
 
 
-async def test_an_enqueue_of_many_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_failed_bulk_enqueue_names_the_reason_and_stores_nothing(tmp_path: Path) -> None:
     app, store = odd_app(tmp_path)
 
     @app.task(name="t")
@@ -71,7 +71,7 @@ async def test_an_enqueue_of_many_that_fails_says_why_and_leaves_nothing(tmp_pat
     await app.aclose()
 
 
-async def test_a_result_is_waited_for_although_the_dead_task_was_redriven_meanwhile(tmp_path: Path) -> None:
+async def test_a_wait_for_a_result_continues_if_the_dead_task_is_redriven_meanwhile(tmp_path: Path) -> None:
     app, store = odd_app(tmp_path)
     ran: list[int] = []
 
@@ -89,7 +89,9 @@ async def test_a_result_is_waited_for_although_the_dead_task_was_redriven_meanwh
         return await method(task_id)
 
     async with app.worker():
-        store.around["get_result"] = redrive_first  # before the task can be dead, or the first look is missed
+        store.around["get_result"] = (
+            redrive_first  # before the task can be dead, or the first check is missed
+        )
         handle = await body.enqueue()
         async with asyncio.timeout(10):
             assert await handle.result() == "done"
@@ -105,7 +107,7 @@ def _interrupt(*_: Any) -> None:
     raise Impatient
 
 
-def test_an_interrupted_sync_call_goes_on_doing_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_sync_call_does_nothing_more(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     yielded = []
 
@@ -161,7 +163,7 @@ def test_the_input_of_a_sync_enqueue_is_read_in_its_callers_thread_and_may_use_s
     app.close()
 
 
-def test_a_slow_input_holds_up_no_other_thread(tmp_path: Path) -> None:
+def test_a_slow_input_blocks_no_other_thread(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     go_on, reading = threading.Event(), threading.Event()
 
@@ -260,7 +262,7 @@ async def test_two_functions_of_one_name_are_refused_also_in_one_file(app: Tideg
         async def other() -> None: ...
 
 
-async def test_waiting_for_many_results_leaves_nothing_behind(app: Tidegate) -> None:
+async def test_waiting_for_many_results_leaks_nothing(app: Tidegate) -> None:
     @app.task(name="t")
     async def body() -> None: ...
 

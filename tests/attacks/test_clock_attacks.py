@@ -1,4 +1,4 @@
-"""The reaper against clocks that jump, sleep or disagree: no live worker loses its lease, no dead one keeps it."""
+"""The reaper with clocks that jump, sleep or disagree: it retires dead workers only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START = 1_800_000_000.0
 
 
 class Clock:
-    """Seconds, moved by hand."""
+    """A clock that the test sets."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -28,7 +28,7 @@ class Clock:
 
 
 class World:
-    """One worker that beats, one reaper that passes, and their clocks."""
+    """One worker that sends heartbeats, one reaper, and their clocks."""
 
     def __init__(self, path: Path, *, behind: float = 0.0) -> None:
         self.steady = Clock(1000.0)
@@ -48,7 +48,7 @@ class World:
         return claim.tasks[0].fence
 
     async def live(self, seconds: float, *, beating: bool = True) -> None:
-        """Let time pass in seconds, the worker and the reaper doing their duty."""
+        """Let time pass in steps of a second while the worker and the reaper do their work."""
         for second in range(round(seconds)):
             for clock in (self.steady, self.wall, self.workers_wall):
                 clock.now += 1.0
@@ -62,7 +62,7 @@ class World:
         await self.workers_store.close()
 
 
-async def test_a_clock_set_forward_costs_no_worker_that_beats_its_lease(tmp_path: Path) -> None:
+async def test_a_clock_set_forward_retires_no_worker_that_sends_heartbeats(tmp_path: Path) -> None:
     world = World(tmp_path / "queue.db")
     fence = await world.run_one()
     await world.live(2 * LEASE + 3)
@@ -73,7 +73,9 @@ async def test_a_clock_set_forward_costs_no_worker_that_beats_its_lease(tmp_path
     await world.close()
 
 
-async def test_a_worker_whose_clock_is_behind_keeps_its_lease_while_it_beats(tmp_path: Path) -> None:
+async def test_a_worker_whose_clock_is_behind_keeps_its_lease_while_it_sends_heartbeats(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path / "queue.db", behind=3600.0)
     fence = await world.run_one()
     await world.live(4 * LEASE)
@@ -81,7 +83,9 @@ async def test_a_worker_whose_clock_is_behind_keeps_its_lease_while_it_beats(tmp
     await world.close()
 
 
-async def test_a_dead_worker_whose_lease_ends_in_a_far_future_is_found_by_its_silence(tmp_path: Path) -> None:
+async def test_a_dead_worker_whose_lease_ends_far_in_the_future_is_retired_after_its_silence(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path / "queue.db", behind=-3600.0)
     fence = await world.run_one()
     await world.live(LEASE, beating=True)
@@ -90,7 +94,7 @@ async def test_a_dead_worker_whose_lease_ends_in_a_far_future_is_found_by_its_si
     await world.close()
 
 
-async def test_a_host_that_slept_lets_everyone_beat_first(tmp_path: Path) -> None:
+async def test_after_a_host_slept_workers_can_send_a_heartbeat_first(tmp_path: Path) -> None:
     world = World(tmp_path / "queue.db")
     fence = await world.run_one()
     await world.live(2 * LEASE + 1)

@@ -139,7 +139,7 @@ async def test_an_embedded_worker_serves_every_pool_of_its_application_and_runs_
     await app.aclose()
 
 
-async def test_an_embedded_worker_leaves_pools_alone_that_it_was_not_given(tmp_path: Path) -> None:
+async def test_an_embedded_worker_serves_only_the_pools_it_was_given(tmp_path: Path) -> None:
     pools = [Pool(name, queues=[name], poll_interval=0.05) for name in ("chat", "mail")]
     app = make_app(tmp_path, pools=pools)
 

@@ -1,4 +1,4 @@
-"""Bodies, results and signatures that break the worker's own code: the run ends all the same, its slot is free."""
+"""Functions, results and signatures that break the worker's code: the run ends and its slot is free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def by_hand(app: Tidegate, name: str, args: bytes = b'{"a":[],"k":{"x":1}}') -> NewTask:
-    """Return a task as another release might have stored it."""
+    """Return a task as another version might have stored it."""
     return NewTask(core_of(app).next_id(), name, "default", Priority.NORMAL, args, CODEC)
 
 
@@ -47,7 +47,7 @@ async def test_a_signature_that_cannot_be_read_ends_the_run_and_frees_its_slot(t
 
 
 class Hostile:
-    """A value that raises what is no Exception whenever it is looked at."""
+    """A value that raises a BaseException at every access."""
 
     def __iter__(self) -> Any:
         raise KeyboardInterrupt
@@ -58,7 +58,7 @@ class Hostile:
 
 @dataclasses.dataclass
 class Sly:
-    """Arguments whose class breaks when they are decoded."""
+    """Arguments whose class raises when they are decoded."""
 
     x: int
 

@@ -1,4 +1,4 @@
-"""Idempotency keys: they hold as long as they were promised to, whatever becomes of their task."""
+"""Idempotency keys hold as long as promised, no matter what happens to their task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that are killed, stopped and continued at random, by SIGKILL mostly: 0 lost, 0 unexplained re-runs."""
+"""Workers killed, stopped and continued at random: no task is lost, none re-runs without a reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACTS = {"pool": 5, "supervisor": 2, "everything": 3, "slot": 3, "pause": 1, "ter
 
 
 class Fleet:
-    """Two worker commands, started again whenever one is gone."""
+    """Two worker commands; one that ended is started again."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -94,7 +94,7 @@ def send(pid: int, number: int) -> None:
 
 
 async def strike(fleet: Fleet, rng: random.Random, done: Counter[str]) -> None:
-    """Do one random harm to one member of the fleet."""
+    """Inject one random fault into one member of the fleet."""
     member = rng.choice(fleet.members)
     pools = fleet.children(member.pid)
     slots = [pid for pool in pools for pid in fleet.children(pool)]
@@ -122,7 +122,7 @@ async def strike(fleet: Fleet, rng: random.Random, done: Counter[str]) -> None:
 
 
 class Crowd:
-    """Clients that enqueue all the time, and now and then cancel."""
+    """Clients that enqueue all the time and sometimes cancel."""
 
     def __init__(self, module: Any, rng: random.Random) -> None:
         self.module = module
@@ -164,7 +164,7 @@ def load_chaos(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 async def rage(
     directory: Path, monkeypatch: pytest.MonkeyPatch, *, kills: int, gap: float, rate: float, seed: int
 ) -> Counter[str]:
-    """Let clients, workers and the nemesis go at each other; then hold all accounts against each other."""
+    """Run clients and workers under random faults, then compare all records."""
     module = load_chaos(directory, monkeypatch)
     rng = random.Random(seed)
     fleet, crowd, done = Fleet(directory), Crowd(module, rng), Counter[str]()
@@ -186,7 +186,7 @@ async def rage(
             await asyncio.sleep(rng.uniform(0.3, 1.7) * gap)
             await strike(fleet, rng, done)
             fleet.fill()
-        enough.set()  # not cancelled: an enqueue under way would be stored without our knowing
+        enough.set()  # not cancelled: an enqueue in progress might be stored without being recorded
         await enqueueing
         fleet.fill()
         await all_final(module.app, [one.task_id for one in crowd.submitted], within=120)

@@ -1,4 +1,4 @@
-"""Progress: the last word is kept, whatever the load, and threads that tell it break nothing."""
+"""The last progress is always stored, and progress from threads breaks nothing."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ async def test_the_last_progress_is_kept_while_other_outcomes_are_written(tmp_pa
     await app.aclose()
 
 
-class Notebook:
-    """A store that keeps progress in memory."""
+class ProgressRecorder:
+    """A store that records progress in memory."""
 
     def __init__(self) -> None:
         self.last: dict[Fence, float] = {}
@@ -71,17 +71,17 @@ class Notebook:
         return []
 
 
-async def test_progress_from_many_threads_is_never_lost_and_stops_no_write() -> None:
-    store = Notebook()
+async def test_progress_from_many_threads_is_never_lost_and_blocks_no_write() -> None:
+    store = ProgressRecorder()
     finisher = Finisher(store, random.Random(1), lambda fence: None)  # type: ignore[arg-type]
     told, over = 300, threading.Event()
 
-    def tell(thread: int) -> None:
+    def report_progress(thread: int) -> None:
         for number in range(told):
             for run in range(40):
                 finisher.record_progress(Fence(f"{thread}", run), Progress(number, None, ""))
 
-    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=report_progress, args=(number,)) for number in range(4)]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

@@ -1,4 +1,4 @@
-"""Scratch: only what workers left behind is cleared away, whatever else lies beside it."""
+"""Only workers' scratch directories are removed, not other files beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.worker import scratch
 pytestmark = pytest.mark.anyio
 
 
-def test_a_scratch_base_that_others_use_too_is_not_cleared_of_their_things(
+def test_other_directories_in_the_scratch_base_are_not_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_SCRATCH", str(tmp_path))
@@ -30,7 +30,7 @@ def test_a_scratch_base_that_others_use_too_is_not_cleared_of_their_things(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, precious])
 
 
-async def test_scratch_of_a_run_is_its_users_own(app: Tidegate) -> None:
+async def test_only_the_user_can_access_a_scratch_directory(app: Tidegate) -> None:
     @app.task(name="t")
     async def body(ctx: Context) -> int:
         return stat.S_IMODE(ctx.scratch().stat().st_mode)

@@ -1,4 +1,4 @@
-"""Shutdown: nothing a body or a hook does makes it hang, leak a thread, or keep a lease."""
+"""A shutdown never hangs, leaks a thread or keeps a lease, no matter what functions and hooks do."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_start_hook_that_raises_leaves_no_thread_and_no_lease(app: Tideg
     assert await core_of(app).store.list_workers() == []
 
 
-async def test_a_stop_hook_that_raises_keeps_no_thread_and_no_lease_and_no_other_hook_back(
+async def test_a_stop_hook_that_raises_leaks_no_thread_or_lease_and_the_other_hooks_run(
     app: Tidegate,
 ) -> None:
     stopped = []
@@ -123,7 +123,7 @@ async def test_a_stop_that_is_cancelled_midway_leaves_no_thread_and_no_lease(app
     assert await state_of(handle) is State.READY
 
 
-async def test_a_second_stop_waits_for_nothing_and_breaks_nothing(app: Tidegate) -> None:
+async def test_a_second_stop_returns_at_once_and_breaks_nothing(app: Tidegate) -> None:
     @app.task(name="t")
     async def body() -> None:
         await asyncio.sleep(0.2)
@@ -153,8 +153,8 @@ async def test_the_application_may_be_closed_while_a_worker_runs(app: Tidegate) 
     assert {row.run for row in rows.values()} == {1}
 
 
-async def test_a_worker_left_without_its_exit_is_taken_over(app: Tidegate) -> None:
-    """An application that forgets to stop its worker and enters a new one loses nothing."""
+async def test_the_tasks_of_a_worker_that_was_never_stopped_are_requeued(app: Tidegate) -> None:
+    """An application that does not stop its worker and enters a new one loses no task."""
     runs = []
 
     @app.task(name="t")

@@ -1,4 +1,4 @@
-"""A loop of the worker that meets an error nobody foresaw goes on, or a worker would look alive and do nothing."""
+"""The worker's loops go on after unexpected errors; else a worker would look alive and do nothing."""
 
 from __future__ import annotations
 

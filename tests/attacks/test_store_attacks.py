@@ -1,4 +1,4 @@
-"""The store's file under attack: locked by strangers, deleted, moved, full. Nothing lost, nothing run twice."""
+"""The store's file is locked, deleted, moved or its disk is full: no task is lost or run twice."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ db.execute("ROLLBACK")
 
 
 @contextmanager
-def held_by_a_stranger(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Hold the write lock from another process, by Python's own sqlite3."""
+def locked_by_another_program(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Hold the write lock from another process through Python's own sqlite3."""
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -56,7 +56,7 @@ async def test_a_store_locked_for_several_leases_re_runs_nothing(app: Tidegate, 
     async with app.worker(), app.worker():
         handles = [await body.enqueue(number) for number in range(10)]
         await until(lambda: _truth(len(ran) == 10))
-        with held_by_a_stranger(tmp_path / "queue.db"):
+        with locked_by_another_program(tmp_path / "queue.db"):
             assert (await handles[0].status()).state is State.RUNNING
             await asyncio.sleep(3 * FAST.lease)
         rows = await all_final(app, [handle.id for handle in handles])
@@ -64,22 +64,20 @@ async def test_a_store_locked_for_several_leases_re_runs_nothing(app: Tidegate, 
     assert {(row.state, row.run) for row in rows.values()} == {(State.SUCCEEDED, 1)}
 
 
-async def test_a_worker_that_starts_and_stops_while_the_store_is_locked_takes_no_harm(
-    app: Tidegate, tmp_path: Path
-) -> None:
+async def test_a_worker_can_start_and_stop_while_the_store_is_locked(app: Tidegate, tmp_path: Path) -> None:
     @app.task(name="t")
     async def body() -> str:
         return "done"
 
     handle = await body.enqueue()
     worker = app.worker()
-    with held_by_a_stranger(tmp_path / "queue.db"):
+    with locked_by_another_program(tmp_path / "queue.db"):
         starting = asyncio.create_task(worker.__aenter__())
         await asyncio.sleep(2 * FAST.lease)
         assert not starting.done()
     await starting
     assert await handle.result(5) == "done"
-    with held_by_a_stranger(tmp_path / "queue.db"):
+    with locked_by_another_program(tmp_path / "queue.db"):
         begin = time.monotonic()
         await worker.stop()
         assert time.monotonic() - begin < 8 * FAST.stop_grace + 2
@@ -130,7 +128,7 @@ async def test_a_deleted_database_is_logged_and_work_continues_when_it_is_back(
     await app.aclose()
 
 
-async def test_a_full_disk_refuses_what_is_new_and_keeps_what_is_there(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_new_tasks_and_keeps_stored_ones(tmp_path: Path) -> None:
     app = make_app(tmp_path)
 
     @app.task(name="t")

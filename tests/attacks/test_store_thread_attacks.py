@@ -1,4 +1,4 @@
-"""The store's threads: one at a time on a connection, whoever closes and opens it again meanwhile."""
+"""Only one thread at a time uses a connection of the store, also across close and reopen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor against applications that misbehave while they start, and signals at the wrong moment."""
+"""The supervisor with applications that misbehave at start, and signals at the wrong moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The task functions of `apps/attacked.py`, enqueueing into this test's own file."""
+    """The task functions of `apps/attacked.py`, which enqueue into this test's own file."""
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
     monkeypatch.setenv("OUT", str(tmp_path))
     monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.ndjson"))
@@ -58,10 +58,10 @@ def alive(pid: int) -> bool:
 
 
 async def came(truth: Any, what: str = "it came true", within: float = 15.0) -> None:
-    async def look() -> bool:
+    async def check() -> bool:
         return bool(truth())
 
-    await until(look, what=what, within=within)
+    await until(check, what=what, within=within)
 
 
 @pytest.mark.parametrize("odd", ["exit in start hook", "raise in start hook", "other database"])
@@ -83,7 +83,7 @@ async def test_a_failed_start_is_noticed_despite_an_endless_thread(client: Any, 
     await client.app.aclose()
 
 
-async def test_a_thread_that_never_ends_holds_up_neither_start_nor_stop(client: Any, tmp_path: Path) -> None:
+async def test_a_thread_that_never_ends_delays_neither_start_nor_stop(client: Any, tmp_path: Path) -> None:
     with worker_process("attacked:app", tmp_path, ODD="thread that never ends") as worker:
         assert await (await client.aquick.enqueue()).result(15) == "done"
         assert await (await client.quick.enqueue()).result(15) == "done"
@@ -102,7 +102,7 @@ async def test_a_worker_whose_application_hangs_while_it_is_imported_can_be_stop
         await came(lambda: imports(tmp_path, where), f"{where} begins to import")
         worker.signal(signal.SIGTERM)
         if where == "child_main":
-            await came(lambda: "draining" in worker.log(), "the first signal was heard")
+            await came(lambda: "draining" in worker.log(), "the first signal was received")
             worker.signal(signal.SIGTERM)
         assert worker.wait(8) == 0
         await came(
@@ -154,14 +154,14 @@ async def test_task_functions_can_end_the_processes_they_start(client: Any, tmp_
 
 
 async def test_a_bad_deploy_dead_letters_no_task(client: Any, tmp_path: Path) -> None:
-    """Child slots that can no longer import the application are not the fault of the tasks they were meant for."""
+    """Tasks are not to blame for child processes that can no longer import the application."""
     with worker_process("attacked:app", tmp_path, ODD="fail in child_main") as worker:
         assert await (await client.quick.enqueue()).result(15) == "done"
         (tmp_path / "fail now").touch()
         for pid in imports(tmp_path, "child_main"):
             os.kill(pid, signal.SIGKILL)
         handles = [await client.quick.enqueue() for _ in range(3)]
-        await came(lambda: worker.log().count("RuntimeError: a bad deploy") >= 7, "slots are tried")
+        await came(lambda: worker.log().count("RuntimeError: a bad deploy") >= 7, "child processes are tried")
         rows = await core_of(client.app).store.read_tasks([handle.id for handle in handles])
         assert {(row.counters.crashes, row.counters.attempts) for row in rows.values()} == {(0, 0)}
         (tmp_path / "fail now").unlink()
@@ -187,7 +187,7 @@ async def test_a_worker_that_loses_its_lease_is_replaced_despite_a_task_that_swa
 
 
 def test_a_database_that_the_application_would_not_use_is_refused(tmp_path: Path) -> None:
-    """Else the supervisor would register processes in one file, and they would look for themselves in another."""
+    """Else the supervisor would register processes in one file, and they would use another."""
     asked = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""Workers that stand still for longer than their lease and come back: everything they say then is refused."""
+"""Workers that were frozen for longer than their lease: the store refuses their later writes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def naps(directory: Path, what: str) -> list[tuple[int, int]]:
-    """Return (run, pid) of the starts or ends of bodies, in their order."""
+    """Return (run, pid) of the starts or ends of functions, in their order."""
     path = directory / "naps"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(run, pid) for _, run, pid, word in map(json.loads, lines) if word == what]
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and all its descendants."""
     found = [pid]
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -51,7 +51,7 @@ def family(pid: int) -> list[int]:
 
 
 def freeze(pid: int, directory: Path) -> list[int]:
-    """Stop a process and all below it, but not while one of them holds the store's lock: all would stand still."""
+    """Freeze a process and its descendants, but not while one holds the store's lock, which blocks all others."""
     while True:
         frozen = family(pid)
         for one in frozen:
@@ -83,7 +83,8 @@ async def test_a_finish_from_a_retired_worker_is_refused_and_it_continues_with_a
             time.sleep(0.5)
         assert await handle.status() == row
         await until(
-            lambda: _truth("retired by another process" in first.log()), what="the zombie learns of it"
+            lambda: _truth("retired by another process" in first.log()),
+            what="the frozen worker learns that it was retired",
         )
         assert await (await client.aquick.enqueue()).result(20) == "done"
         assert await (await client.quick.enqueue()).result(20) == "done"

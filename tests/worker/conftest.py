@@ -1,4 +1,4 @@
-"""An executor by itself, for tests of the path of one attempt."""
+"""Fixtures for tests of the executor without a worker around it."""
 
 from __future__ import annotations
 

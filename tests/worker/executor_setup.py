@@ -1,4 +1,4 @@
-"""An executor by itself, and what became of the attempts it was given."""
+"""An executor without a worker around it, which records the outcomes of its runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.worker.engine.task_run import TaskRun
 
 @dataclass
 class Scene:
-    """An executor whose lease is set by hand, and what became of its attempts."""
+    """An executor whose lease the test sets, with the outcomes of its runs."""
 
     app: Tidegate
     lease: Lease
@@ -39,5 +39,5 @@ class Scene:
         async def one() -> bool:
             return bool(self.outcomes)
 
-        await until(one, what="the attempt is settled")
+        await until(one, what="the run has an outcome")
         return self.outcomes[0]

@@ -1,4 +1,4 @@
-"""How long a run can stay open: its timeout, the stop grace and a lease, whatever goes wrong at its end."""
+"""A run ends within its timeout, the stop grace and a lease, no matter what fails at its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broken(*_: object, **__: object) -> Any:
 
 
 def spec(**values: object) -> Break:
-    """Return what gives the function settings that an older version would not have checked."""
+    """Return a step that gives the function unchecked settings, as an older version would have."""
 
     def act(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
         function = app.function("body")
@@ -54,7 +54,7 @@ def classifier_raises(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) ->
 def classifier_delays(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
     @app.classifier
     def slow(error: BaseException) -> Failure | None:
-        time.sleep(0.5)  # it holds up the loop, as other people's code can
+        time.sleep(0.5)  # it blocks the loop, as user code can
         return None
 
 
@@ -70,20 +70,22 @@ def decoder_raises(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> No
     patch.setattr(Signature, "load", broken)
 
 
-def store_is_away(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
+def store_is_unreachable(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
     """The store answers the first three writes of outcomes with an outage, the first of them late."""
     finish, left = store.finish, [0.3, 0.0, 0.0]
 
-    async def away(outcomes: Sequence[Outcome]) -> list[FinishStatus]:
+    async def unreachable(outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         if left:
             await asyncio.sleep(left.pop(0))
             raise StoreUnavailableError("away")
         return await finish(outcomes)
 
-    patch.setattr(store, "finish", away)
+    patch.setattr(store, "finish", unreachable)
 
 
-def store_refuses_all_but_the_last_resort(app: Tidegate, store: Store, patch: pytest.MonkeyPatch) -> None:
+def store_refuses_all_but_the_fallback_outcome(
+    app: Tidegate, store: Store, patch: pytest.MonkeyPatch
+) -> None:
     finish = store.finish
 
     async def choosy(outcomes: Sequence[Outcome]) -> list[FinishStatus]:
@@ -105,18 +107,18 @@ BREAKS: dict[str, Break] = {
     "a classification that raises": classification_raises,
     "an encoder that raises": encoder_raises,
     "a decoder that raises": decoder_raises,
-    "a store that is away": store_is_away,
-    "a store that refuses": store_refuses_all_but_the_last_resort,
+    "a store that is unreachable": store_is_unreachable,
+    "a store that refuses": store_refuses_all_but_the_fallback_outcome,
 }
 
 
 ENDED_BY = (
     decoder_raises,
     BREAKS["attempts of text"],
-    store_refuses_all_but_the_last_resort,
+    store_refuses_all_but_the_fallback_outcome,
     BREAKS["a timeout that is no number"],
 )
-"""Also a body that returns is dead then: it never began, or what it returned cannot be kept."""
+"""With these, a function that returns is dead too: it never started, or its result cannot be stored."""
 
 
 async def returns() -> int:
@@ -135,11 +137,11 @@ async def will_not_stop() -> int:
 
 
 LET_GO = threading.Event()
-"""Set at the end of a test: the loop waits for what is left on it."""
+"""Set at the end of a test, because the loop waits for the tasks left on it."""
 
 
 @pytest.fixture(autouse=True)
-def _let_go() -> Iterator[None]:
+def _end_leftovers() -> Iterator[None]:
     LET_GO.clear()
     yield
     LET_GO.set()

@@ -1,4 +1,4 @@
-"""A child process that dies before a body's turn has come is nobody's crash."""
+"""A child process that dies before the function has started is not charged as a crash."""
 
 from __future__ import annotations
 

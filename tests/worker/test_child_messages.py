@@ -1,4 +1,4 @@
-"""What pool processes and slots of two versions say to each other."""
+"""Messages between pool processes and child processes of two versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST = {
     "type": "run", "function": "bodies:nap", "task_id": "0" * 32, "run": 1, "attempt": 1, "max_attempts": 3, "queue": "q",
     "priority": 1, "upstream": "u", "tenant": "t", "labels": {"a": "b"}, "args": b"{}", "scratch_root": "/tmp", "ends_at": 7.5,
 }  # fmt: skip
-"""The fields of the first version's frame."""
+"""The fields of the first version's message."""
 
 
 def frame(**more: Any) -> bytes:

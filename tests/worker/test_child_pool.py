@@ -1,4 +1,4 @@
-"""Lending slots while others start: nobody waits for a process of its own beside an idle one."""
+"""Child processes lent to runs while others start: no run waits for a start if one is idle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Starts:
-    """Stands in for starting processes: each start waits until the test lets it go on."""
+    """Replaces the start of processes: each start waits until the test lets it continue."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -31,7 +31,7 @@ class Starts:
 
 @pytest.fixture
 async def starts(monkeypatch: pytest.MonkeyPatch) -> Starts:
-    """Starts that are let go by hand, one at a time as on two cores."""
+    """Starts that the test continues, one at a time as on two cores."""
     made = Starts()
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(ChildProcess, "start", lambda child: made.start(child))
@@ -48,7 +48,7 @@ async def test_a_waiting_task_takes_a_child_that_became_idle(starts: Starts) -> 
         async with pool.acquire() as child:
             acquired.append(child)
             if len(acquired) == 1:
-                return  # the first body is over at once
+                return  # the first run ends at once
             await may_end.wait()
 
     acquirers = [asyncio.create_task(acquire_one()) for _ in range(3)]

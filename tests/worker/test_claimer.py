@@ -1,4 +1,4 @@
-"""The claimer goes on whatever the store says: a worker that claims no more would look alive."""
+"""The claimer goes on after any store error: a worker that stopped claiming would still look alive."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_wait_for_changes_that_fails_does_not_end_the_claiming() -> None
 
 
 class Recorded:
-    """Has no tasks; keeps what it was asked."""
+    """Has no tasks; records the claim requests."""
 
     def __init__(self) -> None:
         self.requests: list[ClaimRequest] = []
@@ -103,7 +103,7 @@ def claimer_of(
 
 
 class Late(Recorded):
-    """A claim that was given up reaches it later, when its doubt has long been settled."""
+    """A claim that was given up reaches it later, after the check for lost claims."""
 
     async def find_lost_claims(self, worker_id: str, known_runs: Any) -> list[Fence]:
         return [Fence("late", 1)] if self.requests else []
@@ -172,7 +172,7 @@ async def test_a_child_may_become_ready_after_claiming_has_ended() -> None:
 
 
 class Backlog(Recorded):
-    """Has coroutines to the full, so many times; nothing for children."""
+    """Fills that many claims with coroutines; has no tasks for child processes."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class Backlog(Recorded):
         )
 
 
-async def test_a_backlog_elsewhere_is_not_held_up_by_asking_for_children_in_every_claim(
+async def test_a_backlog_of_other_functions_is_not_delayed_by_separate_claims_for_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidegate.worker.engine.claimer.CHILD_CLAIM_SECONDS", 60.0)
@@ -199,8 +199,8 @@ async def test_a_backlog_elsewhere_is_not_held_up_by_asking_for_children_in_ever
             await asyncio.sleep(0)
     apart = [set(request.functions) == {"in_child"} for request in store.requests]
     assert apart.index(True) == 0
-    assert apart[1:12] == [False] * 11  # ten with tasks, one that finds no more
-    assert apart[12:] == [True, False]  # then at once for children, before it waits
+    assert apart[1:12] == [False] * 11  # ten claims with tasks, one without
+    assert apart[12:] == [True, False]  # then a claim for child processes at once, before it waits
     claiming.cancel()
 
 
@@ -226,13 +226,13 @@ class Endless:
         (1, [1, 1, 1]),
     ],
 )
-async def test_the_next_claim_is_made_while_the_other_half_of_the_slots_has_still_to_begin(
+async def test_the_next_claim_is_made_while_half_of_the_slots_have_not_started(
     slots: int, asked: list[int]
 ) -> None:
     store, not_started = Endless(), 0
 
     def begin() -> None:
-        """As the executor does, a few in each turn of the loop; each body ends at once."""
+        """Start a few runs in each turn of the loop, as the executor does; each run ends at once."""
         nonlocal not_started
         not_started -= min(not_started, 10)
         claimer.notify_slot_freed()

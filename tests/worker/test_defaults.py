@@ -1,4 +1,4 @@
-"""What holds where nothing is set: enough for what providers really do, and without a contradiction."""
+"""The defaults fit real providers and do not contradict each other."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def app(tmp_path):
     return app
 
 
-def test_a_call_may_take_as_long_as_the_sdks_of_providers_let_it():
+def test_a_call_may_take_as_long_as_the_providers_sdks_allow():
     assert CallTimes() == CallTimes(seconds=600, connect_seconds=5, idle_seconds=120)
 
 
-def test_a_function_with_an_upstream_outlasts_its_calls(app):
+def test_the_timeout_of_a_function_with_an_upstream_is_longer_than_its_calls(app):
     timeouts = {name: function.spec.timeout for name, function in core_of(app).functions.items()}
     assert timeouts == {"asks": 900.0, "counts": 300.0, "waits": NO_LIMIT}
     assert short_timeouts(core_of(app)) == []
@@ -61,7 +61,7 @@ async def test_no_default_raises_a_warning(app, caplog):
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_doctor_says_what_to_raise_so_that_long_calls_can_end(app):
+def test_doctor_reports_which_limit_to_raise_for_long_calls(app):
     found = check_stop(Timings(), core_of(app).functions.values())
     assert found.level is CheckLevel.OK
     assert "25 s" in found.detail

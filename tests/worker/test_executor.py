@@ -1,4 +1,4 @@
-"""How attempts begin: some in each turn of the loop, so that a large claim keeps nothing else waiting."""
+"""Runs start in groups, one per turn of the loop, so that a large claim delays nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOLDS = float("inf")
 
 @pytest.fixture
 def begun(scene: Scene) -> list[int]:
-    """The numbers of the bodies that have begun."""
+    """The numbers of the functions that have started."""
     scene.lease.renew(HOLDS)
     begun: list[int] = []
 
@@ -71,6 +71,6 @@ async def test_a_cancel_by_force_before_its_turn_counts_once(scene: Scene, begun
     task_run = scene.start("body", 1)
     scene.executor.force(task_run)
     scene.executor.stop(task_run, StopReason.RELEASE)
-    await asyncio.sleep(0.3)  # past the grace after which a run is closed
+    await asyncio.sleep(0.3)  # longer than the grace time after which a run is closed
     assert [type(one) for one in scene.outcomes] == [Cancelled]
     assert begun == []

@@ -1,4 +1,4 @@
-"""No run stays open: whatever an option, rule, classifier, codec or store answers or raises, it has an end."""
+"""Every run gets an outcome, even if an option, rule, classifier, codec or the store fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OK = Succeeded(FENCE, b"1", "json")
 
 
 def unchecked(made: Any, **values: object) -> Any:
-    """Return settings with these values, as a version that did not check them would have made them."""
+    """Return settings with these values, as a version without checks would have created them."""
     settings = copy.copy(made)
     for name, value in values.items():
         object.__setattr__(settings, name, value)
@@ -41,7 +41,7 @@ def unchecked(made: Any, **values: object) -> Any:
 
 
 def declare(scene: Scene, **broken: Any) -> None:
-    """Declare a function that fails, then break its settings, as an older check would have let them through."""
+    """Declare a function that fails, then set options that are no longer accepted."""
     scene.lease.renew(math.inf)
 
     @scene.app.task(name="body", timeout=30)
@@ -69,7 +69,7 @@ async def test_a_run_whose_outcome_cannot_be_decided_is_dead_and_names_what_is_b
     declare(scene, **broken)
     try:
         scene.start("body")
-    except Exception as fault:  # refused before it began, which the engine writes down
+    except Exception as fault:  # refused before it started; the engine then writes this outcome
         outcome: Outcome | None = undecidable_outcome(FENCE, scene.app.function("body").spec, fault)
     else:
         outcome = await scene.ended()
@@ -83,7 +83,7 @@ async def test_a_run_whose_outcome_cannot_be_decided_is_dead_and_names_what_is_b
 
 @pytest.mark.parametrize("name", ["timeout", "total_timeout", "cancel_grace"])
 @pytest.mark.parametrize("value", ["5s", math.nan, -1.0])
-async def test_a_run_whose_time_limit_is_no_time_never_begins(scene: Scene, name: str, value: Any) -> None:
+async def test_a_run_with_an_invalid_time_limit_never_starts(scene: Scene, name: str, value: Any) -> None:
     declare(scene, **{name: value})
     with pytest.raises(ValueError, match=name):
         scene.start("body")
@@ -111,7 +111,7 @@ async def test_a_time_limit_ends_a_run_whose_backoff_is_broken(scene: Scene) -> 
     "decision",
     ["on_return", "on_exception", "on_retry_request", "on_stop", "from_exception", "on_release", "on_crash"],
 )
-async def test_no_decision_raises(
+async def test_no_method_of_the_decider_raises(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, decision: str, stop: StopReason | None
 ) -> None:
     def broken(*args: object, **kwargs: object) -> Any:
@@ -233,14 +233,14 @@ def test_the_fallback_outcome_names_the_fault_and_keeps_the_original_failure() -
         {"max_attempts": "3"},
     ],
 )
-def test_a_broken_option_of_one_function_is_no_hindrance_to_the_claims_of_all(broken: dict[str, Any]) -> None:
+def test_a_broken_option_of_one_function_does_not_stop_claims(broken: dict[str, Any]) -> None:
     terms = crash_terms(unchecked(TaskSpec("app:f"), **broken))
     assert 0 <= terms.base_seconds <= terms.max_seconds < math.inf
     assert terms.crash_limit == 3
 
 
-class Choosy:
-    """A store that cannot write some outcomes, as it would where a value is of a kind it does not know."""
+class RefusingStore:
+    """A store that cannot write some outcomes, as if they held a value of an unknown type."""
 
     def __init__(self, refused: type, *, always: bool = False) -> None:
         self._refused = refused
@@ -257,8 +257,8 @@ class Choosy:
         raise TypeError("not storable")
 
 
-async def test_an_outcome_that_no_store_can_write_keeps_no_other_waiting_and_its_run_is_dead() -> None:
-    store = Choosy(Retrying)
+async def test_an_outcome_that_cannot_be_written_blocks_no_other_and_its_task_is_dead() -> None:
+    store = RefusingStore(Retrying)
     finisher = Finisher(cast("Store", store), random.Random(1), lambda fence: None)
     bad = Retrying(
         FENCE, Failure(Verdict.UNKNOWN, Reason.UNKNOWN), cast("float", "5s"), Charge.ATTEMPT, 0.0, why=""
@@ -278,8 +278,8 @@ async def test_an_outcome_that_no_store_can_write_keeps_no_other_waiting_and_its
     assert finisher.pending == 0
 
 
-async def test_a_store_that_takes_nothing_is_asked_again_after_a_pause_and_no_outcome_is_dropped() -> None:
-    store = Choosy(type(None), always=True)
+async def test_a_store_that_refuses_every_write_is_retried_and_no_outcome_is_dropped() -> None:
+    store = RefusingStore(type(None), always=True)
     finisher = Finisher(cast("Store", store), random.Random(1), lambda fence: None)
     finisher.finish(OK)
     writing = asyncio.create_task(finisher.run())
@@ -291,13 +291,13 @@ async def test_a_store_that_takes_nothing_is_asked_again_after_a_pause_and_no_ou
     writing.cancel()
 
 
-async def test_progress_and_chunks_that_cannot_be_written_keep_no_run_open() -> None:
+async def test_progress_and_chunks_that_cannot_be_written_do_not_keep_runs_open() -> None:
     async def broken() -> None:
         raise KeyError("broken")
 
     from tidegate.context import Progress
 
-    store = Choosy(Retrying)
+    store = RefusingStore(Retrying)
     finisher = Finisher(cast("Store", store), random.Random(1), lambda fence: None, before_write=broken)
     finisher.record_progress(FENCE, Progress(1.0, None, ""))
     finisher.finish(OK)

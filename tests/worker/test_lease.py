@@ -1,4 +1,4 @@
-"""While a lease does not hold nothing begins: a body that waited for it begins when it is renewed, or never."""
+"""No function starts while the lease does not hold; one that waits starts after a renewal, or never."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_lease_that_expired_during_a_child_start_delays_the_task_functio
     async def is_there() -> bool:
         return any(child._ready.done() for child in scene.children.processes)
 
-    await until(is_there, what="the child process is there")
+    await until(is_there, what="the child process exists")
     await _some_turns()
     assert [child.runs for child in scene.children.processes] == [0]
     scene.executor.stop(task_run, StopReason.LOST)
@@ -86,6 +86,6 @@ async def test_a_lease_that_expired_during_a_child_start_delays_the_task_functio
 
 
 async def _some_turns() -> None:
-    """Let everything that can go on do so."""
+    """Let other tasks of the loop run."""
     for _ in range(20):
         await asyncio.sleep(0)

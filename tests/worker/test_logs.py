@@ -1,4 +1,4 @@
-"""What our own processes log, and that nobody has to read it."""
+"""The log lines of Tidegate's own processes, and log pipes that nobody reads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_unread_log_lines_are_dropped_and_counted() -> None:
     put = 3 * MAX_LINES
     for number in range(put):
         writer.put(b"%d\n" % number)
-    writer.close(0.01)  # returns though nobody reads
+    writer.close(0.01)  # returns although nobody reads
     found: list[list[bytes]] = []
     reader = threading.Thread(target=lambda: found.append(all_of(reading)))
     reader.start()
@@ -77,7 +77,7 @@ def test_unread_log_lines_are_dropped_and_counted() -> None:
     assert b"again" in lines
 
 
-def test_a_waiting_log_writer_waits_once_until_its_lines_are_read() -> None:
+def test_a_patient_log_writer_waits_only_once_for_a_slow_reader() -> None:
     reading, writing = small_pipe()
     writer = LogLineWriter(writing, dropped=lambda count: b"", patience=0.2)
     writer.put(b"x\n")
@@ -86,7 +86,7 @@ def test_a_waiting_log_writer_waits_once_until_its_lines_are_read() -> None:
     writer._wait = lambda seconds, wait=writer._wait: waits.append(seconds) or wait(seconds)
     for _ in range(200):
         writer.put(b"y" * 200 + b"\n")
-    assert waits.count(0.2) < 40  # until the pipe was full, and once more
+    assert waits.count(0.2) < 40  # while the pipe filled, and once more
     os.close(reading)
     writer.close(5)
     os.close(writing)
@@ -178,7 +178,7 @@ def test_libraries_log_from_warning_and_the_application_from_info() -> None:
     only = LibraryRecordsFilter()
     try:
         assert not only.filter(record("HTTP Request: POST", name="httpx2"))
-        assert logging.getLogger("httpx2").level == logging.WARNING  # the next one is not even made
+        assert logging.getLogger("httpx2").level == logging.WARNING  # the next record is not even created
         assert only.filter(record("x", name="httpx2", level=logging.WARNING))
         assert only.filter(record("x", name="tidegate.worker"))
         assert only.filter(record("x", name="shop.orders"))

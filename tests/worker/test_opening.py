@@ -1,4 +1,4 @@
-"""A worker that starts waits for its store, but not for one that will never do."""
+"""A worker that starts waits for its store, but not after a permanent error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_after_a_minute_the_last_error_is_raised() -> None:
     "kind",
     [asyncpg.InvalidPasswordError, asyncpg.InvalidCatalogNameError, asyncpg.ReadOnlySQLTransactionError],
 )
-def test_an_error_that_cannot_pass_is_raised_at_once(kind: type[asyncpg.PostgresError]) -> None:
+def test_a_permanent_error_is_raised_at_once(kind: type[asyncpg.PostgresError]) -> None:
     server = Server(failure(kind), for_ever=True)
     with pytest.raises(StoreError):
         asyncio.run(open_with_retries(server.open))

@@ -1,4 +1,4 @@
-"""The reaper's patience, staged by hand: who was kept from beating is not taken for dead."""
+"""The reaper's patience: workers that could not send heartbeats are not retired."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Scene:
-    """A reaper and a worker on one file, each with a store of its own, as in two processes."""
+    """A reaper and a worker on one file, each with its own store, as in two processes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,11 +53,11 @@ class Scene:
         )
 
     async def is_alive(self, worker_id: str) -> bool:
-        """Beat as the worker's supervisor does; return whether the store still takes it."""
+        """Send a heartbeat as the worker's supervisor does; return whether the store accepts it."""
         return not await self.workers_store.extend_leases([worker_id], LEASE)
 
     async def passes(self, seconds: float, *, beating: str = "") -> None:
-        """Let the reaper pass for so long, a worker beating meanwhile."""
+        """Let the reaper make passes for this long while a worker sends heartbeats."""
         for _ in range(round(seconds / INTERVAL)):
             self.clock.now += INTERVAL
             if beating:
@@ -75,7 +75,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await made.reapers_store.close()
 
 
-async def test_a_write_lock_held_for_two_leases_costs_no_living_worker_its_lease(scene: Scene) -> None:
+async def test_a_write_lock_held_for_two_leases_retires_no_living_worker(scene: Scene) -> None:
     await scene.add_worker("living")
     await scene.passes(3 * LEASE, beating="living")
     backup = apsw.Connection(str(scene.path))
@@ -100,7 +100,7 @@ async def test_a_write_lock_held_for_two_leases_costs_no_living_worker_its_lease
 async def test_a_worker_that_is_dead_is_retired_one_lease_after_such_a_lock(scene: Scene) -> None:
     await scene.add_worker("dead")
     await scene.passes(3 * LEASE, beating="dead")
-    scene.clock.now += 2 * LEASE  # a pass that waited so long begins its patience anew
+    scene.clock.now += 2 * LEASE  # a pass that waited this long restarts the reaper's patience
     await scene.passes(0.8 * LEASE)
     assert [worker.id for worker in await scene.workers_store.list_workers()] == ["dead"]
     await scene.passes(0.8 * LEASE)
@@ -121,7 +121,7 @@ class Fleet:
             await self.scene.passes(leases * LEASE, beating=beating)
 
 
-async def test_a_fleet_whose_reapers_never_live_for_a_lease_still_reaps_the_dead_and_no_living(
+async def test_reapers_that_live_shorter_than_a_lease_still_retire_only_dead_workers(
     scene: Scene,
 ) -> None:
     fleet = Fleet(scene)
@@ -133,25 +133,25 @@ async def test_a_fleet_whose_reapers_never_live_for_a_lease_still_reaps_the_dead
 
 
 @pytest.mark.parametrize("step", [3 * LEASE, -3 * LEASE])
-async def test_after_an_outage_or_a_step_of_the_clock_young_reapers_wait_for_a_lease_as_well(
+async def test_after_an_outage_or_a_clock_jump_young_reapers_wait_for_a_lease_too(
     scene: Scene, step: float
 ) -> None:
     fleet = Fleet(scene)
     await scene.add_worker("kept from beating")
     await fleet.live(0.4, lives=3, beating="kept from beating")
-    scene.clock.now += step  # nobody could write meanwhile, so nobody passed
+    scene.clock.now += step  # no writes were possible, so no reaper made a pass
     await fleet.live(0.4, lives=2)
     assert await scene.is_alive("kept from beating")
 
 
-async def test_a_young_reaper_leaves_a_worker_that_has_changed_since_it_began_to_its_own_clock(
+async def test_a_young_reaper_judges_a_worker_whose_row_changed_by_its_own_clock_only(
     scene: Scene,
 ) -> None:
     fleet = Fleet(scene)
     await scene.add_worker("old")
     await fleet.live(0.4, lives=4, beating="old")
     await scene.add_worker("new")
-    behind = apsw.Connection(str(scene.path))  # as one whose own clock was set back would write it
+    behind = apsw.Connection(str(scene.path))  # as a worker whose own clock was set back would write it
     behind.execute(
         "UPDATE worker SET heartbeat_at = heartbeat_at - 9, expires_at = expires_at - 9 WHERE id = 'new'"
     )
@@ -160,7 +160,7 @@ async def test_a_young_reaper_leaves_a_worker_that_has_changed_since_it_began_to
     assert await scene.is_alive("new")
 
 
-async def test_runs_whose_workers_row_is_gone_are_reaped_like_any_orphan(scene: Scene) -> None:
+async def test_runs_of_a_worker_without_a_row_are_reaped_like_any_orphan(scene: Scene) -> None:
     await scene.add_worker("gone")
     other = apsw.Connection(str(scene.path))
     other.execute("DELETE FROM worker")
@@ -188,7 +188,7 @@ async def test_scratch_of_a_lost_worker_is_removed_on_its_own_machine(
 
 
 async def _waits_for_the_lock(path: Path) -> bool:
-    """Whether some writer stands first in the queue of writers, and does not get on."""
+    """Return whether the first writer in the queue is blocked."""
     lock = FileLock(path.with_name(path.name + ".lock"))
     try:
         with lock.held_if_free() as is_free:

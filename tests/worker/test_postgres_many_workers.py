@@ -1,4 +1,4 @@
-"""Several workers on a PostgreSQL server with few connections: all of them live, and tasks run."""
+"""Several workers on a PostgreSQL server with few connections: all stay alive and run tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def url(small: Server) -> str:
 
 
 @pytest.mark.slow
-async def test_workers_with_the_default_connections_live_and_run_tasks(
+async def test_workers_with_the_default_connections_stay_alive_and_run_tasks(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUT", str(tmp_path))
@@ -65,7 +65,7 @@ async def test_workers_with_the_default_connections_live_and_run_tasks(
 
 
 @pytest.mark.parametrize(("processes", "level"), [(2, "INFO"), (6, "WARNING")])
-async def test_a_worker_says_how_many_connections_all_may_open(
+async def test_a_worker_logs_how_many_connections_all_workers_may_open(
     url: str, caplog: pytest.LogCaptureFixture, processes: int, level: str
 ) -> None:
     caplog.set_level("INFO", "tidegate.worker")
@@ -94,7 +94,9 @@ async def test_connections_of_other_live_workers_count(url: str, caplog: pytest.
     assert "4 worker processes and 4 supervisors" in caplog.text
 
 
-async def test_a_file_says_nothing_of_connections(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_logged_about_connections_of_a_database_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG", "tidegate.worker")
     store = open_supervising(f"sqlite:///{tmp_path}/queue.db")
     await log_connections(store, "mine", 1)

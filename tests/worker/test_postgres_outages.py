@@ -1,4 +1,4 @@
-"""C25, C26 on PostgreSQL: the server restarts, connections are cut or fall silent; nothing is lost, nothing is wedged."""
+"""PostgreSQL restarts, cut and silent connections: no task is lost, nothing hangs for ever."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import NewTask
 
 CALL_SECONDS = 1.0
-"""What a call may take at most here; 30 s in earnest."""
+"""The longest time for one call in these tests; the default is 30 s."""
 BOUND = FAST.lease + FAST.reap + CALL_SECONDS
 """Lease, reap interval, and a call that hangs on a dead connection."""
 SLACK = 10.0
-"""For a machine that is busy with other tests."""
+"""A margin for a machine that is busy with other tests."""
 
 WORKER = role(SCHEMA, "worker")
 
@@ -128,20 +128,20 @@ async def test_silent_connections_are_closed(fragile: Server) -> None:
 
 
 def restart(server: Server) -> None:
-    """Kill the server as a crash would, and start it again."""
+    """Kill the server like a crash, and start it again."""
     server.stop(immediately=True)
     server.start()
 
 
 async def silent_for_a_lease(proxy: Proxy) -> None:
-    """Swallow everything for twice a lease, then let only new connections through."""
+    """Drop all traffic for twice a lease, then pass only new connections."""
     proxy.swallow()
     await asyncio.sleep(2 * FAST.lease)
     proxy.forget()
 
 
 async def enqueued(app: Tidegate, task: NewTask) -> Handle[Any]:
-    """Store a task, again if a silent connection was met: its id makes it the same task."""
+    """Enqueue a task; retry after a silent connection. Its id makes it the same task."""
     while True:
         try:
             return app.handle((await core_of(app).enqueue_prepared(task)).task_id)

@@ -1,4 +1,4 @@
-"""What a task changes of its whole process does not outlive it, and children start as their worker did."""
+"""Changes to the process state end with the task, and children start with their worker's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessSnapshot]:
-    """The surroundings of a worker in the directory of its application."""
+    """The process state of a worker in the directory of its application."""
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path}/queue.db")
     monkeypatch.chdir(APPS)
     made = ProcessSnapshot()
@@ -63,7 +63,7 @@ async def test_a_child_starts_with_its_workers_process_state_and_restores_it_aft
     left = await run_in(child, tmp_path, "disturb", where=str(own))
     assert isinstance(left, FunctionReturned)
     assert left.data == b'"a directory that is gone"'
-    await asyncio.sleep(0.4)  # past the alarm it had set
+    await asyncio.sleep(0.4)  # longer than the alarm that it had set
     again = await run_in(child, tmp_path, "surroundings")
     assert isinstance(again, FunctionReturned)
     assert again.data == before_write.data

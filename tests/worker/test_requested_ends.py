@@ -1,4 +1,4 @@
-"""A process that ends as it was told: what it could not give back is nobody's crash."""
+"""A process that ends on request: runs that it could not release are not charged as crashes."""
 
 from __future__ import annotations
 

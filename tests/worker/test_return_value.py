@@ -1,4 +1,4 @@
-"""What a function returns that has not run yet is awaited where that is possible, and else no success."""
+"""Return values that have not run yet: awaited if possible, else the run fails."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_a_coroutine_returned_by_a_thread_after_a_stop_is_not_started(scen
 
 @pytest.fixture(scope="module")
 async def child(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ChildProcess]:
-    """One warm child process, for all that follows."""
+    """One warm child process, shared by the tests below."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(APPS)
         patch.setenv("TIDEGATE_DATABASE_URL", f"sqlite:///{tmp_path_factory.mktemp('child')}/queue.db")
@@ -169,7 +169,7 @@ async def test_a_child_process_fails_a_run_with_an_unusable_return_value(
     assert answer.failure.message.startswith(f"{body.__name__} returned ")
 
 
-async def test_a_child_process_begins_each_run_in_a_context_without_the_one_before(
+async def test_a_child_process_starts_each_run_in_a_context_without_changes_of_earlier_runs(
     child: ChildProcess, tmp_path: Path
 ) -> None:
     for _ in range(2):

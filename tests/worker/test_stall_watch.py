@@ -1,4 +1,4 @@
-"""The stall watch on a clock set by hand: who does not answer is killed, unless we ourselves stood still."""
+"""The stall watch with a test clock: it kills silent processes, unless the supervisor itself did not run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Process:
         self.kill_reason.append(why)
 
 
-def looks(watch: StallWatch, clock: Clock, seconds: float) -> None:
+def check_for(watch: StallWatch, clock: Clock, seconds: float) -> None:
     for _ in range(round(seconds)):
         clock.now += 1.0
         watch.check()
@@ -52,9 +52,9 @@ def test_a_process_that_does_not_answer_for_longer_than_the_limit_is_killed() ->
     clock = Clock()
     mute, sound = Process(clock, answers=False), Process(clock)
     watch = StallWatch(lambda: [mute, sound], limit=LIMIT, clock=clock)
-    looks(watch, clock, LIMIT + 1)
+    check_for(watch, clock, LIMIT + 1)
     assert mute.kill_reason == []
-    looks(watch, clock, 1)
+    check_for(watch, clock, 1)
     assert mute.kill_reason == ["did not answer for 5 s (stall limit)"]
     assert sound.kill_reason == []
 
@@ -63,13 +63,13 @@ def test_a_ping_sent_before_the_machine_froze_may_be_answered_afterwards() -> No
     clock = Clock()
     process = Process(clock, answers=False)
     watch = StallWatch(lambda: [process], limit=LIMIT, clock=clock)
-    looks(watch, clock, 2)
-    clock.now += 10 * LIMIT  # nobody moves; the question is out
+    check_for(watch, clock, 2)
+    clock.now += 10 * LIMIT  # every process is frozen; the ping has been sent
     watch.check()
     assert process.kill_reason == []
-    looks(watch, clock, 2)
+    check_for(watch, clock, 2)
     assert process.kill_reason == []
-    looks(watch, clock, 1)
+    check_for(watch, clock, 1)
     assert process.kill_reason == ["did not answer for 5 s (stall limit)"]
 
 

@@ -1,4 +1,4 @@
-"""The watchdog is petted only while the work goes on; leases that hang are no work."""
+"""The watchdog is notified only while the work goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine while its store is away, loses its answers, or comes back: nothing lost, nothing run twice."""
+"""The engine while its store is unreachable, loses answers, or returns: no task is lost or run twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class FaultyStore:
-    """A real store behind a fault: away, or committing without answering. Faults are by method name."""
+    """A real store with faults by method name: unreachable, or it commits without an answer."""
 
     def __init__(self, url: str) -> None:
         self.real = open_store(url)
@@ -53,7 +53,7 @@ async def faulty(store_url: str) -> AsyncIterator[tuple[Tidegate, FaultyStore]]:
     await app.aclose()
 
 
-async def test_an_outage_longer_than_the_lease_re_runs_nothing(faulty: tuple[Tidegate, FaultyStore]) -> None:
+async def test_an_outage_longer_than_the_lease_re_runs_no_task(faulty: tuple[Tidegate, FaultyStore]) -> None:
     app, store = faulty
     ran: list[int] = []
     go = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_a_finish_that_was_committed_without_an_answer_is_not_written_twic
     assert store.calls.count("finish") >= 2
 
 
-async def test_the_worker_stops_within_its_grace_while_the_store_is_away(
+async def test_the_worker_stops_within_its_grace_time_while_the_store_is_unreachable(
     faulty: tuple[Tidegate, FaultyStore],
 ) -> None:
     app, store = faulty

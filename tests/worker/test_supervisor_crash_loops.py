@@ -1,4 +1,4 @@
-"""Processes that die again and again are told of: in the log, to probes, by the doctor."""
+"""Crash loops are reported in the log, to health checks and by the doctor."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_crash_loop_ends_when_no_process_died_for_long_enough(clock: Clock) ->
 
 
 @pytest.mark.anyio
-async def test_a_pool_whose_processes_die_at_their_start_is_seen_and_heals(
+async def test_a_pool_whose_processes_die_at_start_is_reported_and_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUT", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The memory of pool processes: replaced over the soft limit, killed over the hard one."""
+"""Memory of pool processes: replaced over the soft limit, killed over the hard limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Process:
 
 
 def watch(process: Process, *readings: int) -> MemoryWatch:
-    """Return a watch over one process that holds so many MiB at each look."""
+    """Return a watch over one process that uses these MiB at each check."""
     held = iter(readings)
 
     def measure(pid: int, limit: int) -> int | None:
@@ -91,7 +91,7 @@ HOLD = "import sys, time; kept = bytearray(b'x' * (60 << 20)); print('held', flu
 
 
 @pytest.mark.parametrize(("session", "counts"), [(False, True), (True, False)])
-def test_children_count_unless_they_have_a_session_of_their_own(session: bool, counts: bool) -> None:
+def test_child_processes_count_unless_they_are_in_another_session(session: bool, counts: bool) -> None:
     own = process_tree.excess(os.getpid(), 0, other_sessions=False) or 0
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", HOLD], start_new_session=session, **pipes) as child:
@@ -159,7 +159,7 @@ async def test_a_pool_process_over_its_hard_limit_is_killed_and_the_culprit_alon
         rows = await all_final(client.app, [greedy.id])
         assert (rows[greedy.id].state, rows[greedy.id].reason) == (State.DEAD, "crash")
         runs = [entry for entry in await greedy.history() if entry.kind == "run"]
-        assert len(runs) == 2  # a stated rule: one retry, as in a child process
+        assert len(runs) == 2  # one retry, as in a child process
         assert all(
             re.search(r"memory limit 250 MiB passed: [234]\d\d MiB in use", run.message) for run in runs
         )

@@ -1,4 +1,4 @@
-"""C58 and what else signals do: as process 1, behind a shell, while the store is away, and SIGHUP."""
+"""Signals to a worker: as process 1, behind a shell, with an unreachable store, and SIGHUP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @functools.cache
 def own_pid_namespace() -> Sequence[str] | None:
-    """Return the command that makes another one process 1; None where that is not permitted."""
+    """Return the command that runs another one as process 1; None if that is not permitted."""
     for words in (
         ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"],
         ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"],
@@ -76,7 +76,7 @@ async def test_sigterm_drains_a_worker_also_as_process_1_and_behind_a_shell(
         os.kill(told, signal.SIGTERM)
         await came(lambda: "takes no more tasks" in worker.log(), "it drains")
         queued = await client.nap.enqueue(0.0)
-        # A shell that stays dies of it, and the worker notices that.
+        # A shell that stays dies of the signal, and the worker notices its end.
         assert worker.wait() == (-signal.SIGTERM if place == "sh -c" else 0)
         await came(lambda: "has stopped" in worker.log(), "the worker has drained")
         assert 1.2 < time.monotonic() - asked_at < 1.5 + 2.0
@@ -117,7 +117,7 @@ async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_pa
 
 
 def ready_pid(directory: Path) -> int:
-    """Return the process id of the one worker there is, once it is ready; else 0."""
+    """Return the process id of the only worker once it is ready; else 0."""
     asked = health(directory, "--json")
     return int(json.loads(asked.stdout)["workers"][0]["pid"]) if asked.returncode == 0 else 0
 
@@ -146,7 +146,7 @@ sys.stdin.read()
 """
 
 
-async def test_a_store_that_hangs_does_not_hold_the_exit_and_the_lease_runs_out_later(
+async def test_a_hanging_store_does_not_block_the_exit_and_the_lease_runs_out_later(
     client: Any, tmp_path: Path
 ) -> None:
     with service(tmp_path, *WORKER, GRACE="1") as worker:
@@ -251,7 +251,7 @@ async def test_orphans_of_tasks_are_reaped(client: Any, tmp_path: Path, place: s
             return [state_of(pid) for pid in children(supervisor)]
 
         await came(lambda: len(adopted()) == 1, "only the pool process is left")
-        for _ in range(3):  # and asyncio still hears of its own: a killed pool process is replaced
+        for _ in range(3):  # asyncio still notices its own: a killed pool process is replaced
             (pool,) = children(supervisor)
             os.kill(pool, signal.SIGKILL)
             await came(lambda pool=pool: pool not in children(supervisor), "it is reaped")

@@ -1,4 +1,4 @@
-"""What a service tells systemd: by a socket that the test listens on."""
+"""What a service reports to systemd, read from a socket of the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Listener:
         self._end.setblocking(False)
         self.heard: list[str] = []
 
-    def look(self) -> list[str]:
+    def messages(self) -> list[str]:
         while True:
             try:
                 self.heard += self._end.recv(65_536).decode().splitlines()
@@ -57,13 +57,13 @@ def test_each_systemd_notification_follows_the_protocol(listener: Listener) -> N
     before = time.monotonic_ns() // 1_000
     systemd.reloading()
     systemd.stopping()
-    heard = listener.look()
+    heard = listener.messages()
     assert heard[:4] == ["STATUS=2 of 2 processes ready", "READY=1", "WATCHDOG=1", "RELOADING=1"]
     assert before <= int(heard[4].removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1_000
     assert heard[5:] == ["STOPPING=1"]
 
 
-def test_the_variables_are_taken_out_so_that_no_child_speaks_for_us() -> None:
+def test_the_systemd_variables_are_removed_so_that_no_child_uses_them() -> None:
     environment = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "1", "HOME": "/"}
     SystemdNotifier(environment)
     assert environment == {"HOME": "/"}
@@ -80,7 +80,9 @@ def test_the_variables_are_taken_out_so_that_no_child_speaks_for_us() -> None:
         ({}, None),
     ],
 )
-def test_the_watchdog_is_ours_only_if_it_names_us(variables: dict[str, str], seconds: float | None) -> None:
+def test_the_watchdog_is_used_only_if_it_names_this_process(
+    variables: dict[str, str], seconds: float | None
+) -> None:
     assert SystemdNotifier(dict(variables)).watchdog_seconds == seconds
 
 
@@ -107,7 +109,7 @@ async def test_a_worker_notifies_systemd_of_start_reload_and_stop(
     client: Any = load_app("supervised", tmp_path, monkeypatch)
     variables = {"NOTIFY_SOCKET": listener.address, "WATCHDOG_USEC": "400000"}
     with service(tmp_path, "worker", "supervised:app", **variables) as worker:
-        await came(lambda: "READY=1" in listener.look(), "it is ready")
+        await came(lambda: "READY=1" in listener.messages(), "it is ready")
         before_write = listener.heard.index("READY=1")
         assert any(
             re.match(r"STATUS=1 of 1 processes ready", line) for line in listener.heard[: before_write + 1]
@@ -116,17 +118,17 @@ async def test_a_worker_notifies_systemd_of_start_reload_and_stop(
         for pid in children(worker.pid):
             assert b"NOTIFY_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes()
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: listener.look().count("READY=1") == 2, "it is ready again")
+        await came(lambda: listener.messages().count("READY=1") == 2, "it is ready again")
         begun = listener.heard.index("RELOADING=1")
         again = listener.heard.index("READY=1", before_write + 1)
         assert before_write < begun < again
         assert listener.heard[begun + 1].startswith("MONOTONIC_USEC=")
-        pets = listener.look().count("WATCHDOG=1")
+        pets = listener.messages().count("WATCHDOG=1")
         await came(
-            lambda: listener.look().count("WATCHDOG=1") >= pets + 3, "the watchdog is petted", within=3
+            lambda: listener.messages().count("WATCHDOG=1") >= pets + 3, "the watchdog is petted", within=3
         )
         worker.process.send_signal(signal.SIGTERM)
         assert worker.wait() == 0
-        assert listener.look().count("STOPPING=1") == 1
+        assert listener.messages().count("STOPPING=1") == 1
         assert listener.heard.index("STOPPING=1") > again
     await client.app.aclose()

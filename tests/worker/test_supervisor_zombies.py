@@ -1,4 +1,4 @@
-"""Reaping what nobody waits for, and leaving to asyncio what it waits for."""
+"""Orphaned children are reaped, and children of asyncio are left to asyncio."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ pytestmark = [
 
 
 def forked() -> int:
-    """Return a child that ends at once, started past asyncio."""
+    """Return a child that ends at once and was not started by asyncio."""
     pid = os.posix_spawn("/bin/true", ["true"], os.environ)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     return pid
 
 
 async def test_an_adopted_zombie_is_reaped_and_our_own_child_is_left() -> None:
-    stranger, own = forked(), forked()
+    orphan, own = forked(), forked()
     ZombieReaper(lambda: {own}).reap()
-    if state_of(stranger):  # ours stood before it: it hides those behind it until its waiter has taken it
+    if state_of(orphan):  # our child hides it until its waiter has reaped that child
         os.waitpid(own, 0)
         ZombieReaper(lambda: {own}).reap()
     else:
         assert state_of(own) == "Z"
         os.waitpid(own, 0)
-    assert state_of(stranger) == ""
+    assert state_of(orphan) == ""
 
 
 async def test_our_own_zombie_does_not_block_reaping_for_long() -> None:
-    own, stranger = forked(), forked()
+    own, orphan = forked(), forked()
     ZombieReaper(lambda: {own}).reap()
     os.waitpid(own, 0)
-    await came(lambda: not state_of(stranger), "the other is reaped a moment later", within=5)
+    await came(lambda: not state_of(orphan), "the other is reaped a moment later", within=5)
 
 
 async def test_nothing_is_reaped_while_a_process_is_being_started() -> None:

@@ -1,4 +1,4 @@
-"""Process titles leave the environment readable from outside: the mark by which processes are found is there."""
+"""A process title leaves the environment readable, where other processes read the mark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outages of an hour and poisoned tasks, by the real engine, store and transport on virtual time."""
+"""Outages of an hour and tasks that always fail, with the real engine and store on virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPONENTIAL = Exponential()
 
 
 class World:
-    """A provider, and ten tasks that call it from the first second on."""
+    """A provider and ten tasks that call it from the first second."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class World:
         rng = random.Random(7)
         core_of(self.app)._make_id = IdMaker(lambda: int(self.loop.wall() * 1000), rng.getrandbits)
         self.calls: list[tuple[float, int, int]] = []
-        """Moment, task and status of each call."""
+        """Time, task and status of each call."""
         self._status_at = status_at
         self._tasks = tasks
         self._backoff = backoff
@@ -91,7 +91,7 @@ class World:
         return sum(task == number for _, task, _ in self.calls)
 
 
-def test_an_hour_of_503_kills_no_waiting_task_and_all_are_done_after_it(tmp_path: Path) -> None:
+def test_an_hour_of_503_kills_no_waiting_task_and_all_succeed_after_it(tmp_path: Path) -> None:
     world = World(tmp_path, lambda _, at: 503 if at < HOUR else 200)
     rows = world.run()
     assert {row.state for row in rows} == {State.SUCCEEDED}
@@ -102,13 +102,13 @@ def test_an_hour_of_503_kills_no_waiting_task_and_all_are_done_after_it(tmp_path
     assert len(during) <= 10 * UNCHARGED_LIMIT
 
 
-def test_a_task_alone_outlives_an_hour_of_503(tmp_path: Path) -> None:
+def test_a_single_task_survives_an_hour_of_503(tmp_path: Path) -> None:
     world = World(tmp_path, lambda _, at: 503 if at < HOUR else 200, tasks=1)
     (row,) = world.run()
     assert (row.state, row.counters.attempts) == (State.SUCCEEDED, 0)
 
 
-def test_of_tasks_that_all_wait_for_their_last_attempt_only_few_try_the_upstream(tmp_path: Path) -> None:
+def test_if_all_tasks_wait_for_their_last_attempt_only_a_few_try_the_upstream(tmp_path: Path) -> None:
     world = World(tmp_path, lambda _, at: 500 if at < 1_200 else 200)
     rows = world.run()
     dead = [row for row in rows if row.state is State.DEAD]
@@ -118,7 +118,7 @@ def test_of_tasks_that_all_wait_for_their_last_attempt_only_few_try_the_upstream
 
 @pytest.mark.parametrize(("status", "most"), [(500, 3), (529, UNCHARGED_LIMIT + 3)])
 @pytest.mark.parametrize("poisoned", [1, 2])
-def test_poisoned_tasks_among_healthy_ones_die_by_their_own_attempts(
+def test_tasks_that_always_fail_die_by_their_own_attempts_among_healthy_ones(
     tmp_path: Path, status: int, most: int, poisoned: int
 ) -> None:
     world = World(

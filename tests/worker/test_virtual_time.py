@@ -1,4 +1,4 @@
-"""The real engine over the real SQLite store on virtual time: days pass in a moment, and a seed repeats a run."""
+"""The real engine and SQLite store on virtual time: days pass in a moment, and a seed repeats a run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_history(tmp_path: Path, seed: int) -> None
     assert simulate(tmp_path / "a", seed) == simulate(tmp_path / "b", seed)
 
 
-def test_waiting_for_what_never_comes_is_an_error_and_no_hang() -> None:
+def test_waiting_for_an_event_that_never_comes_raises_instead_of_hanging() -> None:
     async def work() -> None:
         await asyncio.Event().wait()
 

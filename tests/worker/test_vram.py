@@ -1,4 +1,4 @@
-"""GPU memory, with a reading that the tests make up: there is no GPU here."""
+"""GPU memory limits, with readings that the tests make up."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_reading_is_used_for_a_second() -> None:
     assert watch.excess(4711) is None
 
 
-def test_a_limit_that_cannot_be_read_never_strikes() -> None:
+def test_a_limit_without_readings_has_no_effect() -> None:
     assert VramLimit(1, None).excess(os.getpid()) is None
 
 
@@ -111,14 +111,14 @@ async def test_a_child_over_its_gpu_limit_is_replaced_after_its_task(
         now += AGAIN_SECONDS
         return now
 
-    monkeypatch.setattr(child_pool, "ChildProcess", SmallSlot)
+    monkeypatch.setattr(child_pool, "ChildProcess", InstantChild)
     children = ChildPool("nothing:app", ChildRules(vram=VramLimit(2 * GIB, lambda: held, clock=clock)))
     async with children.acquire() as child:
         held[child.pid] = GIB
     async with children.acquire() as again:
         assert again is child
         held[child.pid] = 3 * GIB
-        assert child.is_alive  # not in the middle of its body
+        assert child.is_alive  # not while its task runs
     async with children.acquire() as fresh:
         assert fresh is not child
         await asyncio.sleep(0)
@@ -127,8 +127,8 @@ async def test_a_child_over_its_gpu_limit_is_replaced_after_its_task(
     await children.close()
 
 
-class SmallSlot(child_pool.ChildProcess):
-    """A slot whose process starts nothing and takes no time."""
+class InstantChild(child_pool.ChildProcess):
+    """A child process whose start runs nothing and takes no time."""
 
     numbers = iter(range(2**22 + 1, 2**22 + 100))  # above every process id
 

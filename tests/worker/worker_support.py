@@ -1,4 +1,4 @@
-"""What the tests of the supervisor share: a real worker started in unusual ways, and looks at its processes."""
+"""Helpers for tests of the supervisor: start a real worker and inspect its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import APPS, until
 
 
 class Service:
-    """A `tidegate` command in a process of its own, perhaps behind another program."""
+    """A `tidegate` command in its own process, perhaps started by another program."""
 
     def __init__(self, directory: Path, *words: str, before: Sequence[str] = (), **env: str) -> None:
         self.directory = directory
@@ -36,7 +36,7 @@ class Service:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # no terminal: SIGHUP means what it means to a service
+            start_new_session=True,  # no terminal: SIGHUP means reload, as for a service
         )
 
     @property
@@ -50,7 +50,7 @@ class Service:
         return self.process.wait(within)
 
     def close(self) -> None:
-        """End it with all that was started from it, without mercy."""
+        """Kill it and all processes that it started."""
         victims = [self.pid, *descendants(self.pid)]
         for pid in victims:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -72,7 +72,7 @@ def service(directory: Path, *words: str, before: Sequence[str] = (), **env: str
 
 
 def health(directory: Path, *words: str, kind: str = "worker") -> subprocess.CompletedProcess[str]:
-    """Ask as an exec probe does."""
+    """Check its health as an exec probe does."""
     return subprocess.run(
         [sys.executable, "-m", "tidegate.cli", kind, "health", *words],
         env=os.environ | {"TIDEGATE_RUN": str(directory / "run")},
@@ -89,16 +89,16 @@ def notes(directory: Path, name: str) -> list[Any]:
 
 
 async def came(truth: Callable[[], Any], what: str, within: float = 15.0) -> Any:
-    """Return the first true answer of a plain function."""
+    """Return the first true result of a plain function."""
 
-    async def look() -> Any:
+    async def check() -> Any:
         return truth()
 
-    return await until(look, what=what, within=within)
+    return await until(check, what=what, within=within)
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process, dead ones that nobody has reaped included."""
+    """Return the children of a process, including zombies."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         found = [(thread / "children").read_text().split() for thread in Path(f"/proc/{pid}/task").iterdir()]
         return [int(child) for part in found for child in part]
