@@ -12,8 +12,8 @@ from tidegate.errors import TidegateError
 
 
 class GrantedPermit:
-    def __init__(self, ask: PermitRequest, api_key: str | None) -> None:
-        self.ask = ask
+    def __init__(self, request: PermitRequest, api_key: str | None) -> None:
+        self.request = request
         self._api_key = api_key
         self.steps: list[str] = ["acquire"]
         self.seen: tuple[HeaderLimit, ...] = ()
@@ -55,12 +55,12 @@ class MemoryPermitSource:
         self.refusal: TidegateError | None = None
         self.refused = 0
 
-    async def acquire(self, ask: PermitRequest) -> GrantedPermit:
+    async def acquire(self, request: PermitRequest) -> GrantedPermit:
         await asyncio.sleep(0)
         if self.refusal is not None:
             self.refused += 1
             raise self.refusal
-        permit = GrantedPermit(ask, self.api_key)
+        permit = GrantedPermit(request, self.api_key)
         self.granted.append(permit)
         return permit
 

@@ -77,7 +77,7 @@ async def test_a_call_that_others_keep_out_for_too_long_is_refused_in_words(
 ) -> None:
     upstream = app.upstream("u", max_in_flight=1)
     async with upstream.call():
-        with pytest.raises(UpstreamParkedError, match="as many calls of upstream u as may be") as raised:
+        with pytest.raises(UpstreamParkedError, match="upstream u already has max_in_flight calls") as raised:
             async with upstream.call():
                 pytest.fail("entered")
         assert await in_flight(app) == 1
@@ -291,12 +291,12 @@ async def test_a_stream_that_goes_on_for_longer_than_its_lease_keeps_its_permit(
 async def test_a_forgotten_answer_gives_its_runs_place_to_the_next_call(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
     await (await core_of(app).opened_store()).declare_limits([upstream.declared])
-    ask = PermitRequest(fence=Fence("01900000-0000-7000-8000-000000000001", 1), is_own_upstream=True)
-    forgotten = await upstream.permits.acquire(ask)
+    request = PermitRequest(fence=Fence("01900000-0000-7000-8000-000000000001", 1), is_own_upstream=True)
+    forgotten = await upstream.permits.acquire(request)
     assert await in_flight(app) == 0
     del forgotten
     gc.collect()
-    permit = await upstream.permits.acquire(ask)
+    permit = await upstream.permits.acquire(request)
     assert await in_flight(app) == 0
     await permit.settle(CallResult())
 

@@ -235,7 +235,10 @@ async def test_a_thousand_responses_at_once_are_two_writes_and_the_last_counts()
     learner = a_learner(shelf)
     for left in reversed(range(1000)):
         learner.observe(
-            "u", [requests(1000, left, (1000 - left) * 0.06)], sent_at=time.monotonic(), ask=PermitRequest()
+            "u",
+            [requests(1000, left, (1000 - left) * 0.06)],
+            sent_at=time.monotonic(),
+            request=PermitRequest(),
         )
         await asyncio.sleep(0)
     await until(lambda: asyncio.sleep(0, len(shelf.told) >= 2), within=5)
@@ -248,7 +251,10 @@ async def test_an_answer_that_says_nothing_new_is_not_written():
     learner = a_learner(shelf)
     for left in (999, 998, 997):
         learner.observe(
-            "u", [requests(1000, left, (1000 - left) * 0.06)], sent_at=time.monotonic(), ask=PermitRequest()
+            "u",
+            [requests(1000, left, (1000 - left) * 0.06)],
+            sent_at=time.monotonic(),
+            request=PermitRequest(),
         )
         await until(lambda: asyncio.sleep(0, shelf.told), within=5)
     assert len(shelf.told) == 1
@@ -257,18 +263,18 @@ async def test_an_answer_that_says_nothing_new_is_not_written():
 async def test_a_late_answer_to_an_older_call_reopens_nothing():
     learner = a_learner(Shelf())
     now = time.monotonic()
-    learner.observe("u", [requests(10, 0, 30.0)], sent_at=now, ask=PermitRequest())
-    learner.observe("u", [requests(10, 5, 29.0)], sent_at=now - 1, ask=PermitRequest())
+    learner.observe("u", [requests(10, 0, 30.0)], sent_at=now, request=PermitRequest())
+    learner.observe("u", [requests(10, 5, 29.0)], sent_at=now - 1, request=PermitRequest())
     assert learner.exhausted_seconds("u") > 29
 
 
 async def test_limits_that_a_store_outage_lost_are_reported_again_with_the_next_response():
     shelf = Shelf(failures=1)
     learner = a_learner(shelf)
-    learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), ask=PermitRequest())
+    learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
 
     async def told():
-        learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), ask=PermitRequest())
+        learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
         return shelf.told
 
     await until(told, within=5)
@@ -282,7 +288,7 @@ async def test_limits_observed_in_many_threads_at_once_are_all_reported():
     def hears(part: int) -> None:
         for number in range(150):
             spent = [requests(10, 0, 30.0)]
-            learner.observe(f"u{part} {number}", spent, sent_at=time.monotonic(), ask=PermitRequest())
+            learner.observe(f"u{part} {number}", spent, sent_at=time.monotonic(), request=PermitRequest())
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -307,7 +313,7 @@ async def test_two_responses_observed_at_once_are_both_kept(monkeypatch):
 
     def hears(dimension: Dimension) -> None:
         seen = [HeaderLimit(dimension, 100, 50, 1.0)]
-        learner.observe("u", seen, sent_at=time.monotonic(), ask=PermitRequest())
+        learner.observe("u", seen, sent_at=time.monotonic(), request=PermitRequest())
 
     monkeypatch.setattr(limit_reports, "merge_observed", meet_and_learn)
     dimensions = Dimension.REQUESTS, Dimension.TOKENS
@@ -320,10 +326,10 @@ async def test_limits_lost_with_a_closed_loop_are_reported_again_by_another():
     learner = a_learner(shelf)
 
     async def hears_and_goes() -> None:
-        learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), ask=PermitRequest())
+        learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
         await shelf.hangs.wait()
 
     await asyncio.to_thread(asyncio.run, hears_and_goes())
     assert shelf.told == []
-    learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), ask=PermitRequest())
+    learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
     await until(lambda: asyncio.sleep(0, shelf.told), within=5)

@@ -29,7 +29,7 @@ async def test_a_manual_call_settles_with_the_recorded_result():
         made.headers({"x-ratelimit-limit-requests": "60"})
         made.used({"usage": {"input_tokens": 9, "output_tokens": 1}})
     permit = permits.only
-    assert (permit.ask.model, permit.ask.input_tokens, permit.ask.output_tokens) == ("m", 10, 20)
+    assert (permit.request.model, permit.request.input_tokens, permit.request.output_tokens) == ("m", 10, 20)
     assert permit.seen[0].dimension is Dimension.REQUESTS
     assert permit.end.usage == Usage(9, 1)
     assert (permit.end.failure, permit.end.is_in_doubt) == (None, False)

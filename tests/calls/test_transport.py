@@ -39,10 +39,10 @@ async def test_a_permit_is_asked_for_on_behalf_of_the_run():
     in_a_run(seconds=100, run=4)
     async with client_with_transport(Network(ok()), permits) as http:
         await http.post(URL, json=ASKED)
-    ask = permits.only.ask
-    assert (ask.fence.run, ask.tenant, ask.priority) == (4, "acme", Priority.INTERACTIVE)
-    assert (ask.model, ask.input_tokens, ask.output_tokens) == ("m", 3, 9)
-    assert 99 < ask.max_wait_seconds <= 100
+    request = permits.only.request
+    assert (request.fence.run, request.tenant, request.priority) == (4, "acme", Priority.INTERACTIVE)
+    assert (request.model, request.input_tokens, request.output_tokens) == ("m", 3, 9)
+    assert 99 < request.max_wait_seconds <= 100
 
 
 async def test_a_run_that_comes_again_sends_the_same_keys():
@@ -136,8 +136,8 @@ async def test_a_call_may_be_left_without_limits():
 
 async def test_nothing_is_sent_that_could_not_be_recorded_before():
     class Forgetful(MemoryPermitSource):
-        async def acquire(self, ask):
-            permit = await super().acquire(ask)
+        async def acquire(self, request):
+            permit = await super().acquire(request)
 
             async def mark_sending():
                 raise StoreUnavailableError("gone")
@@ -337,8 +337,8 @@ async def test_an_error_inside_a_stream_is_told(line, reason):
 
 async def test_a_permit_that_cannot_be_settled_does_not_cost_the_answer(caplog):
     class Unsettled(MemoryPermitSource):
-        async def acquire(self, ask):
-            permit = await super().acquire(ask)
+        async def acquire(self, request):
+            permit = await super().acquire(request)
 
             async def settle(end):
                 raise StoreUnavailableError("gone")

@@ -167,8 +167,8 @@ async def test_a_call_whose_run_ends_while_it_waits_for_its_permit_is_not_sent()
     control = in_a_run()
 
     class Slow(MemoryPermitSource):
-        async def acquire(self, ask):
-            permit = await super().acquire(ask)
+        async def acquire(self, request):
+            permit = await super().acquire(request)
             control.is_over = True
             return permit
 

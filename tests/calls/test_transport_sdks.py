@@ -91,8 +91,8 @@ async def test_a_call_has_one_permit_settled_with_its_real_usage(serve, connect,
 
     permit = permits.only
     assert permit.steps == ["acquire", "sending", "learn", "settle"]
-    assert permit.ask.model == "m"
-    assert permit.ask.input_tokens >= len(TEXT) // 4
+    assert permit.request.model == "m"
+    assert permit.request.input_tokens >= len(TEXT) // 4
     assert permit.end.failure is None
     assert permit.end.status == 200
     counts = answer.usage

@@ -51,7 +51,7 @@ def test_observed_limits_are_listed_with_age_and_description(workspace: Workspac
     workspace.ask(lambda store: store.report_limits(openai, shown))
     output = workspace.run("upstreams", "show", openai).stdout
     assert "limit 500 in 1 min, 423 left, seen" in output
-    assert "its window of input tokens is spent, opens in" in output
+    assert "its limit of input tokens is used up; opens in" in output
     row = workspace.json("upstreams", "show", openai)
     assert [each["dimension"] for each in row["learned"]] == ["requests", "input_tokens"]
     assert "learned_limits" not in row["gate"]  # they are shown once, as `learned`
@@ -201,7 +201,7 @@ def test_why_names_the_limit(workspace: Workspace, openai: str) -> None:
     (task_id,) = workspace.add(upstream=openai)
     workspace.run("upstreams", "set", openai, "requests_per_minute=none", "requests_per_day=1")
     workspace.work(lambda task: None, slots=1)
-    assert "requests_per_day used up; goes on in" in workspace.json("tasks", "why", task_id)["why"][0]
+    assert "requests_per_day used up; opens in" in workspace.json("tasks", "why", task_id)["why"][0]
 
 
 def test_why_of_an_unknown_task_is_not_found(workspace: Workspace) -> None:

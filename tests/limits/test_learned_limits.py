@@ -168,7 +168,7 @@ def test_a_spent_limit_shuts_the_door_without_a_probe_and_opens_by_itself():
 
 def test_tasks_of_a_long_limit_that_is_spent_are_blocked_with_the_reason_and_time_in_words():
     row = a_row(after(requests(remaining=0, reset=3_600.0)))
-    words = "its window of requests is spent, opens in 1 h"
+    words = "its limit of requests is used up; opens in 1 h"
     assert format_block(find_block(row, NOW), NO_LIMITS, NOW) == words
     assert explain_wait(waiting_for(row), NOW) == [f"upstream u: gate: {words}"]
     assert find_block(row, NOW + 3_600.0) is None
@@ -179,7 +179,7 @@ def test_tasks_of_a_limit_that_is_spent_for_a_moment_or_refills_evenly_are_paced
     row = a_row(after(*used, requests(100, 0, reset)))
     assert find_block(row, NOW) is None
     (reason,) = explain_wait(waiting_for(row), NOW)
-    assert reason.startswith("upstream u: limit: its window of requests is spent, opens in ")
+    assert reason.startswith("upstream u: limit: its limit of requests is used up; opens in ")
 
 
 def waiting_for(row):

@@ -131,7 +131,7 @@ def test_tasks_of_a_day_that_is_used_up_are_blocked_until_it_turns():
     backlog = one([channel(3)], upstream("u", PER_DAY, used=100))
 
     assert counts(backlog) == (0, 0, 3)
-    assert backlog.waits[0].reason.startswith("gate: requests_per_day used up; goes on in ")
+    assert backlog.waits[0].reason.startswith("gate: requests_per_day used up; opens in ")
 
 
 def test_a_gate_that_admits_only_probes_lets_one_through_and_paces_the_rest():

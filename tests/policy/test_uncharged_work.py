@@ -15,7 +15,7 @@ from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Released, Retrying, Succeeded
 from tidegate.domain.spec import Fixed
 from tidegate.limits import gate as gates
-from tidegate.limits.gate_rows import goes_well, is_silent_probe
+from tidegate.limits.gate_rows import counts_as_success, is_silent_probe
 from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate
 from tidegate.policy.charge import (
@@ -196,7 +196,7 @@ class World:
                 "crashes",
                 "lost",
             ), "nobody reports a probe that has called as silent"
-        if isinstance(outcome, Succeeded) and made and goes_well(run, outcome.calls):
+        if isinstance(outcome, Succeeded) and made and counts_as_success(run, outcome.calls):
             own = [end for upstream, end in made if upstream == run.upstream and end != "cut"]
             assert own[-1] == "good"
 

@@ -1,18 +1,18 @@
-"""Which parked gates have been reported: several calls meet the same closed gate, one line reports it."""
+"""Logs a parked gate once, although many calls meet it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 REPEAT_SECONDS = 900.0
-"""A gate that is still parked for the same reason is reported again after so long."""
+"""A gate that stays parked for the same reason is logged again after this time."""
 
 
 class ParkAlerts:
-    """Remembers what this process has reported.
+    """Remembers which parked gates this process has logged.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -20,7 +20,7 @@ class ParkAlerts:
         self._reported: dict[str, tuple[str, float]] = {}
 
     def is_due(self, gate: str, reason: str) -> bool:
-        """Return whether the park of a gate is to be reported now, and count it as reported."""
+        """Return whether the parked gate must be logged now. If so, it counts as logged."""
         now = self._clock()
         before, at = self._reported.get(gate, ("", -REPEAT_SECONDS))
         if before == reason and now - at < REPEAT_SECONDS:
@@ -29,5 +29,5 @@ class ParkAlerts:
         return True
 
     def forget(self, gate: str) -> None:
-        """Forget a gate that flows: its next park is news."""
+        """Forget a gate that flows again. Its next park is logged at once."""
         self._reported.pop(gate, None)

@@ -1,10 +1,10 @@
-"""The right to make one call, as an upstream's `GatePermitSource` grants it."""
+"""`GatePermit`: the right to make one call, granted by an upstream's `GatePermitSource`."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegate.calls.keys import Key
 from tidegate.calls.permits import MAX_PERMIT_SECONDS, PermitRequest
@@ -17,15 +17,12 @@ from tidegate.domain.usage import HeaderLimit
 from tidegate.limits.values import PermitRecord
 from tidegate.policy.charge import may_be_processed
 
-if TYPE_CHECKING:
-    pass
-
 PERMIT_MARGIN_SECONDS = 10.0
-"""What the store holds outlasts the call's time limit by this, so that no call outlasts it."""
+"""A permit's lease is this much longer than the call's time limit, so that no call outlasts its permit."""
 
 
 class EndReports(Protocol):
-    """Reports the ends of calls to the gates."""
+    """Reports to the gates how calls ended."""
 
     async def report(self, end: CallResult, permit: GatePermit) -> None:
         """Report how a call ended."""
@@ -35,7 +32,7 @@ class EndReports(Protocol):
 
 
 class PermitOwner(Protocol):
-    """What granted a permit, as far as the permit uses it."""
+    """The part of a permit source that its permits use."""
 
     @property
     def upstream(self) -> str:
@@ -43,70 +40,70 @@ class PermitOwner(Protocol):
 
     @property
     def reporter(self) -> EndReports:
-        """Where the end of the call is reported."""
+        """Reports the end of the call."""
 
     def now(self) -> float:
-        """Return the present moment, in monotonic seconds."""
+        """Return the current time in monotonic seconds."""
 
     def observe_limits(
-        self, seen: Sequence[HeaderLimit], *, ask: PermitRequest, key: Key | None, sent_at: float | None
+        self, seen: Sequence[HeaderLimit], *, request: PermitRequest, key: Key | None, sent_at: float | None
     ) -> None:
-        """Take note of the limits that a response showed."""
+        """Record the limits that a response showed."""
 
     async def extend(self, permit_ids: Sequence[str], seconds: float) -> None:
         """Extend the leases of these permit records."""
 
     async def end(self, permit: GatePermit) -> None:
-        """Release what the call had in flight."""
+        """Release the call's place in flight."""
 
 
 class GatePermit:
     """The right to make one call."""
 
-    def __init__(self, permits: PermitOwner, ask: PermitRequest) -> None:
+    def __init__(self, permits: PermitOwner, request: PermitRequest) -> None:
         self._permits = permits
-        self._ask = ask
-        self._seconds = min(ask.seconds, MAX_PERMIT_SECONDS) + PERMIT_MARGIN_SECONDS
+        self._request = request
+        self._seconds = min(request.seconds, MAX_PERMIT_SECONDS) + PERMIT_MARGIN_SECONDS
         self._sent_at: float | None = None
         self._ended = False
         run = current_context()
         self._calls = None if run is None else run.calls
-        self.fence: Fence | None = ask.fence if ask.is_own_upstream else None
-        """The run that may stand for it."""
+        self.fence: Fence | None = request.fence if request.is_own_upstream else None
+        """The run whose place in flight the call may use; None for none."""
         self.key: Key | None = None
-        """The one that was chosen; None: the client's own is used."""
+        """The API key that was chosen; None if the client's own is used."""
         self.permit_ids: list[str] = []
-        """What the store counts of it as in flight, or may: its answer can have been lost."""
+        """The permits that the store recorded for the call, or may have recorded if its reply was lost."""
         self.good_until = float("inf")
-        """By the clock: before then none of them expires."""
+        """By the clock: none of these permits expires before this time."""
         self.probed_gates: list[str] = []
-        """The held gates it was let through to try, whose probes nobody else tells of."""
+        """The gates that this call probes. Nobody else reports the result of these probes."""
         self._began_at = permits.now()
 
     @property
     def api_key(self) -> str | None:
-        """The secret of the key that was chosen; None: the client's own is used."""
+        """The secret of the chosen API key; None if the client's own is used."""
         return None if self.key is None else self.key.secret()
 
     def new_record(self) -> PermitRecord:
-        """Return what to ask the store for, so that it counts the call until its time limit is over."""
-        hold = PermitRecord(uuid.uuid4().hex, self._seconds)
-        self.permit_ids.append(hold.permit_id)
-        return hold
+        """Return a new permit record for the store. Its lease covers the call's time limit."""
+        record = PermitRecord(uuid.uuid4().hex, self._seconds)
+        self.permit_ids.append(record.permit_id)
+        return record
 
     async def mark_sending(self) -> None:
-        """Remember when: what the answer shows of limits is placed by it. The run has called from now on."""
+        """Record when the call was sent. From now on the run counts as having called the upstream."""
         if self._calls is not None and self._sent_at is None:
             self._calls.begin(self._permits.upstream)
         self._sent_at = self._permits.now()
 
     def observe_limits(self, seen: Sequence[HeaderLimit]) -> None:
-        """Hand on what the headers show."""
+        """Pass on the limits that the response's headers show."""
         if seen:
-            self._permits.observe_limits(seen, ask=self._ask, key=self.key, sent_at=self._sent_at)
+            self._permits.observe_limits(seen, request=self._request, key=self.key, sent_at=self._sent_at)
 
     def extend_lease(self, seconds: float) -> None:
-        """Hold on to the permit for so long; the store is asked at most once in so many seconds."""
+        """Keep the permit for at least `seconds` more. Writes to the store at most once in that time."""
         seconds, now = min(seconds, MAX_PERMIT_SECONDS), self._permits.now()
         if self.permit_ids and now + seconds + PERMIT_MARGIN_SECONDS / 2 > self.good_until:
             lease_seconds = 2 * seconds + PERMIT_MARGIN_SECONDS
@@ -115,36 +112,36 @@ class GatePermit:
 
     @property
     def task_id(self) -> str:
-        """The task it is made for; empty outside tasks."""
-        return "" if self._ask.fence is None else self._ask.fence.task_id
+        """The task that makes the call; empty outside tasks."""
+        return "" if self._request.fence is None else self._request.fence.task_id
 
     @property
     def on_last_attempt(self) -> bool:
         """Whether its task has one attempt left."""
-        return self._ask.on_last_attempt
+        return self._request.on_last_attempt
 
     @property
     def is_first_call_of_probe(self) -> bool:
-        """Whether its run tries the upstream, and this call is the first to tell."""
-        return self._ask.is_probe and self._ask.is_charged_at_claim
+        """Whether its run is a probe and this is the run's first call."""
+        return self._request.is_probe and self._request.is_charged_at_claim
 
     def mark_probe(self, gate: str) -> None:
-        """Note that it was let through a held gate, just now, to try it."""
+        """Record that the call was admitted just now as a probe of this gate."""
         self.probed_gates.append(gate)
         self._began_at = self._permits.now()
 
     @property
     def seconds(self) -> float:
-        """How long ago it was asked for, or let through a held gate."""
+        """Seconds since the permit was requested, or since the call was admitted as a probe."""
         return self._permits.now() - self._began_at
 
     @property
     def sent_seconds(self) -> float | None:
-        """How long ago it was sent; None: it was not."""
+        """Seconds since the call was sent; None if it was not."""
         return None if self._sent_at is None else self._permits.now() - self._sent_at
 
     async def settle(self, end: CallResult) -> None:
-        """Tell the gates how the call ended, once; only then may another take its place."""
+        """Report to the gates how the call ended, then release its place. Only the first call counts."""
         if self._ended:
             return
         self._ended = True
@@ -155,7 +152,7 @@ class GatePermit:
             await self._permits.end(self)
 
     async def release(self) -> None:
-        """Give the permit back: nothing was sent."""
+        """Release the permit of a call that was not sent. Does nothing after `settle`."""
         if self._ended:
             return
         self._ended = True
@@ -167,7 +164,7 @@ class GatePermit:
             await self._permits.end(self)
 
     def _note_end(self, end: CallResult) -> None:
-        """Note how the call ended for the end of its run, which may come before the store has answered."""
+        """Record the result in the run first: the run may end before the store has answered."""
         if self._calls is None or self._sent_at is None:
             return
         self._calls.end(
@@ -180,6 +177,6 @@ class GatePermit:
 
 
 def is_interrupted(end: CallResult) -> bool:
-    """Whether a call was ended by us, in the middle: it shows nothing of the upstream."""
+    """Whether we cancelled the call before its response. It then shows nothing about the upstream."""
     failure = end.failure
     return failure is not None and failure.reason is Reason.CANCELLED and failure.status is None

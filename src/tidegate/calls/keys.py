@@ -1,6 +1,6 @@
-"""Key rings: several API keys of one upstream, each with limits and a gate of its own.
+"""Key rings: several API keys of one upstream, each with its own limits and gate.
 
-Secrets come from the environment or a file when they are needed, and are never stored, logged or shown.
+Secrets are read from the environment or a file when they are needed. They are never stored, logged or shown.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Key:
     """One API key of an upstream.
 
     Args:
-        name: How it is called in the store and on screens; never the secret.
-        env: The environment variable that holds the secret.
-        file: Or the file that holds it.
-        environment: The `TIDEGATE_ENV` it is for; empty: any.
-        functions: Names of the task functions it is for; none: all.
-        kind: Failing over goes only to keys of the same kind, such as `paid`.
-        limits: As of an upstream.
+        name: The key's name in the store and on screens; never the secret.
+        env: The environment variable that holds the secret. Give either this or `file`.
+        file: The file that holds the secret.
+        environment: The key is used only if `TIDEGATE_ENV` is this. Empty: always.
+        functions: The names of the task functions that use the key. Empty: all.
+        kind: Calls fail over only to keys of the same kind, such as `paid`.
+        limits: The key's limits, as for an upstream.
 
     Raises:
-        OptionError: It names no source or two, or a limit cannot work.
+        OptionError: The key names no source or two, or a limit is invalid.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Key:
         **limits: Unpack[UpstreamLimits],
     ) -> None:
         if bool(env) == bool(file):
-            raise OptionError(f"key {shown(name)}", fix="say where it is: env= or file=, one of them")
+            raise OptionError(f"key {shown(name)}", fix="give either env= or file=")
         if not name or "#" in name:
             raise OptionError(f"key name {shown(name)}", fix="use a name without #")
         self.name = name
@@ -59,10 +59,10 @@ class Key:
         return f"<key {self.name}>"
 
     def secret(self) -> str:
-        """Return the secret, read now.
+        """Read the secret and return it.
 
         Raises:
-            ConfigError: It is not where it should be.
+            ConfigError: The file cannot be read, or the variable or file is empty.
         """
         try:
             found = os.environ.get(self._env, "") if self._env else Path(self._file).read_text("utf-8")
@@ -71,7 +71,7 @@ class Key:
         if not found.strip():
             where = f"the variable {self._env}" if self._env else str(self._file)
             raise ConfigError(
-                f"the key {self.name} is missing: {where} is empty", fix="set it, or leave it out"
+                f"the key {self.name} is missing: {where} is empty", fix="set it, or remove the key"
             )
         return found.strip()
 
@@ -80,15 +80,15 @@ class KeyRing:
     """The keys of one upstream that may be used in this environment.
 
     Args:
-        upstream: Its name.
-        keys: In the order in which they are preferred.
-        environment: The present one; empty: none is named.
+        upstream: The upstream's name.
+        keys: The keys, the preferred ones first.
+        environment: The current `TIDEGATE_ENV`; empty if it is not set.
     """
 
     def __init__(self, upstream: str, keys: Sequence[Key], environment: str) -> None:
         names = [key.name for key in keys]
         if len(set(names)) < len(names):
-            raise OptionError(f"upstream {upstream}: two keys have one name", fix="name each differently")
+            raise OptionError(f"upstream {upstream}: two keys have the same name", fix="rename one of them")
         self.upstream = upstream
         self.keys = tuple(key for key in keys if key.environment in ("", environment))
         if keys and not self.keys:
@@ -98,28 +98,29 @@ class KeyRing:
             )
 
     def declared(self) -> list[LimitDeclaration]:
-        """Return what is told to the store: a gate for each key."""
+        """Return the declarations for the store: one gate per key."""
         return [
             LimitDeclaration(GateKind.UPSTREAM, key_gate_name(self.upstream, key.name), key.limits)
             for key in self.keys
         ]
 
     def check(self) -> None:
-        """Do nothing if every secret is there.
+        """Check that every secret can be read.
 
         Raises:
-            ConfigError: One is missing.
+            ConfigError: A secret is missing.
         """
         for key in self.keys:
             key.secret()
 
     def candidates(self, function: str) -> list[Key]:
-        """Return the key for a function, then those it may fail over to: of one environment and kind.
+        """Return the key for a function, followed by those that calls may fail over to.
 
-        A key that names the function is preferred to one for all of them.
+        A key that names the function is preferred to a key for all functions. Calls fail over only to keys
+        of the same environment and kind.
         """
-        mine = [key for key in self.keys if function in key.functions]
-        fitting = mine + [key for key in self.keys if not key.functions]
+        named = [key for key in self.keys if function in key.functions]
+        fitting = named + [key for key in self.keys if not key.functions]
         if not fitting:
             return []
         first = fitting[0]

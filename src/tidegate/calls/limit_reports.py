@@ -1,7 +1,7 @@
-"""What answers show of limits, gathered in this process and kept in the store, for all to heed.
+"""Collects the limits that response headers show and reports them to the store, for all processes.
 
-Hearing costs a call nothing: it returns at once, in whatever thread, and a task of its own writes, at most
-once a second and only what others must know.
+Recording a limit never delays a call: it returns at once, from any thread. A background task writes to the
+store at most once a second, and only changes that other processes must know.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _log = logging.getLogger("tidegate.calls")
 
 BETWEEN_WRITES_SECONDS = 1.0
 OWN_OBSERVATION_SECONDS = 2.0
-"""So long after an answer this process goes by what it heard itself."""
+"""For this long after a response, this process applies the limits itself, before the store does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """What one answer showed, by this process's clock."""
+    """A limit that one response showed. Times are by this process's clock."""
 
     seen: HeaderLimit
     sent_at: float
@@ -53,14 +53,14 @@ class _Observation:
 
 
 class LimitReporter:
-    """Knows what was last shown of the limits of an upstream and its keys, and tells the store.
+    """Keeps the latest observed limits of an upstream and its keys, and reports them to the store.
 
-    Used by all loops and threads of the process.
+    All event loops and threads of the process may use it.
 
     Args:
-        opened_store: Returns the store, open, in which the upstream is declared.
-        clock: Monotonic seconds.
-        rng: For jitter.
+        opened_store: Returns the open store, with the upstream declared in it.
+        clock: Returns monotonic seconds.
+        rng: The source of jitter.
     """
 
     def __init__(
@@ -74,34 +74,36 @@ class LimitReporter:
         self._clock = clock
         self._rng = rng
         self._lock = threading.Lock()
-        """Held around what several threads fill and empty; never across an await."""
+        """Guards the fields that several threads use. It is never held across an await."""
         self._known: dict[str, tuple[LearnedLimit, ...]] = {}
         self._written: dict[tuple[str, Dimension], LearnedLimit] = {}
         self._unwritten: dict[tuple[str, Dimension], _Observation] = {}
         self._writes_in: asyncio.AbstractEventLoop | None = None
-        """The loop that writes the news, or is about to; None: there are none."""
+        """The loop whose task writes to the store, or is about to; None if there is nothing to write."""
         self._writing: asyncio.Task[None] | None = None
-        """Referenced, so that it comes to its end."""
+        """Kept so that the task is not garbage-collected."""
         self._write_at = 0.0
         self._warned: dict[tuple[str, str], tuple[float, int]] = {}
 
     def known(self, gate: str) -> tuple[LearnedLimit, ...]:
-        """Return what this process heard of a gate's limits; moments are by its clock."""
+        """Return the limits that this process observed for a gate. Times are by its own clock."""
         with self._lock:
             return self._known.get(gate, ())
 
     def exhausted_seconds(self, gate: str) -> float:
-        """Return for how many seconds a gate lets no call through, since one of its limits is spent.
+        """Return for how many seconds an exhausted limit keeps the gate closed; 0 or less if none does.
 
-        Only what was heard just now: then the store knows it, and may know better.
+        Only limits observed in the last `OWN_OBSERVATION_SECONDS` count. After that the store knows them.
         """
         now = self._clock()
         fresh = [limit for limit in self.known(gate) if now - limit.seen_at < OWN_OBSERVATION_SECONDS]
         return next_call_at(fresh, now) - now
 
-    def observe(self, gate: str, seen: Sequence[HeaderLimit], *, sent_at: float, ask: PermitRequest) -> None:
-        """Take note of what an answer showed of a gate's limits. Returns at once."""
-        now, needs, jitter = self._clock(), _call_costs(ask), self._rng.random()
+    def observe(
+        self, gate: str, seen: Sequence[HeaderLimit], *, sent_at: float, request: PermitRequest
+    ) -> None:
+        """Record the limits that a response showed for a gate. Returns at once."""
+        now, needs, jitter = self._clock(), _call_costs(request), self._rng.random()
         observations = {
             each.dimension: _Observation(each, sent_at, now, needs[each.dimension], jitter) for each in seen
         }
@@ -118,11 +120,11 @@ class LimitReporter:
         self._start_writing()
 
     def _start_writing(self) -> None:
-        """Have the news written, by one task at a time: of this loop, or the bridge's where none runs."""
+        """Start the writing task unless one runs: in this loop, or in the bridge's loop if there is none."""
         loop = running_or_bridge_loop()
         with self._lock:
-            is_seen_to = self._writes_in is not None and not self._writes_in.is_closed()
-            if is_seen_to or not self._unwritten:
+            is_writing = self._writes_in is not None and not self._writes_in.is_closed()
+            if is_writing or not self._unwritten:
                 return
             self._writes_in = loop
         loop.call_soon_threadsafe(self._begin)
@@ -143,13 +145,13 @@ class LimitReporter:
                     self._warn(await store.report_limits(gate, observed))
         except TidegateError as error:
             self._forget_written()
-            _log.debug("what headers showed of limits was not kept: %s", error)
+            _log.debug("limits from response headers were not stored: %s", error)
         except (Exception, asyncio.CancelledError):
             self._forget_written()
             raise
 
     def _has_more(self) -> bool:
-        """Whether there are news to write; if not, whoever hears the next has them written."""
+        """Whether there is more to write. If not, the next observation starts a new writing task."""
         with self._lock:
             if not self._unwritten:
                 self._writes_in = None
@@ -161,13 +163,13 @@ class LimitReporter:
             return observations
 
     def _forget_written(self) -> None:
-        """Have the next answer told again: what was taken may not be kept."""
+        """Report every limit again on its next observation: the last report may be lost."""
         with self._lock:
             self._written.clear()
             self._writes_in = None
 
     def _warn(self, row: GateRow | None) -> None:
-        """Tell, once a change, where a given limit is above what the provider shows."""
+        """Log, once per change, where a set limit is above the provider's limit."""
         if row is None:
             return
         for window, limit in windows_above_observed(row.limits, row.gate.learned_limits):
@@ -175,7 +177,7 @@ class LimitReporter:
                 continue
             self._warned[row.name, window.name] = limit, window.amount
             _log.warning(
-                "upstream %s: its answers show that %s is %g; the stored limit of %d counts. "
+                "upstream %s: its responses show that %s is %g, but the stored limit of %d applies. "
                 "To lower it: tidegate upstreams set '%s' %s=%d",
                 row.name,
                 window.name,
@@ -187,26 +189,26 @@ class LimitReporter:
             )
 
 
-def _call_costs(ask: PermitRequest) -> Mapping[Dimension, float]:
-    """Return what one more call like this takes of each limit."""
+def _call_costs(request: PermitRequest) -> Mapping[Dimension, float]:
+    """Return how much of each limit one more call of this kind uses."""
     return {
         Dimension.REQUESTS: 1.0,
-        Dimension.TOKENS: ask.input_tokens + ask.output_tokens,
-        Dimension.INPUT_TOKENS: ask.input_tokens,
-        Dimension.OUTPUT_TOKENS: ask.output_tokens,
+        Dimension.TOKENS: request.input_tokens + request.output_tokens,
+        Dimension.INPUT_TOKENS: request.input_tokens,
+        Dimension.OUTPUT_TOKENS: request.output_tokens,
     }
 
 
 def limits_of(headers: Headers, *, status: int | None, host: str, provider: str) -> tuple[HeaderLimit, ...]:
-    """Return what the headers of an answer show of limits.
+    """Return the limits that a response's headers show.
 
-    A 429 names its wait, or the gate looks for itself: its resets, often of a full bucket, add nothing.
+    The resets of a 429 are left out: they often mean a full limit. Its wait is handled as a failure instead.
 
     Args:
         headers: A mapping or pairs.
-        status: Of the answer; None: not known, and taken for a good one.
-        host: Who answered; empty: not known.
-        provider: Whose meanings to go by where the host tells nothing.
+        status: The HTTP status; None if unknown, which counts as a success.
+        host: The host that answered; empty if unknown.
+        provider: The provider whose header formats apply if the host is not a known one.
     """
     seen = seen_limits(headers, now=time.time(), pack=pack_for(host=host, provider=provider))
     if status != HTTPStatus.TOO_MANY_REQUESTS:

@@ -1,4 +1,4 @@
-"""A call made by hand, through whatever client: with a permit, a time limit and a settlement all the same."""
+"""A call that the application makes with any client: it gets a permit and a time limit, and is settled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.providers.waits import Headers
 
 
 class ManualCall:
-    """One call in progress. Tell it what the answer said; all of it may be left out."""
+    """One call in progress. Report what the response said through its methods; each is optional."""
 
     def __init__(self, permit: Permit, settings: CallSettings) -> None:
         self._permit = permit
@@ -32,29 +32,29 @@ class ManualCall:
 
     @property
     def api_key(self) -> str | None:
-        """The key to make this call with; None: your own."""
+        """The API key for this call; None to use your own."""
         return self._permit.api_key
 
     def headers(self, headers: Headers, status: int | None = None) -> None:
-        """Tell the answer's headers, so that limits are learned. From any thread; returns at once.
+        """Pass the response's headers, so that limits are learned. Returns at once, from any thread.
 
         Args:
             headers: A mapping or pairs.
-            status: Of the answer: what a 429 shows of resets is not believed. None: a good one.
+            status: The HTTP status. The resets in a 429 are ignored. None counts as a success.
         """
         provider = self._settings.provider_name
         self._permit.observe_limits(limits_of(headers, status=status, host="", provider=provider))
 
     def used(self, usage: Usage | Mapping[str, Any]) -> None:
-        """Tell what the call used: a `Usage`, or the answer as JSON values, its usage fields among them."""
+        """Report what the call used: a `Usage`, or the response's JSON object with its usage fields."""
         self._usage = usage if isinstance(usage, Usage) else usage_of(dict(usage))
 
     def failed(self, failure: Failure) -> None:
-        """Tell that the answer was a failure, where nothing is raised."""
+        """Report that the response was a failure, if no exception is raised."""
         self._failure = failure
 
     def end(self, seconds: float) -> CallResult:
-        """Return how the call ended, as told."""
+        """Return how the call ended, as reported."""
         status = None if self._failure is None else self._failure.status
         return CallResult(self._failure, status, self._usage, seconds)
 
@@ -66,15 +66,15 @@ async def manual_call(
     """Make one call inside the block: wait for a permit, limit its time, settle it at the end.
 
     Raises:
-        UpstreamParkedError: The gate is shut; the block was not entered.
-        CallTooLargeError: It can never be let through; the block was not entered.
-        TimeoutError: The block took longer than one call may.
+        UpstreamParkedError: The gate is closed. The block was not entered.
+        CallTooLargeError: The call exceeds a limit and can never be admitted. The block was not entered.
+        TimeoutError: The block took longer than the call's time limit.
     """
     permit = await permits.acquire(permit_request_for(sizes, settings))
     call = ManualCall(permit, settings)
     started_at = time.monotonic()
     try:
-        current_run()  # it may have ended while the call waited for its permit
+        current_run()  # raises if the run ended while the call waited for its permit
         seconds = remaining_times(settings.times).seconds
         await permit.mark_sending()
         async with asyncio.timeout(None if seconds == float("inf") else seconds):

@@ -1,9 +1,9 @@
-"""Permits that heed the upstream's gate, as far as this process knows of it.
+"""Grants permits for calls: `GatePermitSource.acquire` waits for the gate, a slot and a place in flight.
 
-The store charges an upstream's limits when it hands out a task; that pays for the run's first call. Each
-further one, and each outside a task, takes a slot of its own from the store and waits for it. A run stands
-for one call in flight at a time; any other is held in the store, as a permit that expires by itself. What its
-end tells the gates is the matter of `telling`, what its answer's headers show that of `learning`.
+The claim of a task charges its upstream's limits, which pays for the run's first call. Each further call, and
+each call outside a task, takes a slot of its own from the store and waits for it. A run covers one call in
+flight at a time. Any other call is recorded in the store, as a permit that expires by itself. `reports.py`
+reports how calls ended, and `limit_reports.py` the limits that response headers show.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tidegate.limits.values import CallSlot, GateState, key_gate_name
 from tidegate.store.protocol import Store
 
 MAX_WAIT_SECONDS = 30.0
-"""A call whose slot is further away is not made: its task waits outside, where it holds up nobody."""
+"""A call whose slot is further away is refused: its task waits in the queue and occupies no worker."""
 CHECK_SECONDS = 0.25
-"""Between two looks at a gate that may open any moment."""
+"""The time between two checks of a gate that may open at any moment."""
 MAX_CHECK_SECONDS = 2.0
-"""Between two looks at a full upstream, in the end: calls of other processes end unheard."""
+"""The most time between two checks of a full upstream. Nothing notifies it of other processes' calls."""
 SHORT_WAIT_SECONDS = 1.0
-"""A run's first call waits in place for a spent limit that opens sooner."""
+"""A run's first call waits in place for an exhausted limit that opens within this time."""
 
 
 class GatePermitSource:
@@ -44,10 +44,10 @@ class GatePermitSource:
 
     Args:
         declared: The upstream, as the application declares it.
-        opened_store: Returns the store, open.
-        keys: Its API keys; None: clients have their own.
-        clock: Monotonic seconds.
-        rng: For jitter.
+        opened_store: Returns the open store.
+        keys: The upstream's API keys; None if clients use their own.
+        clock: Returns monotonic seconds.
+        rng: The source of jitter; None for a new one.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class GatePermitSource:
         self._clock = clock
         self._rng = rng or random.Random()
         self.reporter = CallReporter(self._upstream, opened_store, clock=self._clock, rng=self._rng)
-        """How its calls move its gates."""
-        self._learner = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
+        """Reports the ends of its calls to its gates."""
+        self._limit_reporter = LimitReporter(self._declare, clock=self._clock, rng=self._rng)
         self._queue = CallWaitQueue(clock)
 
     @property
@@ -76,43 +76,42 @@ class GatePermitSource:
         """The name of the upstream."""
         return self._upstream
 
-    async def acquire(self, ask: PermitRequest) -> GatePermit:
-        """Return a permit, after the wait for a slot if the call needs one of its own.
+    async def acquire(self, request: PermitRequest) -> GatePermit:
+        """Wait for a slot if the call needs one of its own, and return a permit.
 
-        A run's first call is never kept waiting: nothing is lost if the task waits outside. Later ones are,
-        for a while, since a run that begins again makes its earlier calls again too.
+        A run's first call waits 1 s at most: if the gate is closed, the task had better wait in the queue.
+        Later calls wait up to 30 s, because a run that restarts repeats its earlier calls.
 
         Raises:
             UpstreamParkedError: The gate does not flow, the slot is further away than the call may wait, or
-                too many calls were in flight all the while.
+                `max_in_flight` calls were running the whole time.
         """
-        permit = GatePermit(self, ask)
+        permit = GatePermit(self, request)
         try:
-            await self._admit(permit, ask)
+            await self._admit(permit, request)
         except BaseException:
             await run_to_end(permit.release())
             raise
         return permit
 
-    async def _admit(self, permit: GatePermit, ask: PermitRequest) -> None:
-        patience = min(ask.max_wait_seconds, MAX_WAIT_SECONDS)
-        if ask.is_charged_at_claim:
-            self._queue.take_run_place(
-                permit.fence, permit
-            )  # at once: a second call of the run may wait as well
-            await self._wait_for_exhausted_limit(min(patience, SHORT_WAIT_SECONDS))
-            if (left := self.reporter.parked_seconds) > 0 and await self._is_parked(ask):
+    async def _admit(self, permit: GatePermit, request: PermitRequest) -> None:
+        max_wait_seconds = min(request.max_wait_seconds, MAX_WAIT_SECONDS)
+        if request.is_charged_at_claim:
+            # Before any wait: a second call of the run may start to wait meanwhile.
+            self._queue.take_run_place(permit.fence, permit)
+            await self._wait_for_exhausted_limit(min(max_wait_seconds, SHORT_WAIT_SECONDS))
+            if (left := self.reporter.parked_seconds) > 0 and await self._is_parked(request):
                 raise self._parked(self.reporter.reason, left)
         else:
-            await self._wait_for_exhausted_limit(patience)
-            await self._slot(permit, patience)
+            await self._wait_for_exhausted_limit(max_wait_seconds)
+            await self._wait_for_slot(permit, max_wait_seconds)
         if self._keys is not None:
-            permit.key = await self._key(self._keys, permit, ask)
-            permit.extend_lease(ask.seconds)  # the wait for the key was none of its call's time
+            permit.key = await self._choose_key(self._keys, permit, request)
+            permit.extend_lease(request.seconds)  # the wait for the key does not count as the call's time
 
-    async def _is_parked(self, ask: PermitRequest) -> bool:
-        """Whether the gate that this process knows to be parked still is: a person may have opened it."""
-        if ask.is_probe:
+    async def _is_parked(self, request: PermitRequest) -> bool:
+        """Whether a gate that this process knows as parked still is. A person may have opened it."""
+        if request.is_probe:
             return False
         store = await self._opened_store()
         rows, now = await store.list_gates(), await store.now()
@@ -122,17 +121,17 @@ class GatePermitSource:
         self.reporter.mark_flowing()
         return False
 
-    async def _key(self, ring: KeyRing, permit: GatePermit, ask: PermitRequest) -> Key:
-        """Return the first free key of the ring, else the next to be free, charged, after the wait for it."""
-        candidates = ring.candidates(ask.function)
+    async def _choose_key(self, ring: KeyRing, permit: GatePermit, request: PermitRequest) -> Key:
+        """Return the first free key of the ring, or wait for the next one to be free. Charges the key."""
+        candidates = ring.candidates(request.function)
         if not candidates:
             raise ConfigError(
-                f"upstream {self._upstream} has no key for {ask.function or 'calls outside tasks'}",
-                fix="name it in functions= of one of its keys, or give one key none",
+                f"upstream {self._upstream} has no key for {request.function or 'calls outside tasks'}",
+                fix="name the function in functions= of a key, or add a key without functions=",
             )
         await self._declare()
-        patience = min(ask.max_wait_seconds, MAX_WAIT_SECONDS)
-        with self._queue.waiting(None, patience) as waiter:
+        max_wait_seconds = min(request.max_wait_seconds, MAX_WAIT_SECONDS)
+        with self._queue.waiting(None, max_wait_seconds) as waiter:
             for pause in self._pauses():
                 waiter.clear()
                 left = max(0.0, waiter.remaining_seconds)
@@ -150,36 +149,36 @@ class GatePermitSource:
     async def _free_key(
         self, ring: KeyRing, candidates: Sequence[Key], permit: GatePermit, max_wait_seconds: float
     ) -> tuple[Key, CallSlot]:
-        """Return the key with the slot to take, or that may be free next with what is said of it."""
+        """Return a key with its slot. If none is free, return the key that is free next with its slot."""
         refused: list[tuple[float, Key, CallSlot]] = []
         for key in candidates:
             soon = min(max_wait_seconds, CHECK_SECONDS)
-            slot = await self._take(permit, key_gate_name(ring.upstream, key.name), soon)
+            slot = await self._request_slot(permit, key_gate_name(ring.upstream, key.name), soon)
             if slot.is_granted:
                 return key, slot
             refused.append((float("inf") if slot.wait_seconds is None else slot.wait_seconds, key, slot))
         _, key, slot = min(refused, key=lambda found: found[0])
         if slot.is_at_capacity:
             return key, slot
-        return key, await self._take(permit, key_gate_name(ring.upstream, key.name), max_wait_seconds)
+        return key, await self._request_slot(permit, key_gate_name(ring.upstream, key.name), max_wait_seconds)
 
     async def _wait_for_exhausted_limit(self, max_wait_seconds: float) -> None:
-        """Wait for a limit that an answer just showed to be spent, which the store may not know yet."""
-        left = self._learner.exhausted_seconds(self._upstream)
+        """Wait for a limit that a response just showed as exhausted. The store may not know it yet."""
+        left = self._limit_reporter.exhausted_seconds(self._upstream)
         if left > max_wait_seconds:
             raise self._parked(str(Reason.RATE_LIMIT), left)
         if left > 0:
             await asyncio.sleep(left)
 
-    async def _slot(self, permit: GatePermit, max_wait_seconds: float) -> None:
-        """Wait for a slot of the store's, and for a place in flight: the run's, else one of the store's."""
+    async def _wait_for_slot(self, permit: GatePermit, max_wait_seconds: float) -> None:
+        """Wait for a slot from the store and for a place in flight: that of the run, or one in the store."""
         await self._declare()
         with self._queue.waiting(permit.fence, max_wait_seconds) as waiter:
             for pause in self._pauses():
                 waiter.clear()
                 has_place = self._queue.take_run_place(permit.fence, permit)
                 left = waiter.remaining_seconds
-                slot = await self._take(permit, self._upstream, left, has_place=has_place)
+                slot = await self._request_slot(permit, self._upstream, left, has_place=has_place)
                 if slot.is_granted:
                     break
                 if slot.is_at_capacity and left > 0.0:
@@ -190,10 +189,10 @@ class GatePermitSource:
                     await asyncio.sleep(max(slot.wait_seconds, CHECK_SECONDS))
         await asyncio.sleep(slot.wait_seconds or 0.0)
 
-    async def _take(
+    async def _request_slot(
         self, permit: GatePermit, gate: str, max_wait_seconds: float, *, has_place: bool = False
     ) -> CallSlot:
-        """Ask the store for a slot, and to count the call as in flight where no run stands for it."""
+        """Request a slot from the store. Unless the run covers the call, also record it as in flight."""
         store = await self._opened_store()
         asked_at, permit_record = self._clock(), None if has_place else permit.new_record()
         slot = await store.acquire_slot(
@@ -211,14 +210,14 @@ class GatePermitSource:
         return slot
 
     def _pauses(self) -> Iterator[float]:
-        """Yield the pauses between looks at a full upstream: growing, each with jitter."""
+        """Yield the pauses between checks of a full upstream: they grow, and each has jitter."""
         pause = CHECK_SECONDS
         while True:
             yield pause * (0.5 + 0.5 * self._rng.random())
             pause = min(2 * pause, MAX_CHECK_SECONDS)
 
     async def end(self, permit: GatePermit) -> None:
-        """Let others have what a call had of what may be in flight."""
+        """Release the call's place in flight and wake the next waiting call."""
         permit_ids, permit.permit_ids = permit.permit_ids, []
         try:
             if permit_ids:
@@ -229,11 +228,11 @@ class GatePermitSource:
             self._queue.wake_first()
 
     async def extend(self, permit_ids: Sequence[str], seconds: float) -> None:
-        """Let these permits expire no earlier than so long from now."""
+        """Extend the leases of these permits to at least `seconds` from now."""
         await (await self._opened_store()).extend_permits(permit_ids, seconds=seconds)
 
     async def _declare(self) -> Store:
-        """Return the store, told of the upstream and its keys where no worker has done so yet."""
+        """Return the store with the upstream and its keys declared, in case no worker has done so yet."""
         store = await self._opened_store()
         if not self._is_declared:
             await store.declare_limits(
@@ -246,8 +245,8 @@ class GatePermitSource:
         if not slot.is_at_capacity:
             return self._parked(slot.reason, slot.wait_seconds, slot.message)
         return UpstreamParkedError(
-            f"as many calls of upstream {self._upstream} as may be are in flight",
-            fix="let it pass: the task waits, uncharged; or raise max_in_flight",
+            f"upstream {self._upstream} already has max_in_flight calls in flight",
+            fix="do not catch this error: the task waits without a charged attempt; or raise max_in_flight",
             upstream=self._upstream,
             reason=slot.reason,
             wait_seconds=slot.wait_seconds,
@@ -260,19 +259,20 @@ class GatePermitSource:
         )
         return UpstreamParkedError(
             f"upstream {self._upstream} lets no call through {how_long} ({cause})",
-            fix="let it pass: the task waits, uncharged",
+            fix="do not catch this error: the task waits without a charged attempt",
             upstream=self._upstream,
             reason=reason,
             wait_seconds=wait_seconds,
         )
 
     def observe_limits(
-        self, seen: Sequence[HeaderLimit], *, ask: PermitRequest, key: Key | None, sent_at: float | None
+        self, seen: Sequence[HeaderLimit], *, request: PermitRequest, key: Key | None, sent_at: float | None
     ) -> None:
-        """Take note of the limits that an answer showed: of its key if it carried one of a ring."""
+        """Record the limits that a response showed, for the key that the call used or for the upstream."""
         gate = self._upstream if key is None else key_gate_name(self._upstream, key.name)
-        self._learner.observe(gate, seen, sent_at=self.now() if sent_at is None else sent_at, ask=ask)
+        sent_at = self.now() if sent_at is None else sent_at
+        self._limit_reporter.observe(gate, seen, sent_at=sent_at, request=request)
 
     def now(self) -> float:
-        """Return the present moment by the clock that calls are placed by."""
+        """Return the current time in monotonic seconds."""
         return self._clock()

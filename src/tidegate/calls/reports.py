@@ -1,7 +1,7 @@
-"""What the ends of calls tell the gates of their upstream and its keys.
+"""Reports to the gates of an upstream and its keys how calls ended.
 
-What a call learns of the upstream's capacity or account moves the gate at once, for all processes; in this
-one no further call is let out until the gate may be open again.
+A rate limit, an outage or an account failure moves the gate at once, for all processes. In this process no
+further call starts until the gate may be open again.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tidegate.store.protocol import Store
 _log = logging.getLogger("tidegate.calls")
 
 DEFAULT_PARK_SECONDS = 0.5
-"""How long this process holds calls back where the server named no wait; then the gate alone does. Less than
-between two probes: none of them is for it to refuse."""
+"""If the server named no wait, this process refuses calls for this long, and the store's gate after that. It
+is shorter than the time between two probes, so that no probe is refused here."""
 SUCCESS_REPORT_SECONDS = 1.0
-"""Between two writes that say that calls went well, which end what failures began."""
+"""The least time between two reports of success to the store. They reset the gate's count of failures."""
 
 
 class CallReporter:
-    """Tells the gates of one upstream, and knows what this process last heard of its own.
+    """Reports the ends of calls to the gates of one upstream, and remembers the state of its gate.
 
     Args:
-        upstream: Its name.
-        opened_store: Returns the store, open.
-        clock: Monotonic seconds.
-        rng: For jitter.
+        upstream: The upstream's name.
+        opened_store: Returns the open store.
+        clock: Returns monotonic seconds.
+        rng: The source of jitter.
     """
 
     def __init__(
@@ -56,28 +56,28 @@ class CallReporter:
         """By `clock`."""
         self._alerts = ParkAlerts(clock)
         self.reason = ""
-        """Why it was last parked."""
+        """Why the upstream was last parked."""
         self._has_unreported_success = False
-        """Whether calls went well that the store does not know of yet."""
+        """Whether calls succeeded that are not yet reported to the store."""
         self._flushed_at = -math.inf
-        """By `clock`: when it last heard of such."""
+        """By `clock`: when successes were last reported to the store."""
 
     @property
     def parked_seconds(self) -> float:
-        """How much longer the upstream is parked, as far as this process knows; not above 0: it is not."""
+        """How long the upstream stays parked, as far as this process knows; 0 or less if it is not parked."""
         return self._parked_until - self._clock()
 
     def mark_flowing(self) -> None:
-        """Know from now on that the gate flows."""
+        """Record that the gate flows again."""
         self._alerts.forget(self._upstream)
         self._parked_until = 0.0
 
     async def report(self, end: CallResult, permit: GatePermit) -> None:
-        """Let the end of a call move its gates: once, and at once, for all processes.
+        """Report the end of a call to its gates. Call this once per call.
 
-        What one key lacks parks that key; the upstream only when none of its keys flows any more.
+        A rate limit or account failure of one key parks that key. The upstream parks only when no key flows.
         """
-        call_failure = self._signal(end, permit)
+        call_failure = self._call_failure(end, permit)
         if call_failure is None:
             await self._report_success(end, permit)
             return
@@ -89,7 +89,7 @@ class CallReporter:
             await store.report_failure(gate, call_failure)
             if call_failure.needs_person:
                 self._log_needs_person(f"key {gate}", gate, call_failure)
-        else:  # no fault of the key's: its own gate is left to the next
+        else:  # not the key's fault: a probe of the key's gate ends without a result
             await self._report_probes(permit, is_good=False, others_than=self._upstream)
         found = await store.report_failure(self._upstream, call_failure)
         if call_failure.needs_person and found.parked_by is ParkedBy.ACCOUNT:
@@ -97,8 +97,8 @@ class CallReporter:
             self._log_needs_person(what, self._upstream, call_failure)
         self._apply_park(found, call_failure)
 
-    def _signal(self, end: CallResult, permit: GatePermit) -> CallFailure | None:
-        """Return what a call that failed shows of the upstream; None if it went well, or shows nothing."""
+    def _call_failure(self, end: CallResult, permit: GatePermit) -> CallFailure | None:
+        """Return what a failed call shows of the upstream; None if it succeeded or shows nothing."""
         call_failure = (
             None if end.failure is None else call_failure_of(end.failure, self._rng, task_id=permit.task_id)
         )
@@ -109,9 +109,10 @@ class CallReporter:
         )
 
     async def _report_success(self, end: CallResult, permit: GatePermit) -> None:
-        """Let a call that shows nothing ill open held gates that it tried, or leave them to the next.
+        """Report a call that shows no failure of the upstream, and the gates that it probed.
 
-        The first answer opens: a body whose further calls wait for the gate would never come to its end.
+        The first response of a probe opens the gate. Otherwise a function whose further calls wait for that
+        gate would never return.
         """
         is_good = end.failure is None or end.failure.status is not None
         await self._report_probes(permit, is_good=is_good)
@@ -124,29 +125,30 @@ class CallReporter:
                 await self._flush(await self._opened_store())
 
     async def _flush(self, store: Store) -> None:
-        """Tell the store, at most once in a while, that calls went well since the last time."""
+        """Report to the store that calls succeeded since the last report, if any did."""
         if self._has_unreported_success:
             self._has_unreported_success, self._flushed_at = False, self._clock()
             await store.report_success(self._upstream)
 
     async def _report_probes(self, permit: GatePermit, *, is_good: bool, others_than: str = "") -> None:
-        """Tell the held gates that a call was let through to try how it went."""
+        """Report the result of a call to the gates that it probed."""
         for gate in dict.fromkeys(permit.probed_gates):
             if gate != others_than:
                 store = await self._opened_store()
                 await store.report_probe(gate, is_good=is_good, seconds=permit.seconds)
 
     async def report_unused(self, permit: GatePermit) -> None:
-        """Leave the held gates that a call was to try, and did not, to the next."""
+        """Report that a call was not made, so that another may probe the gates it was to probe."""
         await self._report_probes(permit, is_good=False)
 
     async def report_ring(self, slot: CallSlot) -> None:
-        """Park the upstream until its first key is free, or each of its tasks would start to find that out.
+        """Park the upstream until its first key is free. Otherwise its tasks would start only to be refused.
 
-        The store cannot know: keys that were taken out of the ring, or are others', have gates that flow.
+        The store cannot decide this itself: it also has flowing gates of keys that are no longer in the ring.
         """
         reason = next(
-            (one for one in CAPACITY_REASONS | ACCOUNT_REASONS if one == slot.reason), Reason.OVERLOADED
+            (reason for reason in CAPACITY_REASONS | ACCOUNT_REASONS if reason == slot.reason),
+            Reason.OVERLOADED,
         )
         call_failure = CallFailure(
             reason,
@@ -166,10 +168,10 @@ class CallReporter:
             self.reason = str(call_failure.reason)
 
     def _log_needs_person(self, what: str, gate: str, call_failure: CallFailure) -> None:
-        """Report, once a park, that something waits for a person."""
+        """Log, once per park, that a person must act."""
         if self._alerts.is_due(gate, str(call_failure.reason)):
             _log.error(
-                "%s is parked until a person opens it (%s: %s). Mend the account or key, then: "
+                "%s is parked until a person opens it (%s: %s). Fix the account or key, then: "
                 "tidegate upstreams open '%s'",
                 what,
                 call_failure.reason,

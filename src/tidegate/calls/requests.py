@@ -1,4 +1,4 @@
-"""The request for a permit that a call makes on behalf of the present run."""
+"""Builds the permit request of a call from the current run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from weakref import WeakSet
 
 from tidegate.calls.permits import PermitRequest
 from tidegate.calls.settings import CallSettings, CallTimes
-from tidegate.calls.transport.requests import _has_much_to_lose
 from tidegate.context import Context, current_context
 from tidegate.domain.outcome import Fence
 from tidegate.providers.requests import Sizes
 
 _runs_that_called: WeakSet[Context] = WeakSet()
-"""Runs that have made a call of their upstream."""
+"""The runs that have called their upstream."""
 
 
 def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
-    """Return what to ask a permit for, on behalf of the present run.
+    """Return the permit request of a call that the current run makes.
 
     Raises:
         TaskStopped: The run has ended.
@@ -37,16 +36,16 @@ def permit_request_for(sizes: Sizes, settings: CallSettings) -> PermitRequest:
         is_charged_at_claim=_is_charged(run, settings.upstream),
         is_own_upstream=run.upstream == settings.upstream,
         is_probe=run.is_probe and run.upstream == settings.upstream,
-        on_last_attempt=_has_much_to_lose(run),
+        on_last_attempt=_would_spend_last_attempt(run),
         seconds=seconds,
     )
 
 
 def current_run() -> Context | None:
-    """Return the run that makes the present call; None outside a task.
+    """Return the run that makes the current call; None outside a task.
 
     Raises:
-        TaskStopped: The run has ended: the call is made by code that it left behind.
+        TaskStopped: The run has ended, and code that it left running makes the call.
     """
     run = current_context()
     if run is not None:
@@ -55,14 +54,24 @@ def current_run() -> Context | None:
 
 
 def _is_charged(run: Context, upstream: str) -> bool:
-    """Return whether this is the run's first call of the upstream that its claim was charged for."""
+    """Return whether the claim already charged this call: the run's first call of its own upstream."""
     if run.upstream != upstream or run in _runs_that_called:
         return False
     _runs_that_called.add(run)
     return True
 
 
+def _would_spend_last_attempt(run: Context) -> bool:
+    """Return whether a failed call would end the task although a refused call would not.
+
+    This is false for a probe, and after a call that may have been processed: then the attempt is spent
+    either way.
+    """
+    is_last = run.attempt >= run.max_attempts
+    return is_last and not run.is_probe and not run.calls.summary("").may_be_processed
+
+
 def remaining_times(times: CallTimes) -> CallTimes:
-    """Return the time limits, none longer than the present run has left."""
+    """Return the time limits, each capped at the time the current run has left."""
     run = current_context()
     return times if run is None else times.within(run.remaining())

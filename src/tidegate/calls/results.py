@@ -1,4 +1,4 @@
-"""How a call ended that broke off, and how its permit is settled whatever happens meanwhile."""
+"""The result of a call that raised, and settling its permit even while the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.providers.understand import understand
 
 _log = logging.getLogger("tidegate.calls")
 _POOL_TIMEOUT = "PoolTimeout"
-"""The class of an error that is no fact about the upstream: the client's own connections are all in use."""
+"""The class name of the error for a full connection pool of the client. It is not the upstream's fault."""
 _GATEWAY_GAVE_UP = frozenset({408, 504, 522, 524})
-"""Answers of somebody in between: whether the model did its work is not known."""
+"""Statuses of a gateway that stopped waiting. The model may still have done the work."""
 
 
 def result_of_error(error: BaseException, settings: CallSettings, *, seconds: float) -> CallResult:
-    """Return how a call ended that raised after it was sent, or was to be sent."""
+    """Return the result of a call that raised when or after it was sent."""
     failure = _understood(error, settings)
     return CallResult(
         failure=failure,
@@ -33,7 +33,7 @@ def result_of_error(error: BaseException, settings: CallSettings, *, seconds: fl
 
 
 def is_pool_timeout(error: BaseException) -> bool:
-    """Return whether the request only ever waited for one of our own connections."""
+    """Return whether the request was not sent because the client's connections were all in use."""
     return any(kind.__name__ == _POOL_TIMEOUT for kind in type(error).__mro__)
 
 
@@ -42,30 +42,30 @@ def _understood(error: BaseException, settings: CallSettings) -> Failure:
     try:
         return understand(error, now=time.time(), provider=settings.provider_name)
     except Exception:
-        # The permit must be given back whatever a stranger's exception does.
+        # The permit must be settled even if reading a foreign exception raises.
         return Failure(Verdict.UNKNOWN, Reason.UNKNOWN, evidence="could not be understood")
 
 
 def is_in_doubt(status: int) -> bool:
-    """Return whether an answer leaves open if the work was done."""
+    """Return whether a response leaves open whether the work was done."""
     return status in _GATEWAY_GAVE_UP
 
 
 _settling: set[asyncio.Future[None]] = set()
-"""Referenced, so that those whose caller was cancelled still come to their end."""
+"""Kept so that the tasks of cancelled callers are not garbage-collected."""
 
 
 async def run_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await the end of a permit, also while the caller is being cancelled.
+    """Await the end of a permit, even while the caller is being cancelled.
 
-    If the store cannot be reached it is only told of in the log: the answer is there and must not be lost,
-    and the permit comes back by its lease.
+    If the store cannot be reached, this is only logged: the response must not be lost, and the permit's lease
+    expires by itself.
     """
     await asyncio.shield(run_in_background(work))
 
 
 def run_in_background(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-    """Do this of a permit beside the call, and only tell in the log if the store cannot be reached."""
+    """Start this work of a permit in the background. If the store cannot be reached, this is only logged."""
     settling = asyncio.ensure_future(_tolerant(work))
     _settling.add(settling)
     settling.add_done_callback(_settling.discard)

@@ -1,4 +1,4 @@
-"""How the calls of an upstream are made, and how long one may take."""
+"""Settings of an upstream's calls, with their time limits."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, field, replace
 from tidegate.readers import Seconds, limit_option, set_fields
 
 _SHORTEST_SECONDS = 0.001
-"""What a call of a run without any time left gets: it ends at once."""
+"""The time limit of a call whose run has no time left. The call ends at once."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class CallTimes:
-    """Time limits of one call, in seconds from when it is sent. The wait for its permit is not part of it.
+    """The time limits of one call, in seconds from when it is sent. The wait for a permit does not count.
 
     Raises:
-        OptionError: One is no duration above 0, and not `NO_LIMIT`.
+        OptionError: A limit is neither a duration above 0 nor `NO_LIMIT`.
     """
 
     seconds: float
-    """To the end of the answer; of a stream, to its beginning. 600 as in the SDKs of OpenAI and Anthropic
-    (openai 3.57.0 and anthropic 2.14.0, `_constants.py`): reasoning models take minutes."""
+    """Until the end of the response, or until a stream begins. Default: 600, as in the SDKs of OpenAI and
+    Anthropic (openai 3.57.0 and anthropic 2.14.0, `_constants.py`), because reasoning models take minutes."""
     connect_seconds: float
-    """To a connection."""
+    """Until the connection is made. Default: 5."""
     idle_seconds: float
-    """Between two pieces of a stream. A reasoning model is silent while it thinks. 120, since Cloudflare,
-    which stands before many providers, gives up on a silent server after 100 to 120 s (its error 524)."""
+    """Between two pieces of a stream; a reasoning model sends nothing while it thinks. Default: 120, because
+    Cloudflare, which many providers use, gives up on a silent server after 100 to 120 s (its error 524)."""
 
     def __init__(
         self, seconds: Seconds = 600.0, connect_seconds: Seconds = 5.0, idle_seconds: Seconds = 120.0
@@ -38,7 +38,7 @@ class CallTimes:
         )
 
     def within(self, remaining_seconds: float) -> CallTimes:
-        """Return the same, none longer than the run that makes the call has left."""
+        """Return these time limits, each capped at the remaining seconds of the run."""
         most = max(remaining_seconds, _SHORTEST_SECONDS)
         return replace(
             self,
@@ -50,16 +50,16 @@ class CallTimes:
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """How the calls of one upstream are made."""
+    """The settings of one upstream's calls."""
 
     upstream: str
     provider: str = ""
-    """Whose meanings to go by where the host is not known; empty: the upstream's name."""
+    """The provider whose error formats apply if the host is unknown; empty for the upstream's name."""
     times: CallTimes = field(default_factory=CallTimes)
     idempotency_header: str = "Idempotency-Key"
-    """Sent with every POST that has none of its own; empty: never."""
+    """The header that each POST gets unless it has one already; empty for none."""
 
     @property
     def provider_name(self) -> str:
-        """The provider whose pack is asked."""
+        """The name of the provider pack to use."""
         return self.provider or self.upstream

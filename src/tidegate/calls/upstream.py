@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Upstream:
-    """An outside service that tasks call. Made by `app.upstream(…)`, given to `@app.task(upstream=…)`.
+    """An outside service that tasks call. Made by `app.upstream(…)`, passed to `@app.task(upstream=…)`.
 
-    Its limits are stored when a worker starts and shared by all processes. The code of the latest start
-    counts, except for limits that a person sets: `tidegate upstreams set` holds until it is handed back.
+    A worker stores its limits when it starts, and all processes share them. The limits in the code of the
+    worker that started last apply. Limits that a person set with `tidegate upstreams set` take precedence
+    until that person hands them back.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class Upstream:
         self.name = name
         self.limits = limits
         self.calls = CallSettings(name, provider or name, times or CallTimes())
-        """How its transport and calls by hand make calls."""
+        """The settings of its calls."""
         self.has_transport = False
-        """Whether a transport was made: only then its time limits bound the calls of tasks."""
+        """Whether a transport was made. Only then do its time limits bound the calls of tasks."""
         self.keys = keys
-        """None: clients have a key of their own."""
+        """The API keys; None if clients use their own."""
         self._opened_store = opened_store
 
     def __repr__(self) -> str:
@@ -59,7 +60,7 @@ class Upstream:
 
     @cached_property
     def permits(self) -> PermitSource:
-        """Whom its calls ask for permits; one for all transports, so that they heed the same gate.
+        """The source of permits for its calls. All its transports share it, and so the same gate.
 
         Raises:
             ConfigError: A key is missing.
@@ -74,11 +75,12 @@ class Upstream:
         """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
 
         Args:
-            inner: The transport that really sends, of the client's library; None: a new one of `httpx2`.
-            times: Time limits of a call; None: the upstream's.
+            inner: The client library's transport that sends the requests. None for a new one: of `httpx2` if
+                that is installed, else of `httpx`.
+            times: The time limits of a call; None for the upstream's.
 
         Raises:
-            ConfigError: Neither library is installed, or `inner` is of neither.
+            ConfigError: Neither library is installed, or `inner` belongs to neither.
         """
         from tidegate.calls.transport.transport import UpstreamTransport
 
@@ -93,17 +95,17 @@ class Upstream:
         output_tokens: int = 0,
         times: CallTimes | None = None,
     ) -> AbstractAsyncContextManager[ManualCall]:
-        """Make one call by hand: `async with upstream.call(model="…") as call:`.
+        """Make one call with any client: `async with upstream.call(model="…") as call:`.
 
         Args:
-            model: Which.
-            input_tokens: An estimate of the prompt; 0 for none.
-            output_tokens: The most the answer may hold; 0 for no limit.
-            times: Time limits of the call; None: the upstream's.
+            model: The model's name.
+            input_tokens: An estimate of the prompt's tokens; 0 for none.
+            output_tokens: The most tokens the response may have; 0 for no limit.
+            times: The time limits of the call; None for the upstream's.
 
         Raises:
-            UpstreamParkedError: The gate is shut; the block is not entered.
-            TimeoutError: The block took longer than a call may.
+            UpstreamParkedError: The gate is closed; the block is not entered.
+            TimeoutError: The block took longer than the call's time limit.
         """
         from tidegate.calls.manual_call import manual_call
         from tidegate.providers.requests import Sizes
@@ -114,10 +116,10 @@ class Upstream:
         return self.calls if times is None else replace(self.calls, times=times)
 
     def with_keys(self) -> list[LimitDeclaration]:
-        """Return what is told to the store of the upstream and of its keys."""
+        """Return the declarations of the upstream and its keys for the store."""
         return [self.declared, *(self.keys.declared() if self.keys is not None else ())]
 
     @property
     def declared(self) -> LimitDeclaration:
-        """What is told to the store of the upstream itself."""
+        """The declaration of the upstream for the store, without its keys."""
         return LimitDeclaration(GateKind.UPSTREAM, self.name, self.limits)

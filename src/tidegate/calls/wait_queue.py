@@ -1,6 +1,7 @@
-"""Calls of one upstream in this process: which of them their run stands for, and who waits for one to end.
+"""The calls of one upstream in this process that wait for a place in flight.
 
-Other processes tell nobody here when their calls end; those that wait look again in any case.
+A run covers one call in flight at a time: its place. Other processes do not notify this one when their calls
+end, so waiting calls also check again after a pause.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from tidegate.domain.outcome import Fence
 
 
 class WaitingCall:
-    """A call that looks for a place again and again.
+    """A call that waits for a place in flight.
 
     Args:
-        fence: The run whose place it may have; None: none.
-        max_wait_seconds: How long it may wait. Begins anew whenever a call of its run ends: they take turns.
-        clock: Monotonic seconds.
+        fence: The run whose place the call may use; None for none.
+        max_wait_seconds: How long it may wait. The time restarts whenever a call of its run ends, because
+            calls of one run take turns.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, fence: Fence | None, max_wait_seconds: float, clock: Callable[[], float]) -> None:
         self.fence = fence
-        self._patience_seconds = max_wait_seconds
+        self._max_wait_seconds = max_wait_seconds
         self._clock = clock
         self._ends_at = clock() + max_wait_seconds
         self._loop = asyncio.get_running_loop()
@@ -33,57 +35,59 @@ class WaitingCall:
 
     @property
     def remaining_seconds(self) -> float:
-        """How much longer it may wait."""
+        """How many more seconds it may wait."""
         return self._ends_at - self._clock()
 
     @property
     def is_woken(self) -> bool:
-        """Whether something ended since it looked."""
+        """Whether a call ended since `clear`."""
         return self._woken.is_set()
 
     def clear(self) -> None:
-        """Count as woken from now on only by what ends later."""
+        """Forget earlier wake-ups. Call this before each check for a place."""
         self._woken.clear()
 
     def restart_timeout(self) -> None:
-        """Have all of its patience again."""
-        self._ends_at = self._clock() + self._patience_seconds
+        """Restart the time it may wait."""
+        self._ends_at = self._clock() + self._max_wait_seconds
 
     def wake(self) -> None:
-        """End its present pause; from any thread."""
-        with suppress(RuntimeError):  # its loop is closed, and nobody waits there
+        """End its current pause. May be called from any thread."""
+        with suppress(RuntimeError):  # its loop is closed, so nobody waits
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def pause(self, seconds: float) -> None:
-        """Wait until something ended, at most for so long."""
+        """Wait until it is woken, at most this long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
 
 
 class CallWaitQueue:
-    """Who is under way on the place of a run, and who waits. Used by all loops and threads of the process.
+    """Knows which call uses each run's place, and which calls wait.
+
+    All event loops and threads of the process may use it.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # An answer that is neither read nor closed gives its run's place back when it is forgotten.
+        # Weak references: a response that is neither read nor closed frees its run's place once collected.
         self._on_place: WeakValueDictionary[Fence, object] = WeakValueDictionary()
         self._waiting: list[WaitingCall] = []
 
     def take_run_place(self, fence: Fence | None, call: object) -> bool:
-        """Have the run stand for this call if it stands for no other; tell whether it does."""
+        """Let the call use its run's place if no other call does. Return whether it has the place."""
         if fence is None:
             return False
         with self._lock:
             return self._on_place.setdefault(fence, call) is call
 
     def leave_run_place(self, fence: Fence | None, call: object) -> None:
-        """Let the run stand for another call, and wake the first that waits for that."""
+        """Free the run's place, and wake the first call that waits for it."""
         with self._lock:
             if fence is None or self._on_place.get(fence) is not call:
                 return
@@ -95,7 +99,7 @@ class CallWaitQueue:
             turn[0].wake()
 
     def wake_first(self) -> None:
-        """Wake the first of all that wait."""
+        """Wake the first waiting call."""
         with self._lock:
             first = self._waiting[0] if self._waiting else None
         if first is not None:
@@ -103,7 +107,7 @@ class CallWaitQueue:
 
     @contextmanager
     def waiting(self, fence: Fence | None, max_wait_seconds: float) -> Iterator[WaitingCall]:
-        """Stand in line within the block."""
+        """Wait in the queue inside the block."""
         waiter = WaitingCall(fence, max_wait_seconds, self._clock)
         with self._lock:
             self._waiting.append(waiter)
@@ -112,5 +116,5 @@ class CallWaitQueue:
         finally:
             with self._lock:
                 self._waiting.remove(waiter)
-            if waiter.is_woken:  # while it got a place in another way
+            if waiter.is_woken:  # it did not use the wake-up, so pass it on
                 self.wake_first()

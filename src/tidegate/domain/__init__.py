@@ -1,1 +1,1 @@
-"""Values and the state table. No I/O, no clock, no randomness but what is passed in."""
+"""Plain values and the table of task states. No I/O; the time and random numbers are passed in."""

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: roles and those who hold them."""
+"""Roles, principals and tokens: who may do what over HTTP."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from hashlib import sha256
 
 
 class Role(StrEnum):
-    """What a token is for. None contains another: each use names the roles it takes."""
+    """What a token permits. No role includes another: each route names the roles it accepts."""
 
     SUBMITTER = "submitter"
     """Submits tasks; reads, follows and cancels them by id. For front ends."""
     VIEWER = "viewer"
-    """Reads everything but the audit log."""
+    """Reads everything except the audit log."""
     OPERATOR = "operator"
     """Does what submitters and viewers may, retries and purges, and may choose queue and priority."""
     ADMIN = "admin"
-    """Everything."""
+    """May do everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a request comes from, as its token or the host application says; never as the request says."""
+    """Who makes a request, as identified by its token or by the host application, never by the request."""
 
     name: str
-    """For the audit log."""
+    """The name in the audit log."""
     role: Role
     tenant: str | None
-    """The only tenant whose tasks it sees and makes; None: all, also tasks without one."""
+    """The only tenant whose tasks it may see and create; None for all, including tasks without a tenant."""
 
     def may_see(self, tenant: str) -> bool:
-        """Return whether tasks of this tenant (empty: of none) are within its sight."""
+        """Return whether it may see tasks of this tenant (empty for tasks without one)."""
         return self.tenant is None or (self.tenant == tenant and tenant != "")
 
 
 def make_token(token_id: str, secret: str) -> str:
-    """Return a token, to be shown once.
+    """Return a token. It is shown to a person once and never stored.
 
     Args:
-        token_id: Its public part, by which people and the audit log name it.
+        token_id: The public part, which names the token for people and in the audit log.
         secret: 32 random bytes or more, as URL-safe text.
     """
     return f"tg_{token_id}_{secret}"
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is stored of a token: SHA-256, since its own randomness leaves nothing to guess."""
+    """Return the stored form of a token: its SHA-256, which is enough because the token is random."""
     return sha256(token.encode("utf-8", "surrogateescape")).digest()

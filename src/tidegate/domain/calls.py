@@ -1,4 +1,4 @@
-"""The calls that one run made through transports: what they cost, and which gates they moved already."""
+"""The calls that one run made through transports: their usage, failures and results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.usage import Usage, UsageTotals
 
 FAILURES_KEPT = 8
-"""Failed calls of one run that are remembered, the latest ones."""
+"""A run remembers this many of its failed calls: the latest ones."""
 
 
 class FailedCall(NamedTuple):
-    """One failed call, by which the failure of the run is recognised."""
+    """One failed call. The failure of a run is matched to it."""
 
     upstream: str
     reason: Reason
@@ -23,52 +23,52 @@ class FailedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallSummary:
-    """What the calls of one run came to, when it ended."""
+    """The calls of one run, summed up when it ends."""
 
     count: int = 0
-    """Calls that were sent, or were to be sent; 0: the run used no transport."""
+    """How many calls were sent; 0 if the run used no transport."""
     may_be_processed: bool = False
-    """One of them may have been processed, and so billed."""
+    """One of the calls may have been processed, and so billed."""
     own_succeeded: bool | None = None
-    """Whether the last call of the run's own upstream went well; None: it made none."""
+    """Whether the last call of the run's own upstream succeeded; None if there was no such call."""
     interrupted_upstream: str = ""
-    """The upstream of a call that the end of the run cut off, which has not moved its gate; empty: none."""
+    """The upstream of a call that the end of the run interrupted before it could report; else empty."""
     failures: tuple[FailedCall, ...] = ()
-    """The latest ones, oldest first."""
+    """The latest failed calls, oldest first."""
     used: UsageTotals | None = None
-    """What they consumed together; None: no answer stated it."""
+    """The usage of all calls together; None if no response stated any."""
 
     def upstream_of(self, failure: Failure) -> str:
-        """Return the upstream of the call that met this failure; empty: no call of a transport did."""
+        """Return the upstream of the call that met this failure; empty if no transport's call did."""
         if failure.upstream:
             return failure.upstream
-        met = (failure.reason, failure.status)
-        found = (call.upstream for call in reversed(self.failures) if (call.reason, call.status) == met)
-        return next(found, "")
+        kind = (failure.reason, failure.status)
+        upstreams = (call.upstream for call in reversed(self.failures) if (call.reason, call.status) == kind)
+        return next(upstreams, "")
 
 
 NO_CALLS = CallSummary()
 
 
 class CallLog:
-    """Written by the transports that a run's body uses, read once when the run ends."""
+    """Records the calls of one run. Its transports write it, and it is read once when the run ends."""
 
     def __init__(self) -> None:
         self._in_flight: Counter[str] = Counter()
         self._count = 0
         self._may_be_processed = False
-        self._last_was_good: dict[str, bool] = {}
-        self._cut = ""
+        self._last_succeeded: dict[str, bool] = {}
+        self._interrupted = ""
         self._failures: list[FailedCall] = []
         self._used: UsageTotals | None = None
 
     def begin(self, upstream: str) -> None:
-        """Note a call that is sent now."""
+        """Record a call that is sent now."""
         self._in_flight[upstream] += 1
         self._count += 1
 
     def record_unsent(self, upstream: str) -> None:
-        """Note that a call was not sent after all."""
+        """Remove a call that `begin` recorded but that was not sent."""
         self._in_flight[upstream] -= 1
         self._count -= 1
 
@@ -81,41 +81,41 @@ class CallLog:
         is_interrupted: bool,
         usage: Usage | None = None,
     ) -> None:
-        """Note how a call ended.
+        """Record how a call ended.
 
         Args:
-            upstream: Whose call it was.
-            failure: None: it went well.
-            may_be_processed: Whether the other side may have done the work.
-            is_interrupted: It was cut off, so its result is not known. By the end of the run, unless
-                another call ends otherwise after it: then the task function itself cut it off.
-            usage: What it consumed; None: its answer does not say.
+            upstream: The upstream of the call.
+            failure: The failure; None if it succeeded.
+            may_be_processed: Whether the upstream may have done the work.
+            is_interrupted: Whether the call was cancelled, so its result is unknown. The end of the run is
+                taken as the cause, unless another call ends later: then the task function cancelled it.
+            usage: What the call consumed; None if its response does not say.
         """
         if usage is not None:
             self._used = (self._used or UsageTotals()).with_call(usage)
         self._in_flight[upstream] -= 1
         self._may_be_processed |= may_be_processed
         if is_interrupted:
-            self._cut = upstream
+            self._interrupted = upstream
             return
-        self._cut = ""
-        self._last_was_good[upstream] = failure is None
+        self._interrupted = ""
+        self._last_succeeded[upstream] = failure is None
         if failure is not None:
             call = FailedCall(upstream, failure.reason, failure.status)
             self._failures = [*self._failures, call][-FAILURES_KEPT:]
 
     def summary(self, own: str) -> CallSummary:
-        """Return what the calls came to so far; those still in flight count as cut.
+        """Return the calls so far, summed up. Calls still in flight count as interrupted.
 
         Args:
             own: The run's own upstream; empty for none.
         """
-        flying = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
+        in_flight = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
         return CallSummary(
             self._count,
-            self._may_be_processed or bool(flying),
-            self._last_was_good.get(own) if own else None,
-            flying or self._cut,
+            self._may_be_processed or bool(in_flight),
+            self._last_succeeded.get(own) if own else None,
+            in_flight or self._interrupted,
             tuple(self._failures),
             self._used,
         )
@@ -126,12 +126,12 @@ class CallResult:
     """How one call ended."""
 
     failure: Failure | None = None
-    """None: it succeeded."""
+    """The failure; None if it succeeded."""
     status: int | None = None
-    """The HTTP status; None where no answer came."""
+    """The HTTP status; None if no response came."""
     usage: Usage | None = None
-    """None: the answer does not say, or never came whole."""
+    """The usage; None if the response does not state it or is incomplete."""
     seconds: float = 0.0
-    """From sending the request to the first byte of the answer, or to its failure."""
+    """From sending the request to the first byte of the response, or to the failure."""
     is_in_doubt: bool = False
-    """The request was sent and has no definite answer: it may have been done, and billed."""
+    """The request was sent but has no definite response. It may have been processed and billed."""

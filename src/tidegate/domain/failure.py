@@ -1,4 +1,4 @@
-"""What a failed run means: a verdict, a reason, and the evidence, as plain data that can always be stored."""
+"""Failures as plain data that can always be stored: a verdict, a reason and the evidence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether trying again can help."""
+    """Whether a retry can help."""
 
     TRANSIENT = "transient"
-    """The same run may succeed later with nobody changing anything."""
+    """A retry may succeed although nothing is changed."""
     PERMANENT = "permanent"
-    """It will not, until the request, the code, the credentials or the account change."""
+    """A retry fails until the request, the code, the credentials or the account change."""
     UNKNOWN = "unknown"
-    """The evidence does not say."""
+    """The evidence does not show which."""
 
 
 class Reason(StrEnum):
@@ -35,7 +35,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     INVALID_OUTPUT = "invalid_output"
     REJECTED = "rejected"
-    """The task said so, by raising `Permanent`."""
+    """The task raised `Permanent`."""
     CANCELLED = "cancelled"
     CRASH = "crash"
     DEADLINE = "deadline"
@@ -44,7 +44,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastFailure:
-    """Why the latest run of a task that failed did so, as its next run sees it."""
+    """Why the latest failed run of a task failed. Its next run can read this."""
 
     reason: Reason
     verdict: Verdict
@@ -56,80 +56,73 @@ class LastFailure:
     """When it ended, in UTC by the store's clock."""
 
 
-UPSTREAM_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
-"""Facts about the upstream, not about the task: they charge no attempt."""
+CAPACITY_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
+"""The upstream has no capacity now. The task is not at fault, so these charge no attempt."""
+FAULT_REASONS = frozenset({Reason.NETWORK, Reason.TIMEOUT, Reason.SERVER_ERROR})
+"""The upstream or the way to it is broken."""
+ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
+"""The account or the key is at fault."""
+GATE_REASONS = CAPACITY_REASONS | FAULT_REASONS | ACCOUNT_REASONS
+"""The reasons that are about the upstream. Any other reason shows that the upstream answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failure, understood. Holds no exception object, so it can cross processes and be stored."""
+    """One failure and what it means. It holds no exception, so other processes and stores can take it."""
 
     verdict: Verdict
     reason: Reason
     message: str = ""
     """The error's own text, made storable and cut to `MESSAGE_LIMIT` characters."""
     error_class: str = ""
-    """Dotted name of the exception class, or empty."""
+    """The dotted name of the exception class, or empty."""
     wait_seconds: float | None = None
-    """The shortest wait the other side asked for; `None` when it asked for nothing usable."""
+    """The shortest wait that the server asked for; None if it named no usable wait."""
     is_refusal: bool = False
-    """Our own gate let no call out: nobody was asked, so it tells nothing of the upstream."""
+    """Our own gate refused the call. Nothing was sent, so it shows nothing about the upstream."""
     is_unsent: bool = False
-    """The request never left us: no connection could be made."""
+    """The request was not sent: no connection could be made."""
     is_stated: bool = False
-    """The task said so itself, by raising `Permanent`, `Transient` or `RetryAfter`."""
+    """The task itself stated it, by raising `Permanent`, `Transient` or `RetryAfter`."""
     upstream: str = ""
-    """Whose call failed, where that is known."""
+    """The upstream whose call failed; empty if unknown."""
     status: int | None = None
-    """HTTP status, where there was one."""
+    """The HTTP status; None if there was none."""
     code: str = ""
-    """The provider's machine-readable code, where there was one."""
+    """The provider's machine-readable code; empty if there was none."""
     request_id: str = ""
     """The provider's id of the failed call."""
     evidence: str = ""
     """What decided the verdict, in a few words: `status 503`, `rule on ValueError`."""
     traceback: str = ""
-    """Text, without local variables, cut to `TRACEBACK_LIMIT` characters."""
+    """The traceback as text, without local variables, cut to `TRACEBACK_LIMIT` characters."""
 
 
 MESSAGE_LIMIT = 4_000
-"""Characters of an error message that are kept."""
+"""An error message is cut to this many characters."""
 TRACEBACK_LIMIT = 16_000
-"""Characters of a traceback that are kept: the first and last parts."""
+"""A traceback is cut to this many characters: its first and last parts are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
-    """What one failed call shows of its upstream."""
+    """What one failed call shows of its upstream. Gates are moved by it."""
 
     reason: Reason
     wait_seconds: float | None = None
-    """The wait the server asked for; None: none."""
+    """The wait that the server named; None if it named none."""
     needs_person: bool = False
-    """Waiting cannot help: a key, an account, money."""
+    """Waiting does not help: a person must fix the key or the account."""
     message: str = ""
     jitter: float = 0.0
-    """A number in [0, 1) drawn by the sender, for jitter."""
+    """A random number in [0, 1) from the sender, used for jitter."""
     is_for_all_keys: bool = False
-    """Every key of the sender's ring is refused: what others' keys could do does not count."""
+    """Every key of the sender's ring is refused, so the gates of the keys are not looked at."""
     task_id: str = ""
-    """The task that met it; empty for a call outside tasks, each of which counts as another task."""
+    """The task that met it; empty for a call outside tasks. Each such call counts as a different task."""
     upstream: str = ""
-    """Whose call it was; empty: the run's own upstream."""
+    """The upstream that was called; empty for the run's own upstream."""
     is_reported: bool = False
-    """The end of the call has moved the gate already: the end of the run must not."""
+    """The end of the call has already reported it to the gate, so the end of the run must not."""
     began_seconds_ago: float | None = None
-    """How long ago the call began; None: not known."""
-
-
-CAPACITY_REASONS = frozenset({Reason.RATE_LIMIT, Reason.OVERLOADED})
-
-
-FAULT_REASONS = frozenset({Reason.NETWORK, Reason.TIMEOUT, Reason.SERVER_ERROR})
-
-
-ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
-
-
-GATE_REASONS = CAPACITY_REASONS | FAULT_REASONS | ACCOUNT_REASONS
-"""Reasons that say something of the upstream; any other shows that it answers."""
+    """How long ago the call began; None if unknown."""

@@ -1,4 +1,4 @@
-"""UUIDv7: ids made by the client that sort by time. Pure: moment and random bits are passed in.
+"""Task ids: UUIDv7, made by the client, which sort by time. The time and random bits are passed in.
 
 Source: RFC 9562, section 5.7, with the monotonic counter of its section 6.2, method 1.
 """
@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 
 class TaskReference:
-    """What stands for a stored task by its id, as a handle does. It is not the task's result."""
+    """The base of objects that refer to a stored task by its id, such as a handle."""
 
     __slots__ = ("id",)
     id: str
 
 
 class IdMaker:
-    """Makes ids that rise within one process, even when the clock stands still or goes back.
+    """Makes ids that increase within one process, even when the clock stands still or goes back.
 
     Args:
-        milliseconds: Returns the moment, in milliseconds since the epoch.
-        random_bits: Returns that many random bits as a number.
+        milliseconds: Returns the current time in milliseconds since the epoch.
+        random_bits: Returns the given number of random bits as an integer.
     """
 
     def __init__(self, milliseconds: Callable[[], int], random_bits: Callable[[int], int]) -> None:
@@ -30,7 +30,7 @@ class IdMaker:
         self._counter = 0
 
     def __call__(self) -> str:
-        """Return the next id, as text. Not safe from several threads at once."""
+        """Return the next id as text. Not thread-safe."""
         now = self._milliseconds()
         if now > self._last:
             self._last, self._counter = now, self._random_bits(11)
@@ -50,11 +50,11 @@ class IdMaker:
 
 
 SHORTEST = 4
-"""Hexadecimal digits that a short id has at least."""
+"""The least number of hexadecimal digits of a short id."""
 
 
 def id_range(text: str) -> tuple[str, str] | None:
-    """Return the least and the largest id that begin as the text does; None if no short id is written so."""
+    """Return the smallest and the largest id that start with this text; None if it is not a short id."""
     digits = text.strip().lower().replace("-", "")
     if not SHORTEST <= len(digits) < 32 or any(digit not in "0123456789abcdef" for digit in digits):
         return None
@@ -62,7 +62,7 @@ def id_range(text: str) -> tuple[str, str] | None:
 
 
 def id_or_none(text: str) -> str | None:
-    """Return the id in its canonical form, or None if the text is no UUID."""
+    """Return the id in its canonical form; None if the text is not a UUID."""
     plain = text.strip().lower().replace("-", "")
     if len(plain) != 32 or any(digit not in "0123456789abcdef" for digit in plain):
         return None

@@ -1,4 +1,4 @@
-"""How a run ended, decided once and written as one value. The store turns each into its moves."""
+"""Outcomes: how a run ended, decided once, as one value. The store turns it into state moves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.domain.failure import CallFailure, Failure
 
 
 class Fence(NamedTuple):
-    """One claim of one task. Every write a worker makes carries it; a stale one is refused."""
+    """Identifies one claim of one task. Every write of a worker carries it; a stale fence is refused."""
 
     task_id: str
     run: int
@@ -23,23 +23,24 @@ class Charge(StrEnum):
     ATTEMPT = "attempt"
     """Counts against `max_attempts`."""
     PARK = "park"
-    """The other side refused the call before it did any work, or could not be reached; 20 a task are free."""
+    """The upstream refused the call before it did any work, or could not be reached; 20 per task are free."""
     WAIT = "wait"
-    """Waited for a limit of our own or for a gate; nothing was asked of anybody, so nothing counts."""
+    """The run waited for a limit of ours or for a gate. No call was sent, so nothing counts."""
     CRASH = "crash"
-    """The process died under it."""
+    """The run's process died."""
     LOSS = "loss"
-    """The machine or supervisor was lost; a larger limit of its own."""
+    """The machine or supervisor was lost. This has its own, larger limit."""
     RELEASE = "release"
-    """Given back before it had called anybody; no limit."""
+    """The run was released before it had called an upstream. There is no limit."""
     INTERRUPTED = "interrupted"
-    """Given back when it had called somebody already; 5 a task are free."""
+    """The run was released after it had called an upstream; 5 per task are free."""
     NOTHING = "nothing"
+    """No counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The body returned."""
+    """The task function returned."""
 
     fence: Fence
     result: bytes
@@ -57,23 +58,23 @@ class Retrying:
     delay_seconds: float
     charge: Charge
     rank_offset: float
-    """Seconds added to the due time to give its rank: a penalty if positive, a lift if negative."""
+    """Seconds added to the due time to get its rank: positive is a penalty, negative moves it forward."""
     why: str
-    """In words, for the history: `backoff 20 s after attempt 2 of 3`."""
+    """The explanation for the history: `backoff 20 s after attempt 2 of 3`."""
     rule: str = ""
     """The retry rule whose own count this run adds to; empty for none."""
     call_failure: CallFailure | None = None
-    """What it tells of the task's upstream; None: nothing ill."""
+    """What the failure shows of an upstream; None if it shows nothing."""
     is_last: bool = False
-    """The next run is the last attempt: it may use the reserved part of the retry budget."""
+    """The next run is the last attempt, so it may use the reserved part of the retry budget."""
     is_free: bool = False
-    """The task gave its slot back of its own will: its next run spends no retry budget."""
+    """The task asked for its next run itself, so that run spends no retry budget."""
     calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The run was given back unfinished; the task is ready again at once."""
+    """The run was released unfinished. The task is ready again at once."""
 
     fence: Fence
     why: str
@@ -84,20 +85,20 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """No further run; the task is kept as a dead letter."""
+    """The task does not run again. It is kept as a dead letter."""
 
     fence: Fence
     failure: Failure
     charge: Charge
     why: str
     call_failure: CallFailure | None = None
-    """What it tells of the task's upstream; None: nothing ill."""
+    """What the failure shows of an upstream; None if it shows nothing."""
     calls: CallSummary = NO_CALLS
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A person asked for it, and the body has stopped."""
+    """A person requested the cancel, and the task function has stopped."""
 
     fence: Fence
     why: str = "cancelled on request"
@@ -108,18 +109,18 @@ Outcome = Succeeded | Retrying | Released | Dead | Cancelled
 
 
 class FinishStatus(StrEnum):
-    """What the store says of one outcome."""
+    """What the store did with one outcome."""
 
     DONE = "done"
     ALREADY = "already"
-    """This very outcome was written before: the answer to the first try was lost."""
+    """The same outcome was written before. The reply to the first try was lost."""
     FENCED = "fenced"
     """The run is no longer the current one. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What a task has spent so far, the present run not counted."""
+    """What a task has spent before its current run."""
 
     attempts: int = 0
     parks: int = 0
@@ -127,9 +128,9 @@ class Counters:
     losses: int = 0
     releases: int = 0
     by_rule: tuple[tuple[str, int], ...] = ()
-    """Charged attempts per retry rule, by the rule's name."""
+    """Charged attempts by the name of the retry rule."""
     interruptions: int = 0
 
     def of_rule(self, name: str) -> int:
-        """Return the charged attempts counted under the rule `name`."""
+        """Return the charged attempts of the rule `name`."""
         return dict(self.by_rule).get(name, 0)

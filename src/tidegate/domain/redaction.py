@@ -1,10 +1,10 @@
-"""The one redactor: takes what looks like a secret out of text that people will read.
+"""The redactor: replaces secrets in text that people read. There is no other one.
 
 Errors quote headers, URLs, settings and connection strings. `redact` runs where such text is made, before it
-is kept or logged, so that no way out (database, log, HTTP, command line, export) needs a mask of its own.
+is stored or logged. So no output (database, log, HTTP, command line, export) needs a mask of its own.
 
-A rule runs only if a word occurs without which it cannot match, so text without secrets costs a few searches
-for fixed strings. No pattern can backtrack further than a constant from one place in the text.
+Each rule runs only if the text contains a word that the rule needs, so text without secrets costs a few
+searches for fixed strings. No pattern backtracks further than a constant distance.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tidegate.domain.secret_shapes import HARMLESS_NAMES, HARMLESS_VALUES, LIKEL
 _ENDS = (*SURE, *LIKELY)
 
 STARS = "***"
-"""What stands in place of a secret."""
+"""The replacement for a secret."""
 MARGIN = 4_096
-"""Characters beyond a cut that `redact` should see: a secret that is cut in two is not recognised."""
+"""Pass `redact` this many characters beyond a cut: it does not recognise a secret that is cut in two."""
 
 _QUOTE = r"(?:\\{0,4}[\"'`])"
 
 
 def _bounded(hint: str, pattern: str) -> re.Pattern[str]:
-    """Return the pattern, at the start of a word. One that begins with its hint is found by a fast search."""
+    """Return the pattern at the start of a word. Search is fast if the pattern begins with its hint."""
     literal = re.escape(hint)
     for beginning in (hint, literal):
         if pattern.startswith(beginning):
@@ -66,7 +66,7 @@ _OPERATOR = r"(?:[:?=|]{0,3}=|=>|::?|(?<=[\"']),(?=\s{0,4}b?\\{0,4}[\"'`])|\.=|>
 _OPERATION = re.compile(rf"(?<=[A-Za-z]){_QUOTE}?\]?\s{{0,4}}{_OPERATOR}\s{{0,8}}(?:[bru](?=[\"']))?")
 _VALUE_IN_QUOTES = re.compile(r"(\\{0,4}[\"'`])((?:(?!\1)(?:\\.|[^\r\n\\])){1,8192})(?=\1)")
 _VALUE_AFTER_QUOTE = re.compile(r"(\\{0,4}[\"'`])([^\s\"'`,;&<>)}\]\\]{1,128})")
-"""For a quote that is not closed, or not soon."""
+"""For a quote that is not closed, or only far behind."""
 _VALUE = re.compile(r"()([^\s\"'`,;&<>)}\]\\]{1,128})")
 _REST_OF_VALUE = re.compile(r"[^\s\"'`,;&<>)}\]\\]*")
 _NAME = re.compile(r"[\w.-]{1,64}\Z")
@@ -94,11 +94,11 @@ _NUMBER = re.compile(r"[-+]?[\d_.,:]+%?")
 
 
 def redact(text: str) -> str:
-    """Return the text with stars in place of what looks like a secret.
+    """Return the text with stars in place of everything that looks like a secret.
 
-    Idempotent. Names, hosts and the words around a secret stay. What is none may be starred too, where it
-    looks the same: random letters and digits beside `key=`, say. Ids (UUIDs), hashes, paths, numbers and
-    words stay.
+    Idempotent. Names, hosts and the words around a secret stay, and so do ids (UUIDs), hashes, paths, numbers
+    and words. A harmless value that looks like a secret is replaced too, such as random letters and digits
+    after `key=`.
 
     Example:
         >>> redact("401 for https://ann:pa55@host/v1?key=AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY")
@@ -128,13 +128,13 @@ def redact(text: str) -> str:
 
 
 def looks_random(value: str, *, least: int = 16) -> bool:
-    """Return whether nobody would have typed a value: long, mixed, and of high entropy.
+    """Return whether a value looks generated and not typed: long, mixed, and of high entropy.
 
     UUIDs, numbers, paths, dates and names made of words do not look random.
 
     Args:
-        value: Without quotes.
-        least: Shorter values never do.
+        value: The value without quotes.
+        least: Values with fewer characters never look random.
     """
     value = value[:_LONGEST_JUDGED]
     if len(value) < least or _UUID.search(value) or _NUMBER.fullmatch(value) or "***" in value:
@@ -153,7 +153,7 @@ def looks_random(value: str, *, least: int = 16) -> bool:
 
 
 def _is_worded(value: str) -> bool:
-    """Whether it is words and short numbers joined by punctuation: `gpt-4o-mini-2024-07-18`."""
+    """Whether the value is words and short numbers joined by punctuation: `gpt-4o-mini-2024-07-18`."""
     parts = [part for part in re.split(r"[-_./+=~$]", value) if part]
     return len(parts) > 1 and all(
         part.isdigit()
@@ -172,11 +172,8 @@ def _entropy(value: str) -> float:
     return -sum(count / total * math.log2(count / total) for count in Counter(value).values())
 
 
-# --- what each rule leaves in place ----------------------------------------------------------------------
-
-
 def _without_pem(text: str) -> str:
-    """Replace the bodies of private keys, also of one whose beginning or end was cut off."""
+    """Replace the contents of private keys, even if the beginning or end of a key was cut off."""
     kept: list[str] = []
     at = 0
     last_end = max((end.start() for end in _PEM_END.finditer(text)), default=-1)
@@ -201,7 +198,7 @@ def _without_pem(text: str) -> str:
 
 
 def _token(match: re.Match[str]) -> str:
-    """Keep the issuer's prefix, by which people know which key it was."""
+    """Keep the issuer's prefix, so that people can tell which key it was."""
     found = match.group()
     prefix = re.match(r"[A-Za-z0-9]{1,10}[-_.]", found)
     return (prefix.group() if prefix and len(found) > 2 * prefix.end() else found[:4]) + STARS
@@ -230,7 +227,7 @@ def _after_scheme(match: re.Match[str]) -> str:
 
 
 def _without_assigned(text: str) -> str:
-    """Replace the values of `name = value`, `name: value`, `"name": "value"` whose name says secret."""
+    """Replace values in `name = value`, `name: value` and `"name": "value"` if the name means a secret."""
     kept, at, done = [], 0, 0
     while (operation := _OPERATION.search(text, at)) is not None:
         at = operation.end()
@@ -272,7 +269,7 @@ def _plain(name: str) -> str:
 
 
 def _is_typed(value: str, after: str, *, is_prose: bool) -> bool:
-    """Whether a text without quotes is a value, not source code (`api_key=settings.api_key,`) or prose."""
+    """Whether an unquoted text is a value and not source code (`api_key=settings.api_key,`) or prose."""
     if _CALL.match(value) or value.startswith(_PLACEHOLDERS):
         return False
     digits = _DIGIT if is_prose else _DIGITS

@@ -1,6 +1,6 @@
-"""What secrets look like: the prefixes that issuers give them, and the names that stand before them.
+"""Tables of what secrets look like: the prefixes that issuers give them, and the names before them.
 
-Tables only; [redaction.py](redaction.py) applies them. Each prefix is documented by its issuer.
+[redaction.py](redaction.py) applies them. Each prefix is documented by its issuer.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ from tidegate.readers import (
 
 
 class Priority(IntEnum):
-    """How urgent a task is. Stored as its number; the smaller goes first."""
+    """How urgent a task is. It is stored as a number; smaller numbers go first."""
 
     INTERACTIVE = 0
-    """Someone waits."""
+    """Somebody waits for the result."""
     NORMAL = 1
     BULK = 2
-    """Keeps a small guaranteed share of the claims, so it is never starved."""
+    """Has a small guaranteed share of the claims, so it never starves."""
 
     @property
     def word(self) -> str:
@@ -40,33 +40,33 @@ class OnCrash(StrEnum):
 
     RETRY = "retry"
     FAIL = "fail"
-    """Dead at the first crash: at most once after the claim."""
+    """The task is dead at the first crash: it runs at most once after the claim."""
 
 
 class RunsIn(StrEnum):
-    """Where a body runs."""
+    """Where a task function runs."""
 
     LOOP = "loop"
-    """On the pool process's event loop. For `async def`."""
+    """On the event loop of the pool process. For `async def`."""
     PROCESS = "process"
-    """In a child slot: a warm process of its own that can be killed."""
+    """In a child process that is kept warm and can be killed."""
     THREAD = "thread"
-    """In a thread of the pool process, which nothing can kill."""
+    """In a thread of the pool process, which cannot be killed."""
 
 
 class Jitter(StrEnum):
-    """How far a wait is drawn from its plan, so that tasks which failed together come back apart.
+    """How far a wait may differ from its plan, so that tasks that failed together do not retry together.
 
     Source of the names full, equal and none: AWS Architecture Blog, "Exponential Backoff and Jitter".
     """
 
     NARROW = "narrow"
-    """From 0.8 to 1.2 times the plan: the default. The retry budget already spreads re-runs, and a person
-    can still read the plan in the history."""
+    """From 0.8 to 1.2 times the plan: the default. The retry budget already spreads retries, and people can
+    still recognise the plan in the history."""
     EQUAL = "equal"
-    """From half of the plan to all of it."""
+    """From half of the plan to the whole plan."""
     FULL = "full"
-    """From 0 to all of the plan: spreads most, and shortens the mean wait by half."""
+    """From 0 to the whole plan: it spreads the most and halves the mean wait."""
     NONE = "none"
     """Exactly the plan."""
 
@@ -76,13 +76,13 @@ class Exponential:
     """Waits of base, base × factor, base × factor²… seconds, at most `cap`.
 
     Args:
-        base: The first wait; 0 stays 0.
-        cap: The longest, a year at most.
+        base: The first wait. With 0 every wait is 0.
+        cap: The longest wait, at most a year.
         factor: 1 or more.
-        jitter: A word of `Jitter`.
+        jitter: A value of `Jitter`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is out of range.
     """
 
     base: float
@@ -113,12 +113,12 @@ class Polynomial:
 
     Args:
         power: 0 or more.
-        plus: Added to each wait.
-        cap: The longest, a year at most.
-        jitter: A word of `Jitter`.
+        plus: Seconds added to each wait.
+        cap: The longest wait, at most a year.
+        jitter: A value of `Jitter`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is out of range.
     """
 
     power: float
@@ -148,11 +148,11 @@ class Fixed:
     """The same wait each time, in seconds.
 
     Args:
-        seconds: The wait, a year at most.
-        jitter: A word of `Jitter`.
+        seconds: The wait, at most a year.
+        jitter: A value of `Jitter`.
 
     Raises:
-        OptionError: A value cannot work.
+        OptionError: A value is out of range.
     """
 
     seconds: float
@@ -166,11 +166,11 @@ Backoff = Exponential | Polynomial | Fixed
 
 
 def backoff_option(option: str, value: Backoff | Seconds) -> Backoff:
-    """Return a backoff; a duration means the same wait each time.
+    """Return the backoff that an option's value means. A duration means the same wait each time.
 
     Raises:
-        OptionError: It is neither. A class of the caller's own is refused too, even one derived from ours:
-            waits are also computed where the application's code is not at hand.
+        OptionError: The value is neither a backoff nor a duration. The caller's own classes are refused, even
+            subclasses of ours, because waits are also computed without the application's code.
     """
     if type(value) in (Exponential, Polynomial, Fixed):
         return value  # type: ignore[return-value]
@@ -194,15 +194,15 @@ def _jitter(value: Jitter | str) -> Jitter:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of `retry=[…]`: what to do about one kind of error. Made by `on(…)` and `discard(…)`."""
+    """One rule of `retry=[…]`: what to do about one kind of error. Made by `on(…)` and `discard(…)`."""
 
     match: type[BaseException] | Reason
     retry: bool = True
-    """False: the task is dead at once (and kept as a dead letter)."""
+    """False: the task is dead at once and kept as a dead letter."""
     wait: Backoff | None = None
-    """None: the task function's own backoff."""
+    """The backoff after this error; None for the task function's."""
     attempts: int | None = None
-    """Charged attempts this rule allows, beside `max_attempts`; None: no limit of its own."""
+    """The charged attempts that this rule allows, besides `max_attempts`; None for no limit of its own."""
 
     def __post_init__(self) -> None:
         if self.wait is not None:
@@ -219,15 +219,15 @@ class Rule:
 
 
 NO_LIMIT = float("inf")
-"""Write it out where a limit is really not wanted: `timeout=NO_LIMIT`."""
+"""Turns a time limit off: `timeout=NO_LIMIT`."""
 TIMEOUT_SECONDS = 300.0
-"""For one attempt, unless its function says otherwise."""
+"""The default timeout of one attempt."""
 TIMEOUT_WITH_UPSTREAM_SECONDS = 900.0
-"""The same for a function with an upstream: longer than one call may take, 600 s."""
+"""The same for a function with an upstream: longer than the 600 s that one call may take."""
 TOTAL_TIMEOUT_SECONDS = 1_800.0
-"""For a whole task, unless its function or its caller says otherwise."""
+"""The default total timeout of a task, over all its attempts."""
 TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS = 3_600.0
-"""The same for a function with an upstream: enough for all attempts of the usual length and their waits."""
+"""The same for a function with an upstream: enough for the usual number of attempts and their waits."""
 
 
 class Usual(Enum):
@@ -245,51 +245,51 @@ class TaskSpec:
     """The settings of one task function."""
 
     name: str
-    """Stable name in the store: `module:function` unless given."""
+    """The stable name in the store. Default: `module:function`."""
     queue: str = "default"
     priority: Priority = Priority.NORMAL
     upstream: str = ""
-    """The outside service its calls go to; empty for none."""
+    """The outside service that it calls; empty for none."""
     provider: str = ""
-    """Whose errors that service's errors are (`providers/packs/`)."""
+    """The provider pack that reads that service's errors (`providers/packs/`)."""
     rate_limit: Window | None = None
-    """Runs started in a time, by all workers together; None: as many as there are slots."""
+    """How many runs may start in a time, over all workers; None for no limit."""
     timeout: float = TIMEOUT_SECONDS
-    """Seconds one attempt may run."""
+    """Seconds that one attempt may run."""
     total_timeout: float = TOTAL_TIMEOUT_SECONDS
-    """Seconds the whole task may take from its first start; waits for an upstream are not counted."""
+    """Seconds that the whole task may take from its first start. Waits for an upstream do not count."""
     deadline: float = NO_LIMIT
-    """Seconds from each enqueue, which nothing stops."""
+    """Seconds from the enqueue until the task expires. Nothing postpones this."""
     max_attempts: int = 3
-    """Charged attempts before it is dead."""
+    """Charged attempts after which the task is dead."""
     backoff: Backoff = field(default_factory=Exponential)
     rules: tuple[Rule, ...] = ()
     retry_unknown: bool = True
-    """Whether a failure of unknown meaning is tried again (`on_unknown="retry"`)."""
+    """Whether a failure with an unknown verdict is retried (`on_unknown="retry"`)."""
     on_crash: OnCrash = OnCrash.RETRY
     runs_in: RunsIn = RunsIn.LOOP
     memory_limit: int | None = None
-    """Bytes its process may hold while it runs; only in a process of its own."""
+    """Bytes that its child process may use; only for `runs_in="process"`. None for no limit."""
     cancel_grace: float | None = None
-    """Seconds after a cancel until the body is closed by force; None: it may go on to its time limit."""
+    """Seconds after a cancel until the function is stopped by force; None to let it run to its timeout."""
 
     @property
     def crash_limit(self) -> int:
-        """Crashes after which the task is dead: at most 3, and never more than its attempts.
+        """Crashes after which the task is dead: at most 3, and at most its attempts.
 
-        0 for `on_crash="fail"`: not even a crash that another task caused, or a lost machine, is survived.
+        0 for `on_crash="fail"`: then a crash that another task caused and a lost machine end the task too.
         """
         return 0 if self.on_crash is OnCrash.FAIL else min(3, self.max_attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many requests in so many seconds."""
+    """A rate limit: `amount` requests in `seconds` seconds."""
 
     name: str
-    """As users write it: `requests_per_minute`."""
+    """The name that users write: `requests_per_minute`."""
     amount: int
     """At least 1."""
     seconds: float
     is_fixed: bool = False
-    """False: a bucket, refilled evenly. True: counted from edge to edge, as some providers do by the day."""
+    """False: refilled evenly. True: counted in fixed windows, as some providers count a day."""

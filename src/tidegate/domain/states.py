@@ -1,4 +1,4 @@
-"""The states of a task and every allowed move between them. Code and SQL are checked against it."""
+"""The states of a task and every allowed move between them. Tests check the code and the SQL against it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     SCHEDULED = "scheduled"
-    """Waits for its time, never run yet."""
+    """Waits for its start time. It has not run yet."""
     HELD = "held"
-    """A tenant's task, not admitted yet."""
+    """A tenant's task that is not admitted yet."""
     SUSPENDED = "suspended"
-    """Started, gave its slot back, waits for a time, an event or its children."""
+    """Has started, released its slot, and waits for a time, an event or its children."""
     READY = "ready"
-    """In the main queue: runnable now."""
+    """In the main queue: it can run now."""
     RUNNING = "running"
     """Claimed by a worker."""
     RETRYING = "retrying"
@@ -24,17 +24,17 @@ class State(StrEnum):
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
     DEAD = "dead"
-    """In the dead letters: kept for people."""
+    """A dead letter, kept for people."""
 
 
 FINAL = frozenset({State.SUCCEEDED, State.CANCELLED, State.DEAD})
-"""No worker moves a task out of these; only a person's redrive does."""
+"""No worker moves a task out of these states. Only a person's redrive does."""
 
 WAITING = frozenset({State.SCHEDULED, State.HELD, State.SUSPENDED, State.RETRYING})
-"""Kept in the `waiting` table; the claim never looks at them."""
+"""Tasks in these states are kept in the `waiting` table, which the claim does not read."""
 
 Move = tuple[State | None, State]
-"""From and to; `None` stands for "did not exist"."""
+"""The state before and after a move. None as the first means that the task did not exist."""
 
 
 def _moves(sources: str, targets: str) -> frozenset[Move]:
@@ -57,7 +57,7 @@ MOVES = MappingProxyType(
         "redrive": _moves("dead", "ready"),
     }
 )
-"""Every store operation that moves a task, with the moves it may make. No other operation moves one."""
+"""The store operations that move a task, each with its allowed moves. No other operation moves a task."""
 
 
 def allowed(operation: str, source: State | None, target: State) -> bool:

@@ -1,4 +1,4 @@
-"""The two time limits of a whole task, over all its runs. Both end it with the reason `deadline`."""
+"""The two time limits of a whole task, over all its runs. Both end the task with the reason `deadline`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 
 
 class TaskLimit(StrEnum):
-    """Which of the two; the value is its name in sentences."""
+    """One of the two limits. The value is its name in messages."""
 
     TOTAL_TIMEOUT = "total timeout"
-    """Counts from the first start; waits for an upstream are not counted."""
+    """Counts from the first start. Waits for an upstream do not count."""
     DEADLINE = "deadline"
-    """A moment. Nothing postpones it."""
+    """A fixed time. Nothing postpones it."""
 
     @property
     def fix(self) -> str:
-        """What to change so that a task has more time."""
+        """What to change to give a task more time."""
         if self is TaskLimit.TOTAL_TIMEOUT:
             return "raise total_timeout="
         return "give a later deadline="
@@ -24,14 +24,14 @@ class TaskLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
-    """How many seconds each limit leaves to a task; infinite without that limit, below 0 once it is over."""
+    """The seconds that each limit leaves to a task: infinite without that limit, below 0 once it is over."""
 
     total_timeout_seconds: float = float("inf")
     deadline_seconds: float = float("inf")
 
     @property
     def seconds(self) -> float:
-        """Until the first of the two."""
+        """The seconds until the first of the two limits."""
         return min(self.total_timeout_seconds, self.deadline_seconds)
 
     @property
@@ -42,5 +42,5 @@ class TimeLeft:
         return TaskLimit.TOTAL_TIMEOUT
 
     def after(self, seconds: float) -> TimeLeft:
-        """Return what is left when this many seconds have passed."""
+        """Return the time left after this many more seconds."""
         return TimeLeft(self.total_timeout_seconds - seconds, self.deadline_seconds - seconds)

@@ -1,4 +1,4 @@
-"""Text of strangers, made fit to be stored and shown."""
+"""Makes foreign text safe to store and show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.domain.redaction import MARGIN, redact
 
-# PostgreSQL refuses NUL and lone surrogates; the other control characters would act on terminals.
+# PostgreSQL refuses NUL and lone surrogates. Terminals would interpret the other control characters.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -17,17 +17,17 @@ def counted(count: int, what: str) -> str:
 
 
 def storable(text: str, limit: int) -> str:
-    """Return the text with unstorable characters escaped and at most `limit` characters long.
+    """Return the text with unstorable characters escaped, cut to `limit` characters.
 
-    What was cut is marked at the end with the length it had: `… (cut, 3000000 characters)`.
+    A cut text ends with a mark that states its original length: `… (cut, 3000000 characters)`.
     """
     return _cut(escaped(text[: limit + 1]), limit, len(text))
 
 
 def presentable(text: str, limit: int) -> str:
-    """Return what `storable` does, with stars in place of secrets: for text that people will read.
+    """Return the same as `storable` with secrets replaced by stars, for text that people read.
 
-    A secret that the cut goes through is replaced too.
+    A secret that the cut would split is replaced too.
     """
     seen = text[: limit + MARGIN]
     shown = escaped(redact(seen))

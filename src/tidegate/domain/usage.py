@@ -1,4 +1,4 @@
-"""What calls to a provider consumed, and what its headers say is left: plain values."""
+"""The usage of calls to a provider, and the limits that its headers show: plain values."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Usage:
     cache_write_tokens: int = 0
     """The part of the input that was written to a cache."""
     reasoning_tokens: int = 0
-    """The part of the output that was thought rather than said."""
+    """The part of the output that was reasoning and is not in the text."""
     model: str = ""
-    """As the answer names it, which may differ from what was asked for."""
+    """The model that the response names. It may differ from the requested one."""
     tier: str = ""
     """The service tier that was used, which sets the price."""
     cost_usd: str = ""
-    """Money as the provider itself states it, a decimal number as text; empty where it states none."""
+    """The cost that the provider states, a decimal number as text; empty if it states none."""
 
 
 MOST_TOKENS = 10**12
-"""Of one call: a larger count is not believed."""
+"""A larger token count of one call is ignored as wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """What several calls consumed together: those of one run, or of all runs of a task.
+    """The usage of several calls together: those of one run, or of all runs of a task.
 
     `input_tokens` and `output_tokens` are everything read and written; the other tokens are parts of these.
     """
 
     calls: int = 0
-    """Calls whose answer stated what they used; others are not counted."""
+    """Calls whose response stated their usage. Other calls are not counted."""
     input_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
@@ -49,7 +49,7 @@ class UsageTotals:
     reasoning_tokens: int = 0
 
     def with_call(self, used: Usage) -> UsageTotals:
-        """Return the totals after one more call. A count that is no believable number adds nothing."""
+        """Return the totals after one more call. A count that cannot be right adds nothing."""
         return UsageTotals(
             self.calls + 1,
             self.input_tokens + _believable(used.input_tokens),
@@ -72,7 +72,7 @@ class UsageTotals:
 
 
 def _believable(tokens: object) -> int:
-    """Return a count of tokens; 0 for what cannot be one, since task functions may state any value."""
+    """Return the count of tokens, or 0 if it cannot be right: task functions may report any value."""
     return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= MOST_TOKENS else 0
 
 
@@ -87,13 +87,13 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimit:
-    """One limit, as the headers of one answer show it; None is what they do not say."""
+    """One limit, as the headers of one response show it. A field is None if the headers do not say."""
 
     dimension: Dimension
     limit: float | None = None
-    """The size of the whole bucket."""
+    """The whole limit."""
     remaining: float | None = None
     reset_seconds: float | None = None
-    """Until the bucket is full again."""
+    """Seconds until the limit is full again."""
     window_seconds: float | None = None
-    """Over which `limit` is counted, where the provider says or documents it."""
+    """The window of the limit, if the provider states or documents it."""

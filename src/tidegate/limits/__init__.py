@@ -1,7 +1,29 @@
-"""The rules of limits, pure and below the store: gates, buckets, retry budget, learned limits and rates.
+"""Decides how fast tasks and calls may start: pure rules for gates, rate limits and the retry budget.
 
-Each rule takes a gate's stored row and the present moment and returns the next row; a back end of the store
-writes it. Rules to come have their place here: `tokens.py` (input and output tokens a minute), `money.py`
-(spend per day and month), `tenants.py` (limits keyed by tenant and function) and `routes.py` (which upstream
-of a route is charged).
+Each rule takes a gate's stored row and the current time and returns the next row. The store reads the row,
+applies the rule and writes the result in one transaction. `calls/` is the other half: it asks for a permit
+before each call and reports how the call ended.
+
+Where things are decided:
+
+| question | module |
+|---|---|
+| Which tasks may a claim start, and when? May this call start (`take_call_slot`)? | `admission.py` |
+| What does a 429, an outage or a success do to the gate? | `gate.py`: `apply_failure`, `apply_success` |
+| The same for a stored row, with its keys, old calls and probes | `gate_rows.py` |
+| When is the next slot of a rate limit free? | `token_bucket.py` |
+| What do response headers show of the provider's limits? | `learned_limits.py` |
+| How fast may runs start after 429s where nobody set a limit? | `rate_learning.py` |
+| How many retries may leave for the main queue? | `retry_budget.py`, `promotion.py` |
+| How are limits declared, stored and shown? | `options.py`, `settings.py`, `values.py`, `formatting.py` |
+
+Whether a failed response is a rate limit at all is decided before this, in `providers/`.
+
+To add a limit: name it in `options.UpstreamLimits` and `make_limits`, keep its value in `settings.Limits` and
+what is used of it in `values.GateRow`, and let `admission.GateCheck` check and charge it. `formatting.py`
+shows it to people, and `gate_rows.with_limits` rescales what is used when the limit changes.
+
+Capabilities to come get a module each, called by `GateCheck`: `tokens.py` (input and output tokens per
+minute), `money.py` (spend per day and month), `tenants.py` (limits keyed by tenant and function) and
+`routes.py` (which upstream of a route is charged).
 """

@@ -1,7 +1,7 @@
-"""What one claim may take of an upstream or a function with limits: how many tasks, and when each may start.
+"""Decides which tasks a claim may start, and when, and whether a single call may start.
 
-A `GateCheck` is made of a gate's row for the length of a transaction. Each admitted task is charged at once;
-the row that results is written with the claim.
+A `GateCheck` wraps a gate's row for the length of one transaction. It charges each admitted task at once, and
+the claim writes the resulting row. `take_call_slot` does the same for one call that no claim has charged.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import CallSlot, Gate, GateRow, LearnedLimit, TokenBucket, is_key_gate
 
 MAX_PROBE_CANDIDATES = 500
-"""First tasks of a lane among which one is looked for that may try its held gate."""
+"""A claim searches this many tasks at the head of a channel for one that may probe its gate."""
 HANDOUT_AHEAD_SECONDS = 0.25
-"""Tasks are handed out so long before their slots, so that no quota is lost between two looks."""
+"""Tasks are handed out up to this long before their slots, so that no quota is lost between two claims."""
 PACED_SECONDS = 60.0
-"""A spent limit that refills within this time is a pace. Tasks that wait for a longer one are blocked."""
+"""Tasks that wait for a limit that refills within this time are paced; for a longer wait they are blocked."""
 
 
 class Admission(NamedTuple):
-    """One task may start."""
+    """The permission for one task to start."""
 
     wait_seconds: float = 0.0
-    """From now."""
+    """Seconds from now until the task may start."""
     is_probe: bool = False
+    """The task is sent to test whether its gate may open."""
 
 
 class GateCheck:
-    """Lets tasks through one gate, charging its buckets. Knows when it will let through more.
+    """Admits tasks through one gate and charges its buckets. Knows when it can admit more.
 
     Args:
         row: The gate as stored.
-        in_flight: Runs and calls of it under way.
-        now: By the store's clock.
-        of_runs: Whether it lets runs through, or single calls that no claim has charged.
+        in_flight: How many of its runs and calls are in flight.
+        now: The current time by the store's clock.
+        of_runs: True to admit runs; False to admit single calls that no claim has charged.
     """
 
     def __init__(self, row: GateRow, in_flight: int, now: float, *, of_runs: bool = True) -> None:
@@ -56,7 +57,7 @@ class GateCheck:
 
     @property
     def row(self) -> GateRow:
-        """The gate after what was let through so far."""
+        """The gate's row after the admissions so far."""
         return replace(self._before, gate=self._gate, buckets=self._buckets)
 
     @property
@@ -65,7 +66,7 @@ class GateCheck:
         return self._gate is not self._before.gate or self._buckets != self._found
 
     def wait(self) -> float | None:
-        """Return in how many seconds the next task may start; None: nobody knows, an event decides."""
+        """Return the seconds until the next task may start; None if only an event can open the gate."""
         if self._room == 0:
             return None
         if gates.admits_only_probes(self._gate):
@@ -76,32 +77,32 @@ class GateCheck:
 
     @property
     def is_open(self) -> bool:
-        """Whether a task may be handed out now."""
+        """Whether the claim may hand out a task now."""
         wait = self.wait()
         return wait is not None and wait <= (
             0.0 if gates.admits_only_probes(self._gate) else HANDOUT_AHEAD_SECONDS
         )
 
     def may_admit(self, *, on_last_attempt: bool) -> bool:
-        """Whether this open door may let such a task through: not each may try a held gate."""
+        """Whether this open gate may admit such a task. A gate that admits only probes does not take any."""
         if not gates.admits_only_probes(self._gate):
             return True
         return gates.may_probe(self._gate, self._now, on_last_attempt=on_last_attempt)
 
     @property
     def admits_only_probes(self) -> bool:
-        """Whether only a probe may go through."""
+        """Whether the gate admits only probes."""
         return gates.admits_only_probes(self._gate)
 
     def next_check_seconds(self) -> float | None:
-        """Return in how many seconds it is worth looking again; None: nothing but an event changes it."""
+        """Return the seconds until the next check is worthwhile; None if only an event changes the gate."""
         wait = self.wait()
         if wait is None or gates.admits_only_probes(self._gate):
             return wait
         return max(0.0, wait - HANDOUT_AHEAD_SECONDS / 2)
 
     def admit(self) -> Admission:
-        """Let one task through an open door."""
+        """Admit one task and charge it. The gate must be open."""
         is_probe = gates.admits_only_probes(self._gate)
         at = self._slot_at()
         self._buckets |= token_bucket.charge_all(
@@ -114,7 +115,7 @@ class GateCheck:
         return Admission(0.0 if is_probe else at - self._now, is_probe)
 
     def free_slots(self) -> int | None:
-        """Return how many tasks may be handed out now; None: any number."""
+        """Return how many tasks the claim may hand out now; None for any number."""
         if not self.is_open:
             return 0
         if gates.admits_only_probes(self._gate):
@@ -129,9 +130,9 @@ class GateCheck:
         return min(counts, default=None)
 
     def seconds_until(self, tasks: int) -> tuple[float, Window] | None:
-        """Return the seconds until the last of these tasks may start, and the rate limit that says so.
+        """Return the seconds until the last of these tasks may start, and the rate limit that decides it.
 
-        None: it has no rate limit.
+        Returns None if the gate has no rate limit.
         """
         start = max(self._now, self._opens_at)
         waits = [
@@ -151,17 +152,18 @@ class GateCheck:
         return self._buckets.get(window.name, TokenBucket())
 
     def _without_bursts(self, row: GateRow) -> dict[str, TokenBucket]:
-        """Return the buckets without slots from when nothing could start.
+        """Return the buckets without slots from the time when nothing could start.
 
-        Nor has a learned pace any from before the call that told it: what is left was counted then.
+        A learned rate grants no slots for the time before the response it came from: the provider has already
+        counted them.
         """
         buckets = dict(row.buckets)
         shut_until = max(
             self._gate.last_opened_at or 0.0, learned_limits.exhausted_until(self._gate.learned_limits)
         )
-        told_at = max(shut_until, learned_limits.learned_rate_since(self._gate.learned_limits))
+        learned_since = max(shut_until, learned_limits.learned_rate_since(self._gate.learned_limits))
         for window in self._limits.windows:
-            since = shut_until if window in row.limits.windows else told_at
+            since = shut_until if window in row.limits.windows else learned_since
             if since:
                 buckets[window.name] = token_bucket.drop_burst(
                     window, buckets.get(window.name, TokenBucket()), since
@@ -169,20 +171,20 @@ class GateCheck:
         return buckets
 
     def _slot_at(self) -> float:
-        """Return when the next may start: not before its slot, nor before a spent window opens."""
+        """Return when the next task may start: after its slot, and after exhausted windows have opened."""
         return token_bucket.next_slot_in_all(
             self._limits.windows, self._buckets, max(self._now, self._opens_at)
         )
 
 
 class GateChecks:
-    """All doors of one claim.
+    """The gate checks of one claim.
 
     Args:
-        rows: Every gate the store keeps.
-        in_flight: Runs and calls under way by upstream; one without any may be left out, and so may those
-            that `counted` does not name.
-        now: By the store's clock.
+        rows: Every gate in the store.
+        in_flight: The number of runs and calls in flight, by upstream. Upstreams with none may be missing,
+            and so may those that `upstreams_to_count` does not return.
+        now: The current time by the store's clock.
     """
 
     def __init__(self, rows: Iterable[GateRow], in_flight: Mapping[str, int], now: float) -> None:
@@ -195,23 +197,23 @@ class GateChecks:
                 self._functions[row.name] = GateCheck(row, 0, now)
 
     def of(self, upstream: str, function: str) -> tuple[GateCheck, ...]:
-        """Return the doors that a task of this upstream and function must pass."""
+        """Return the checks that a task of this upstream and function must pass."""
         found = (self._upstreams.get(upstream), self._functions.get(function))
         return tuple([gate_check for gate_check in found if gate_check is not None])
 
     def closed(self) -> tuple[list[str], list[str]]:
-        """Return the upstreams and the functions of which nothing may be handed out now."""
+        """Return the upstreams and the functions whose tasks may not be handed out now."""
         upstreams = [name for name, gate_check in self._upstreams.items() if not gate_check.is_open]
         return upstreams, [name for name, gate_check in self._functions.items() if not gate_check.is_open]
 
     def changed(self) -> list[GateRow]:
-        """Return the rows to be written."""
+        """Return the rows that the claim must write."""
         every = (*self._upstreams.values(), *self._functions.values())
         return [gate_check.row for gate_check in every if gate_check.is_changed]
 
 
 def admit(gate_checks: Iterable[GateCheck]) -> Admission:
-    """Let one task through all of these open doors."""
+    """Admit one task through all of these open gates."""
     every = [gate_check.admit() for gate_check in gate_checks]
     return Admission(
         max((each.wait_seconds for each in every), default=0.0), any(each.is_probe for each in every)
@@ -219,7 +221,7 @@ def admit(gate_checks: Iterable[GateCheck]) -> Admission:
 
 
 def upstreams_to_count(rows: Iterable[GateRow], now: float) -> list[str]:
-    """Return the upstreams of which a claim must know how much is in flight."""
+    """Return the upstreams whose runs and calls in flight a claim must count."""
     return [
         row.name
         for row in rows
@@ -237,27 +239,27 @@ def take_call_slot(
     in_flight: int = 0,
     on_last_attempt: bool = False,
 ) -> tuple[CallSlot, GateRow]:
-    """Return the slot of one call that no claim has charged, and the gate after it.
+    """Return the slot of one call that no claim has charged, and the gate's row after it.
 
-    Nothing is charged where it is not granted: the gate does not flow and another tries it, the slot is
-    further away than the caller can wait, or as many calls as may be are in flight.
+    The slot is refused, and nothing is charged, if the gate is closed and another call is probing it, if the
+    slot is further away than the caller can wait, or if `max_in_flight` calls are running.
 
     Args:
-        row: The gate.
+        row: The gate's row.
         max_wait_seconds: How long the caller can wait.
-        now: By the store's clock.
-        in_flight: Runs and calls under way; 0 where the call's own run stands for it.
-        on_last_attempt: Whether a failure would cost the caller's task its last attempt: such a call tries
-            a held gate as rarely as such a run does.
+        now: The current time by the store's clock.
+        in_flight: The number of runs and calls in flight; 0 if the call's own run is already counted for it.
+        on_last_attempt: Whether a failure would cost the caller's task its last attempt. Such a call probes
+            a gate as rarely as such a run does.
     """
-    most = row.limits.max_in_flight
+    max_in_flight = row.limits.max_in_flight
     gate = gates.gate_at(row.gate, row.limits, now)
     gate_check = GateCheck(row, 0, now, of_runs=False)
     wait, flows = gate_check.wait(), not gates.admits_only_probes(gate)
     may_go = flows or gates.may_probe(gate, now, on_last_attempt=on_last_attempt)
     if on_last_attempt and not flows and wait is not None and gate.probe_at is not None:
         wait = max(0.0, gate.probe_at + gates.last_attempt_delay(gate, now) - now)
-    if may_go and most is not None and in_flight >= most:
+    if may_go and max_in_flight is not None and in_flight >= max_in_flight:
         return CallSlot(False, gate.typical_seconds, str(Reason.RATE_LIMIT), is_at_capacity=True), row
     if may_go and wait is not None and wait <= max_wait_seconds:
         admitted = gate_check.admit()
@@ -270,27 +272,27 @@ def take_call_slot(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Why tasks of a gate do not start, as facts."""
+    """Why the tasks of a gate do not start."""
 
     gate: Gate
     until_at: float | None
-    """When they may; None: nobody knows."""
+    """When they may start; None if that is not known."""
     window: str = ""
-    """The exhausted window; empty if it is not that."""
+    """The name of the exhausted window; empty if no window is exhausted."""
     spent: LearnedLimit | None = None
-    """The limit of which, by the provider's own word, too little is left."""
+    """The exhausted limit that the provider's headers showed; None if there is none."""
 
 
 def find_block(row: GateRow, now: float) -> Block | None:
-    """Return why tasks of a gate are blocked: at no pace may one start. None if they start, if slowly.
+    """Return why the tasks of a gate are blocked; None if they can start, even slowly.
 
-    A limit that refills evenly, or within a minute, is a pace: its tasks wait for their slots.
+    Tasks that wait for a limit which refills evenly, or within a minute, are paced and not blocked.
     """
     gate = gates.gate_at(row.gate, row.limits, now)
     if gate.parked_by is not None:
         return Block(gate, gate.until_at)
     spent = learned_limits.exhausted_limit(
-        (limit for limit in gate.learned_limits if not _is_pace(limit, now)), now
+        (limit for limit in gate.learned_limits if not _only_paces(limit, now)), now
     )
     if spent is not None:
         return Block(gate, spent.opens_at, spent=spent)
@@ -301,7 +303,7 @@ def find_block(row: GateRow, now: float) -> Block | None:
     return None
 
 
-def _is_pace(limit: LearnedLimit, now: float) -> bool:
+def _only_paces(limit: LearnedLimit, now: float) -> bool:
     if limit.refills_evenly:
         return True
     if limit.window_seconds is not None:

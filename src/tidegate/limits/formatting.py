@@ -1,4 +1,4 @@
-"""A gate, a block and a limit in words, alike on every screen."""
+"""Formats a gate, a block and a limit as text, the same on every screen."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, LearnedLimit, ParkedBy
 
 UNTRIED_SECONDS = 5.0
-"""A probe that was due for so long was taken by nobody."""
+"""If a probe is due for this long, no task was able to take it."""
 
 
 def format_gate(gate: Gate, limits: Limits, now: float, *, of_runs: bool = True) -> str:
     """Return the state of a gate with its reason and time: `parked for 12 s more: rate_limit: slow down`.
 
     Args:
-        gate: As it is now.
-        limits: Its own.
-        now: By the store's clock.
-        of_runs: Whether it lets runs through; False for that of a key.
+        gate: The current gate, from `gate_at`.
+        limits: The gate's limits.
+        now: The current time by the store's clock.
+        of_runs: Whether the gate admits runs; False for the gate of a key.
     """
     cause = ": ".join(part for part in (gate.reason, gate.message) if part)
     if gate.parked_by is None:
         return _format_flowing(gate, limits, now, of_runs=of_runs)
-    words = f"{_format_parked(gate, gate.parked_by, now)}"
-    return f"{words}: {cause}" if cause else words
+    parked = _format_parked(gate, gate.parked_by, now)
+    return f"{parked}: {cause}" if cause else parked
 
 
 def format_block(block: Block, limits: Limits, now: float) -> str:
-    """Return why tasks are blocked, and until when."""
+    """Return why tasks are blocked and until when: `requests_per_day used up; opens in 3 h`."""
     if block.spent is not None:
         return format_exhausted_limit(block.spent, now)
     if not block.window:
         return format_gate(block.gate, limits, now)
-    until = "" if block.until_at is None else f"; goes on in {format_duration(block.until_at - now)}"
+    until = "" if block.until_at is None else f"; opens in {format_duration(block.until_at - now)}"
     return f"{block.window} used up{until}"
 
 
 def format_exhausted_limit(limit: LearnedLimit, now: float) -> str:
-    """Return that a provider's own limit is spent, and until when."""
+    """Return that a limit of the provider is used up, and until when."""
     counted = format_dimension(limit.dimension)
-    return f"its window of {counted} is spent, opens in {_format_left(limit.opens_at, now)}"
+    return f"its limit of {counted} is used up; opens in {_format_left(limit.opens_at, now)}"
 
 
 def format_dimension(dimension: Dimension) -> str:
@@ -68,14 +68,14 @@ def format_learned_limit(limit: LearnedLimit, now: float) -> str:
 
 def _format_flowing(gate: Gate, limits: Limits, now: float, *, of_runs: bool) -> str:
     if gates.admits_only_probes(gate):
-        return f"flowing, held after {gate.failures} failures in a row ({gate.reason}): only probes start"
+        return f"flowing, only probes start after {gate.failures} failures in a row ({gate.reason})"
     share = gates.slow_start_share(gate, limits, now)
     if share < 1:
-        return f"flowing, slow start at {share:.0%} of its pace"
-    pace = with_learned_rates(limits, gate, now, of_runs=of_runs).window(rate_learning.LEARNED_RATE)
-    if pace is None:
+        return f"flowing, slow start at {share:.0%} of its rate"
+    learned = with_learned_rates(limits, gate, now, of_runs=of_runs).window(rate_learning.LEARNED_RATE)
+    if learned is None:
         return "flowing"
-    return f"flowing, slowed to {60 / token_bucket.slot_interval(pace):.3g} a minute since its last 429"
+    return f"flowing, slowed to {60 / token_bucket.slot_interval(learned):.3g} a minute since its last 429"
 
 
 def _format_parked(gate: Gate, by: ParkedBy, now: float) -> str:
@@ -101,11 +101,11 @@ def _format_parked(gate: Gate, by: ParkedBy, now: float) -> str:
 
 
 def _format_next_probe(gate: Gate, now: float) -> str:
-    """Say when it is tried next. A probe that is long due found no task that may be one."""
+    """Return when the gate is probed next. A probe that is overdue found no task that may be one."""
     if gate.probe_at is None or now - gate.probe_at < UNTRIED_SECONDS:
         return f"next probe in {_format_left(gate.probe_at, now)}"
     last_attempt_at = gate.probe_at + gates.last_attempt_delay(gate, now)
-    return f"no task may try it now, one on its last attempt may in {_format_left(last_attempt_at, now)}"
+    return f"no task may probe it now; one on its last attempt may in {_format_left(last_attempt_at, now)}"
 
 
 def _format_left(moment: float | None, now: float) -> str:

@@ -1,10 +1,13 @@
-"""How a gate moves: what a failure of an upstream does to it, when one task may probe, how it opens.
+"""The state machine of a gate: how failures close it, when one task may probe it, how it opens.
 
-Two ways to stop. A rate limit's wait, an account that must be mended, or a person's order park the gate.
-Failures of two different tasks with no good call between them *hold* it: only single probes start, so no
-failure admits the next task. One task alone never does: its request may be what is wrong. Enough failures in
-a row, an overload, or rate limits that name wait after wait park the gate, and then only a good probe opens
-it, no sooner than the server named. After many failures it opens slowly.
+What closes a gate:
+
+- A rate limit that names a wait parks it until then. A broken account or a person parks it until a person
+  opens it, or until the time the person named.
+- Failures of two different tasks with no success between them leave it flowing but admit only probes, one at
+  a time. One task alone never does this, because its own request may be the fault.
+- Enough failures in a row, an overload, or rate limits that keep naming new waits park it until a probe
+  succeeds, and at least until the time the server named. After many failures it opens with a slow start.
 """
 
 from __future__ import annotations
@@ -18,35 +21,40 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, GateState, OverloadedTask, ParkedBy
 
 MAX_PARK_SECONDS = 86_400.0
-"""The longest wait that is believed."""
+"""A longer wait that a server names is cut to this."""
 PROBE_SECONDS = 1.0
-"""Between probes at first."""
+"""The least time between two probes."""
 PROBE_SHARE = 0.02
-"""Between probes later: this part of the time it has been parked."""
+"""The time between two probes grows to this share of the time the gate has been parked."""
 MAX_PROBE_SECONDS = 10.0
-"""The longest an upstream that named no wait is left alone."""
+"""The most time between two probes."""
 PLACEHOLDER_WAIT_SECONDS = 2.0
-"""Where a server names wait after wait for longer than this, and five of them, only a good probe opens."""
 PLACEHOLDER_WAITS = 5
+"""If a server keeps naming waits for longer than both `PLACEHOLDER_WAIT_SECONDS` and this many of its waits,
+only a successful probe opens the gate."""
 FIRST_SHARE = 0.1
-"""The part of its pace an upstream begins with after an outage."""
+"""The share of its rate that an upstream starts with after an outage."""
 LAST_ATTEMPT_SECONDS = 10.0
 MAX_LAST_ATTEMPT_SECONDS = 600.0
-"""A task on its last attempt tries a held gate only when a probe has been due for half of the time since the
-gate was parked, at least and at most so long, and no other task took it. So few of them try in an outage, at
-moments ever further apart, and the upstream stays shut for about twice its outage at most."""
+"""A task on its last attempt probes a gate only if no other task took the probe for half of the time since
+the gate was parked, and for at least 10 s and at most 600 s. So only a few last attempts are spent on an
+outage, at growing intervals, and the gate stays closed for at most about twice the outage."""
 MAX_OVERLOADED_TASKS = 16
-"""Tasks that are remembered to have parked a gate by an overload, the latest ones; as many rate limits."""
+"""A gate remembers this many tasks whose overload parked it, and this many rate limits: the latest ones."""
 LONE_LIMITS = 2
-"""Rate limits that one task may meet, each time with good calls of others after it, before the next one is
-taken for a matter of that task alone: its request is larger than the limit, say."""
+"""If one task has met this many rate limits, and calls of others succeeded after each, its next rate limit is
+taken as a fault of that task alone. Its request may be larger than the limit, for example."""
 PARK_JITTER = 0.1
-"""A park is lengthened by up to this part, so that its end is no common instant."""
+"""A park is lengthened by a random share up to this, so that workers do not all start at the same time."""
 MAX_PARK_JITTER_SECONDS = 5.0
 
 
 def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) -> Gate:
-    """Return the gate after a run or call that failed for one of the reasons in `GATE_REASONS`."""
+    """Return the gate after a failure of a run or call. The reason must be one of `GATE_REASONS`.
+
+    This decides what a 429 does: a wait that the server named parks the gate until then; without one, the
+    gate parks until a probe succeeds. Either way the learned rate is halved.
+    """
     if failure.needs_person:
         return _parked(gate, ParkedBy.ACCOUNT, failure, now)
     if gate.parked_by in (ParkedBy.ACCOUNT, ParkedBy.PERSON):
@@ -71,7 +79,7 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
     if gate.parked_by is ParkedBy.SERVER and not is_named:
         return gate
     gate = _with_slower_start(replace(gate, failures=gate.failures + is_failure), limits, now)
-    # A late word of a call begun long before puts no probe off.
+    # A late failure of an old call does not postpone the next probe.
     probe_at = min(gate.probe_at or math.inf, now + probe_interval(gate, now))
     if is_named:
         probe_at = max(probe_at, _parked_until(gate, failure, now))
@@ -86,27 +94,28 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
 
 
 def _is_fault_of_task(gate: Gate, failure: CallFailure) -> bool:
-    """Whether a refusal says nothing of a flowing upstream: it was parked for this task before.
+    """Whether the refusal is about the task and not about the flowing upstream.
 
-    Others have been served since. A rate limit is met in turn by many tasks, so one time is not enough.
+    That is so if the same task was refused before and calls of others have succeeded since. One earlier
+    refusal is enough for an overload, but not for a rate limit, which many tasks meet in turn.
     """
     if gate.state is not GateState.FLOWING or gate.last_success_at is None or not failure.task_id:
         return False
     last_success_at = gate.last_success_at
     if failure.reason is Reason.RATE_LIMIT:
-        return _times(gate.limited_for, failure.task_id, last_success_at) >= LONE_LIMITS
+        return _count_refusals(gate.limited_for, failure.task_id, last_success_at) >= LONE_LIMITS
     return (
         failure.reason is Reason.OVERLOADED
-        and _times(gate.overloaded_tasks, failure.task_id, last_success_at) > 0
+        and _count_refusals(gate.overloaded_tasks, failure.task_id, last_success_at) > 0
     )
 
 
-def _times(refused: tuple[OverloadedTask, ...], task_id: str, before: float) -> int:
+def _count_refusals(refused: tuple[OverloadedTask, ...], task_id: str, before: float) -> int:
     return sum(task.task_id == task_id and task.at < before for task in refused)
 
 
 def _with_failed_task(gate: Gate, failure: CallFailure, now: float) -> Gate:
-    """Return the gate knowing which task met the failure."""
+    """Return the gate with the task that met the failure recorded."""
     if failure.reason in FAULT_REASONS and (
         failure.task_id not in gate.failed_task_ids or not failure.task_id
     ):
@@ -124,9 +133,10 @@ def _with_failed_task(gate: Gate, failure: CallFailure, now: float) -> Gate:
 
 
 def apply_call_success(gate: Gate, now: float) -> Gate:
-    """Return the gate after a call that went well and that no end of a run stands for.
+    """Return the gate after a single call that succeeded.
 
-    It shows that the upstream answers. Probes open a gate, and its pace is counted by runs.
+    The success shows that the upstream answers, so its failures are forgotten. It does not open the gate,
+    which only a probe does, and it does not count for the learned rate, which counts runs.
     """
     gate = replace(gate, failed_task_ids=(), last_success_at=now)
     if gate.state is not GateState.FLOWING or gate.failures == 0:
@@ -137,15 +147,15 @@ def apply_call_success(gate: Gate, now: float) -> Gate:
 def apply_success(
     gate: Gate, limits: Limits, now: float, *, seconds: float, successes: int, is_probe: bool
 ) -> Gate:
-    """Return the gate after runs that were well, or failed for reasons of their own.
+    """Return the gate after runs that succeeded, or failed for reasons that are not the upstream's.
 
     Args:
-        gate: Before.
-        limits: Of the upstream.
-        now: By the store's clock.
-        seconds: How long a run took, for what is typical.
-        successes: How many there were.
-        is_probe: Whether one of them was sent to try.
+        gate: The gate before.
+        limits: The upstream's limits.
+        now: The current time by the store's clock.
+        seconds: How long a run took on average.
+        successes: How many runs there were.
+        is_probe: Whether one of them was a probe.
     """
     gate = replace(
         gate,
@@ -167,7 +177,7 @@ def apply_success(
 
 
 def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return the gate flowing again: slowly at first, if it was parked after many failures."""
+    """Return the gate flowing again, with a slow start if it was parked after many failures."""
     was_long = gate.failures >= limits.failures_to_park and limits.slow_start_seconds > 0
     return Gate(
         since_at=now,
@@ -186,14 +196,17 @@ def open_gate(gate: Gate, limits: Limits, now: float) -> Gate:
 
 
 def open_by_person(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return the gate opened by hand: what headers said of a window that is spent counts no more."""
+    """Return the gate opened by a person. Exhausted limits that headers showed are ignored from now on."""
     gate = open_gate(gate, limits, now)
     learned_limits = tuple(replace(limit, opens_at=None) for limit in gate.learned_limits)
     return replace(gate, rate_limited_since_at=None, learned_limits=learned_limits)
 
 
 def open_with_key(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return the gate of an upstream after a person opened that of one of its keys: calls go with that."""
+    """Return the gate of an upstream after a person opened the gate of one of its keys.
+
+    If the upstream was parked because no key could be used, it opens: calls can use that key.
+    """
     lacked_keys = (
         gate.parked_by not in (None, ParkedBy.PERSON) and gate.reason in CAPACITY_REASONS | ACCOUNT_REASONS
     )
@@ -201,7 +214,7 @@ def open_with_key(gate: Gate, limits: Limits, now: float) -> Gate:
 
 
 def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> Gate:
-    """Return the gate parked by hand, for some seconds or until it is opened by hand."""
+    """Return the gate parked by a person, for some seconds or until a person opens it (`seconds` is None)."""
     return Gate(
         state=GateState.PARKED,
         parked_by=ParkedBy.PERSON,
@@ -219,9 +232,9 @@ def park_by_person(gate: Gate, now: float, seconds: float | None, why: str) -> G
 
 
 def request_probe(gate: Gate, now: float) -> Gate:
-    """Return the gate so that the next task of the upstream tries whether it works; good, it opens.
+    """Return the gate so that the next task of the upstream probes it, and opens it on success.
 
-    Any task may, also one on its last attempt: the probe counts as long due.
+    Any task may be the probe, even one on its last attempt: the probe counts as long overdue.
     """
     if gate.state is GateState.FLOWING:
         return gate
@@ -232,29 +245,29 @@ def request_probe(gate: Gate, now: float) -> Gate:
 
 
 def gate_at(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return the gate as it is now: one whose time has come has opened by itself."""
+    """Return the gate at this time: open if the time until which it was parked is over."""
     if gate.state is GateState.FLOWING or gate.until_at is None or gate.until_at > now:
         return gate
     return open_gate(gate, limits, gate.until_at)
 
 
 def started_before_reopening(gate: Gate, began_at: float | None) -> bool:
-    """Whether a run that began then was sent before the gate last opened."""
+    """Whether a run that began at `began_at` started before the gate last opened."""
     return began_at is not None and gate.last_opened_at is not None and began_at < gate.last_opened_at
 
 
 def admits_only_probes(gate: Gate) -> bool:
-    """Whether only probes may start: it is parked, or two tasks failed since the last good call."""
+    """Whether only probes may start: the gate is parked, or two tasks failed since the last success."""
     return gate.state is not GateState.FLOWING or len(gate.failed_task_ids) > 1
 
 
 def may_probe(gate: Gate, now: float, *, on_last_attempt: bool = False) -> bool:
-    """Whether one task may start to try a held gate.
+    """Whether one task may start now as a probe.
 
     Args:
-        gate: As it is now.
-        now: By the store's clock.
-        on_last_attempt: Whether that task has one attempt left: it tries only where nobody else does.
+        gate: The current gate, from `gate_at`.
+        now: The current time by the store's clock.
+        on_last_attempt: Whether the task has one attempt left. Such a task probes only if no other does.
     """
     if not admits_only_probes(gate) or gate.probe_at is None:
         return False
@@ -262,13 +275,12 @@ def may_probe(gate: Gate, now: float, *, on_last_attempt: bool = False) -> bool:
 
 
 def last_attempt_delay(gate: Gate, now: float) -> float:
-    """Return how long a probe must have been due before a task on its last attempt may be the one."""
-    overloaded_tasks = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
-    return min(MAX_LAST_ATTEMPT_SECONDS, max(LAST_ATTEMPT_SECONDS, overloaded_tasks / 2))
+    """Return how many seconds a probe must be overdue before a task on its last attempt may be the probe."""
+    return min(MAX_LAST_ATTEMPT_SECONDS, max(LAST_ATTEMPT_SECONDS, _parked_seconds(gate, now) / 2))
 
 
 def start_probe(gate: Gate, now: float) -> Gate:
-    """Return the gate after a probe was sent: the next may follow when this one had time to answer."""
+    """Return the gate after a probe was sent. The next may follow once this one had time to answer."""
     probe_at = now + _probe_timeout(gate, now)
     if gate.state is GateState.FLOWING:
         return replace(gate, probe_at=probe_at)
@@ -276,10 +288,10 @@ def start_probe(gate: Gate, now: float) -> Gate:
 
 
 def apply_unfinished_probe(gate: Gate, now: float, *, began_at: float) -> Gate:
-    """Return the gate after a probe that ended without a word on the upstream: its worker died, say.
+    """Return the gate after a probe that ended without a result, because its worker died for example.
 
-    The next may follow at once, but no sooner than probes do. One that ended so late that another may be
-    under way by now changes nothing.
+    The next probe may start at once, but still one probe interval after this one began. If this probe ended
+    so late that another may already run, nothing changes.
     """
     is_last = now - began_at < _probe_timeout(gate, now)
     if gate.probe_at is None or not admits_only_probes(gate) or not is_last:
@@ -290,9 +302,12 @@ def apply_unfinished_probe(gate: Gate, now: float, *, began_at: float) -> Gate:
 
 
 def probe_interval(gate: Gate, now: float) -> float:
-    """Return the seconds between two probes: one at first, more the longer it has been parked."""
-    overloaded_tasks = 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
-    return min(MAX_PROBE_SECONDS, max(PROBE_SECONDS, PROBE_SHARE * overloaded_tasks))
+    """Return the seconds between two probes: 1 at first, growing to 10 while the gate is parked."""
+    return min(MAX_PROBE_SECONDS, max(PROBE_SECONDS, PROBE_SHARE * _parked_seconds(gate, now)))
+
+
+def _parked_seconds(gate: Gate, now: float) -> float:
+    return 0.0 if gate.state is GateState.FLOWING else now - gate.since_at
 
 
 def _probe_timeout(gate: Gate, now: float) -> float:
@@ -301,7 +316,7 @@ def _probe_timeout(gate: Gate, now: float) -> float:
 
 
 def slow_start_share(gate: Gate, limits: Limits, now: float) -> float:
-    """Return the part of its pace an upstream may have now: below 1 only during a slow start."""
+    """Return the share of its rate that an upstream may use now. It is below 1 only during a slow start."""
     if gate.slow_start_at is None or limits.slow_start_seconds <= 0:
         return 1.0
     part = max(0.0, now - gate.slow_start_at) / limits.slow_start_seconds
@@ -309,20 +324,20 @@ def slow_start_share(gate: Gate, limits: Limits, now: float) -> float:
 
 
 def free_in_flight(gate: Gate, limits: Limits, in_flight: int) -> int | None:
-    """Return how many more runs may be in flight; None: any number.
+    """Return how many more runs may be in flight; None for any number.
 
-    An upstream without a limit of requests starts slowly by them instead: two more for each good call.
+    During a slow start, an upstream without a rate limit may have two more in flight for each success.
     """
-    rooms = []
+    free = []
     if limits.max_in_flight is not None:
-        rooms.append(limits.max_in_flight - in_flight)
+        free.append(limits.max_in_flight - in_flight)
     if _ramps_by_successes(gate, limits):
-        rooms.append(1 + 2 * gate.successes - in_flight)
-    return max(0, min(rooms)) if rooms else None
+        free.append(1 + 2 * gate.successes - in_flight)
+    return max(0, min(free)) if free else None
 
 
 def limits_in_flight(gate: Gate, limits: Limits) -> bool:
-    """Whether there is any need to count what is in flight."""
+    """Whether runs and calls in flight must be counted for this gate."""
     return limits.max_in_flight is not None or _ramps_by_successes(gate, limits)
 
 
@@ -331,7 +346,7 @@ def _ramps_by_successes(gate: Gate, limits: Limits) -> bool:
 
 
 def _with_slower_start(gate: Gate, limits: Limits, now: float) -> Gate:
-    """Return a gate in slow start at half the share it had: a failure there says that it was too fast."""
+    """Return a gate in slow start at half of its share: a failure during a slow start means too fast."""
     if gate.slow_start_at is None:
         return gate
     part = (max(FIRST_SHARE, slow_start_share(gate, limits, now) / 2) - FIRST_SHARE) / (1 - FIRST_SHARE)
@@ -339,19 +354,19 @@ def _with_slower_start(gate: Gate, limits: Limits, now: float) -> Gate:
 
 
 def _is_placeholder_wait(gate: Gate, failure: CallFailure, now: float) -> bool:
-    """Whether a named wait is only a floor, and says nothing of when calls are served again.
+    """Whether a named wait is a placeholder that does not predict when calls succeed again.
 
-    Servers and proxies that are down name the same second all the while, some with a 429. If their gate
-    opened to all each time, all would call again, and the parks of their tasks be spent.
+    Servers and proxies that are down keep naming the same short wait, some with a 429. If the gate opened
+    fully each time, every task would call again and use up the number of times it may be parked.
     """
     if failure.reason is Reason.OVERLOADED:
         return True
     if failure.reason is not Reason.RATE_LIMIT or gate.rate_limited_since_at is None:
         return False
-    believed = max(
+    credible_seconds = max(
         PLACEHOLDER_WAIT_SECONDS, PLACEHOLDER_WAITS * (failure.wait_seconds or 0.0), 2 * gate.typical_seconds
     )
-    return gate.parked_by is ParkedBy.FAILURES or now - gate.rate_limited_since_at > believed
+    return gate.parked_by is ParkedBy.FAILURES or now - gate.rate_limited_since_at > credible_seconds
 
 
 def _parked_until(gate: Gate, failure: CallFailure, now: float) -> float:

@@ -1,4 +1,8 @@
-"""What becomes of a gate's row after failures, successes, observed limits and declarations."""
+"""Applies failures, successes, observed limits and declarations to a stored gate's row.
+
+`gate.py` decides about one gate. This module adds what the row knows: the gates of the upstream's keys, calls
+that began before the gate opened, and limits that a person set.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +22,42 @@ from tidegate.limits.values import Gate, GateRow, ObservedLimit
 
 
 class EndedRun(Protocol):
-    """A run that has ended, as far as gates are concerned."""
+    """A run that has ended, as far as gates need to know it."""
 
     @property
     def upstream(self) -> str:
-        """Its own; empty for none."""
+        """The run's own upstream; empty for none."""
 
     @property
     def probe(self) -> bool | int:
-        """Whether it was sent to try a held upstream."""
+        """Whether the run was a probe of its upstream."""
 
 
 class FailureEffect(NamedTuple):
-    """What came of a failure that a call met."""
+    """The result of a failure that a call met."""
 
     gate: Gate
-    """Of the upstream."""
+    """The upstream's gate after it."""
     is_of_one_key: bool
-    """Another key of the upstream flows: the task may go on with that one."""
+    """Another key of the upstream flows: the task may go on with that key."""
 
 
-def goes_well(run: EndedRun, calls: CallSummary) -> bool:
-    """Whether a run that succeeded counts as one good call of its upstream.
+def counts_as_success(run: EndedRun, calls: CallSummary) -> bool:
+    """Whether a run that succeeded counts as one success of its upstream.
 
-    One that used transports does if its last call of that upstream went well. Calls of other upstreams, and
-    calls that failed before the body found another way, have moved their gates themselves.
+    A run that used transports counts if its last call of that upstream succeeded. Calls of other upstreams,
+    and failed calls from which the function recovered, have reported to their gates themselves.
     """
     return bool(run.upstream) and (calls.count == 0 or calls.own_succeeded is True)
 
 
 def is_silent_probe(run: EndedRun, calls: CallSummary) -> bool:
-    """Whether a run was sent to try its upstream and has not called it."""
+    """Whether a run was a probe of its upstream and has not called it."""
     return bool(run.upstream and run.probe) and calls.own_succeeded is None
 
 
 class SuccessfulRun(NamedTuple):
-    """A run that went well."""
+    """A run that succeeded."""
 
     upstream: str
     seconds: float
@@ -61,17 +65,17 @@ class SuccessfulRun(NamedTuple):
 
 
 class SuccessfulRuns(NamedTuple):
-    """What runs of one upstream that went well tell its gate."""
+    """The runs of one upstream that succeeded, summed up for its gate."""
 
     seconds: float
-    """Each, in the mean."""
+    """How long a run took on average."""
     successes: int
     is_probe: bool
-    """One of them tried whether it works."""
+    """One of them was a probe."""
 
 
 MESSAGE_CHARACTERS = 500
-"""Of a failure's own words, as many as an operator reads."""
+"""A failure's message is cut to this length in the gate."""
 
 
 def apply_failure(
@@ -85,11 +89,13 @@ def apply_failure(
     """Return the row after a failure that a call met.
 
     Args:
-        row: The gate.
-        call_failure: What the failure tells.
-        now: The present moment.
-        keys: The gates of its keys, if it has some: while one flows, the shortage of another is not its own.
-        began_at: When the run began, if it is known. What hung in an outage says nothing once that is over.
+        row: The gate's row.
+        call_failure: The failure.
+        now: The current time by the store's clock.
+        keys: The gates of the upstream's keys. While one key flows, a rate limit or account failure of
+            another does not close the upstream.
+        began_at: When the run began; None if unknown. Network and server failures of a run that began before
+            the gate last opened are ignored: they belong to the outage that is over.
     """
     if call_failure.began_seconds_ago is not None:
         began_at = now - call_failure.began_seconds_ago
@@ -102,34 +108,34 @@ def apply_failure(
 
 
 def is_of_one_key(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> bool:
-    """Whether what a call met holds up some keys alone: others flow, and tasks go on with them."""
+    """Whether the failure closes only some keys: others flow, and tasks go on with them."""
     if call_failure.reason not in CAPACITY_REASONS | ACCOUNT_REASONS:
         return False
     flowing = sum(gates.gate_at(key.gate, key.limits, now).parked_by is None for key in keys)
     return 0 < flowing < len(keys)
 
 
-def by_upstream(good: Iterable[SuccessfulRun]) -> Iterator[tuple[str, SuccessfulRuns]]:
-    """Yield what these runs tell each upstream, in the order in which gates are locked."""
+def by_upstream(successful: Iterable[SuccessfulRun]) -> Iterator[tuple[str, SuccessfulRuns]]:
+    """Yield the summary of these runs for each upstream, in the order in which gates are locked."""
     runs_of: dict[str, list[SuccessfulRun]] = {}
-    for run in good:
+    for run in successful:
         runs_of.setdefault(run.upstream, []).append(run)
     for upstream, runs in sorted(runs_of.items()):
         seconds = sum(run.seconds for run in runs) / len(runs)
         yield upstream, SuccessfulRuns(seconds, len(runs), any(run.is_probe for run in runs))
 
 
-def apply_success(row: GateRow, now: float, good: SuccessfulRuns) -> GateRow:
-    """Return the row after good runs."""
+def apply_success(row: GateRow, now: float, runs: SuccessfulRuns) -> GateRow:
+    """Return the row after runs that succeeded."""
     before = gates.gate_at(row.gate, row.limits, now)
     after = gates.apply_success(
-        before, row.limits, now, seconds=good.seconds, successes=good.successes, is_probe=good.is_probe
+        before, row.limits, now, seconds=runs.seconds, successes=runs.successes, is_probe=runs.is_probe
     )
     return replace(row, gate=after)
 
 
 def apply_call_success(row: GateRow, now: float) -> GateRow:
-    """Return the row after a call that went well; the same one if nothing waits to hear of it."""
+    """Return the row after a call that succeeded; the same row if the gate records no failure."""
     gate = row.gate
     if not (gate.failures or gate.failed_task_ids or gate.overloaded_tasks or gate.limited_for):
         return row
@@ -137,7 +143,7 @@ def apply_call_success(row: GateRow, now: float) -> GateRow:
 
 
 def apply_observed_limits(row: GateRow, observed: Sequence[ObservedLimit], now: float) -> GateRow:
-    """Return the row after answers that showed limits; the same one if they say nothing new."""
+    """Return the row after responses that showed limits; the same row if they show nothing new."""
     known = merge_observed(row.gate.learned_limits, observed, now)
     return (
         row
@@ -147,23 +153,23 @@ def apply_observed_limits(row: GateRow, observed: Sequence[ObservedLimit], now: 
 
 
 def apply_unfinished_probe(row: GateRow, now: float, *, began_at: float) -> GateRow:
-    """Return the row after a probe that began then and told nothing; the same one if nothing changes."""
+    """Return the row after a probe that ended without a result; the same row if nothing changes."""
     before = gates.gate_at(row.gate, row.limits, now)
     after = gates.apply_unfinished_probe(before, now, began_at=began_at)
     return row if after is before else replace(row, gate=after)
 
 
 def with_limits(row: GateRow, limits: Limits, now: float) -> GateRow:
-    """Return the row with other limits, and with what was used of the old ones as the new ones count it."""
+    """Return the row with new limits, and with its buckets rescaled to them."""
     windows = token_bucket.rescale_buckets(row.buckets, row.limits.windows, limits.windows, now)
     after = replace(row, limits=limits, buckets=windows)
     return replace(after, buckets=retry_budget.rescale_buckets(row, after, now))
 
 
 def as_declared(row: GateRow | None, declared: LimitDeclaration, now: float) -> GateRow:
-    """Return the row that counts after a declaration; the same one if nothing changes.
+    """Return the row after a declaration; the same row if nothing changes.
 
-    One rule for upstreams, functions and the system: the code counts, except for limits set by hand.
+    One rule for upstreams, functions and the system: the code's limits apply, except those a person set.
     """
     if row is None:
         return GateRow(declared.kind, declared.name, declared.limits, Gate(since_at=now))
@@ -172,9 +178,10 @@ def as_declared(row: GateRow | None, declared: LimitDeclaration, now: float) -> 
 
 
 def _beyond_one_key(call_failure: CallFailure, keys: Sequence[GateRow], now: float) -> CallFailure | None:
-    """Return what a shortage of one key is for the whole ring: nothing, or the wait until one flows again.
+    """Return what a failure of one key means for the upstream; None if another key still flows.
 
-    Where all of them flow, the call that met it was made with none.
+    If no key flows, the upstream waits until the first of them does. If all keys flow, the call was made
+    without a key of the ring, and the failure applies as it is.
     """
     if (
         not keys

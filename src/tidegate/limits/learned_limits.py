@@ -1,9 +1,9 @@
-"""What follows from limits that answers' headers show: when a spent one opens, what pace another allows.
+"""Learns limits from response headers: when an exhausted limit opens, and which rate another allows.
 
-Most providers keep buckets that refill evenly and call "reset" the time until they are full; others count
-from edge to edge, and reset all at once. Headers do not say which, but what is left, the limit and the reset
-of one answer do: they fit an even refill, or they do not. The same arithmetic runs in each process, by its
-own clock, and in the store, by the store's.
+Most providers refill a limit evenly, and their "reset" is the time until it is full. Others count fixed
+windows and reset all at once. Headers do not say which, but the limit, the remaining amount and the reset of
+one response show it: they either fit an even refill or not. The same arithmetic runs in each process, by its
+own clock, and in the store, by the store's clock.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import Gate, LearnedLimit, ObservedLimit
 
 MAX_RESET_SECONDS = 32 * 86_400.0
-"""A reset further away is a number misread."""
+"""A reset further away than this is ignored as misread."""
 MINUTE, DAY = 60.0, 86_400.0
 SCARCE_SHARE = 0.5
-"""With this part left, or less, calls are paced…"""
+"""When the remaining share falls to this, a limit becomes scarce and calls are paced."""
 AMPLE_SHARE = 0.9
-"""…until so much is there again."""
+"""When the remaining share rises above this, a scarce limit no longer is."""
 MEMORY_SECONDS = 60.0
-"""So long an answer's word on what is left sets a pace: after a minute the bucket is full again."""
+"""A response's remaining amount sets a rate for this long. After a minute the limit is full again."""
 STALE_SECONDS = 10.0
-"""What people see of limits is at most so old while calls are answered."""
+"""While calls are answered, the stored limits that people see are at most this old."""
 
 _ROUNDING_SECONDS = 1.0
 _ROUNDING_SHARE = 0.05
@@ -38,7 +38,10 @@ _MEAN_OF = 5
 def merge_observed(
     before: Iterable[LearnedLimit], observed: Iterable[ObservedLimit], now: float
 ) -> tuple[LearnedLimit, ...]:
-    """Return what is known after these answers; one to an older call than the last known changes nothing."""
+    """Return the learned limits after these responses.
+
+    A response to a call that was sent before the newest known one changes nothing.
+    """
     known = {limit.dimension: limit for limit in before}
     for each in observed:
         dimension, sent_at = each.seen.dimension, now - each.sent_seconds_ago
@@ -49,39 +52,39 @@ def merge_observed(
 
 
 def is_worth_sharing(before: LearnedLimit | None, after: LearnedLimit) -> bool:
-    """Whether others must know of a change: what is merely less than it was, they need not."""
+    """Whether other processes must know the change. A smaller remaining amount alone need not be shared."""
     if before is None or after.seen_at - before.seen_at > STALE_SECONDS:
         return True
     return after.opens_at != before.opens_at or _lasting_facts(after) != _lasting_facts(before)
 
 
 def exhausted_limit(learned: Iterable[LearnedLimit], now: float) -> LearnedLimit | None:
-    """Return the spent limit that opens last; None if calls may go."""
+    """Return the exhausted limit that opens last; None if no limit is exhausted."""
     shut = [limit for limit in learned if limit.opens_at is not None and limit.opens_at > now]
     return max(shut, key=_opens_at, default=None)
 
 
 def next_call_at(learned: Iterable[LearnedLimit], now: float) -> float:
-    """Return when the next call may go as far as spent limits are concerned: now, or later."""
+    """Return when exhausted limits allow the next call: now, or later."""
     shut = exhausted_limit(learned, now)
     return now if shut is None else _opens_at(shut)
 
 
 def exhausted_until(learned: Iterable[LearnedLimit]) -> float:
-    """Return when the last spent limit opens or opened; 0: none was spent, by the last word on each."""
+    """Return when the last exhausted limit opens or opened; 0 if none was exhausted."""
     return max(map(_opens_at, learned), default=0.0)
 
 
 def learned_rate_since(learned: Iterable[LearnedLimit]) -> float:
-    """Return when the call was sent by whose answer a pace is kept; 0: there is none."""
+    """Return when the call was sent whose response sets the learned rate; 0 if there is no such rate."""
     return max((limit.sent_at for limit in learned if limit.is_scarce), default=0.0)
 
 
 def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool = True) -> Limits:
-    """Return the limits with what was learned of the pace, by headers or by 429s, where nobody gave one.
+    """Return the limits, with the rates learned from headers and 429s added if nobody set a rate limit.
 
-    A given limit of requests is a person's word on the pace, and nothing is added to it. What 429s tell is a
-    pace of runs, for those are what went well: calls that no claim charged are not counted, nor slowed.
+    A rate limit that a person or the code set for a minute or less is used as it is. The rate learned from
+    429s applies to runs only (`of_runs`), because it is computed from successful runs.
     """
     if any(window.seconds <= MINUTE for window in limits.windows):
         return limits
@@ -93,10 +96,9 @@ def with_learned_rates(limits: Limits, gate: Gate, now: float, *, of_runs: bool 
 
 
 def windows_above_observed(limits: Limits, learned: Iterable[LearnedLimit]) -> list[tuple[Window, float]]:
-    """Return the windows that allow more requests than headers show to be the limit, and that limit.
+    """Return the windows that allow more requests than the limit in the headers, each with that limit.
 
-    Many providers do not say over which time their limit counts; then it is taken for that of a minute, as it
-    is documented by most.
+    Many providers do not state the window of their limit. It is taken to be a minute, as most document it.
     """
     return [
         (window, limit.limit)
@@ -137,7 +139,7 @@ def _merge_one(
 
 
 def _wait_seconds(limit: LearnedLimit, seen: HeaderLimit, needs: float) -> float | None:
-    """Return the seconds until one more call fits in; 0: at once, None: the answer does not say."""
+    """Return the seconds until one more call fits in: 0 for at once, None if the response does not say."""
     remaining, reset = seen.remaining or 0.0, seen.reset_seconds
     missing = (needs if limit.limit is None else min(needs, limit.limit)) - remaining
     if missing <= 0:
@@ -150,7 +152,7 @@ def _wait_seconds(limit: LearnedLimit, seen: HeaderLimit, needs: float) -> float
 
 
 def _window_and_refill(old: LearnedLimit, seen: HeaderLimit) -> tuple[float | None, bool]:
-    """Return over which window a limit is counted, and whether it refills evenly."""
+    """Return the window of a limit in seconds (None if unknown), and whether it refills evenly."""
     named = seen.window_seconds
     if not seen.limit or seen.remaining is None or seen.reset_seconds is None:
         return named or old.window_seconds, old.refills_evenly
@@ -165,10 +167,10 @@ def _window_and_refill(old: LearnedLimit, seen: HeaderLimit) -> tuple[float | No
 
 
 def _fits_even_refill(used: float, seconds_each: float, reset: float) -> bool:
-    """Whether a bucket that lacks `used`, which may be rounded up by one, is full again at the reset.
+    """Whether an evenly refilled limit that lacks `used` is full again at the reset.
 
-    A single call fits nearly any reset of a bucket that refills slowly. Such a bucket has only just begun to
-    refill it; a much earlier reset is that of a shorter window.
+    `used` may be rounded up by one. One used call fits nearly any reset of a limit that refills slowly, so a
+    reset much earlier than the refill of one call is taken as that of a shorter window.
     """
     most = used * seconds_each
     if used <= 1 and seconds_each > MINUTE and reset < seconds_each / 2:
@@ -184,13 +186,13 @@ def _is_scarce(old: LearnedLimit, limit: float | None, remaining: float) -> bool
 
 
 def _learned_window(limit: LearnedLimit, now: float) -> Window | None:
-    """Return the pace at which what is left lasts a minute, beside what refills meanwhile."""
+    """Return the rate at which the remaining amount, plus the refill, lasts a minute."""
     if limit.limit is None or limit.window_seconds != MINUTE or not limit.is_scarce:
         return None
     if now - limit.seen_at > MEMORY_SECONDS:
         return None
     if limit.dimension is not Dimension.REQUESTS and limit.needs <= 1:
-        return None  # what a call takes is not known
+        return None  # the cost of a call is unknown
     calls = int((limit.limit + (limit.remaining or 0.0)) / limit.needs)
     return Window(f"{limit.dimension}_per_minute", max(1, calls), MINUTE)
 

@@ -1,4 +1,4 @@
-"""What an application says of limits, checked, and limits in the names users give them."""
+"""Checks the limits that an application or a person sets, and names them as users do."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ WINDOW_SECONDS: Mapping[str, float] = {
 DURATIONS = ("retry_window", "slow_start")
 """Settings of an upstream that are durations; all others are numbers."""
 COUNTED_BY_THE_DAY = "requests_per_day"
-"""Counted from midnight to midnight UTC; shorter ones are paced evenly unless `fixed_windows` is set."""
+"""Counted from midnight to midnight UTC. Shorter windows are paced evenly unless `fixed_windows` is set."""
 
 
 class UpstreamLimits(TypedDict, total=False):
-    """What may be said of an upstream; what is left out, or None, does not limit."""
+    """The limits of an upstream, as keyword arguments. A limit that is missing or None does not apply."""
 
     requests_per_second: int | None
     requests_per_minute: int | None
     requests_per_hour: int | None
     requests_per_day: int | None
     max_in_flight: int | None
-    """Runs at once."""
+    """Runs and calls in flight at once."""
     retries_per_minute: float | None
-    """Re-runs: a fifth of the requests a minute unless given."""
+    """Retries per minute. Default: a fifth of the requests per minute."""
     retry_window: Seconds
-    """Seconds over which the retry budget holds: 60."""
+    """The window of the retry budget. Default: 60 s."""
     slow_start: Seconds
-    """Seconds from a tenth of its pace to all of it after an outage: 45; 0 for none."""
+    """The time from a tenth of the rate to the full rate after an outage. Default: 45 s; 0 turns it off."""
     failures_to_park: int
-    """Network and server failures in a row: 5."""
+    """Network and server failures in a row that park the gate. Default: 5."""
     fixed_windows: bool
-    """The provider counts from edge to edge; days are always counted so."""
+    """The provider counts fixed windows and does not refill evenly. Default: False; days are always fixed."""
 
 
 def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
     """Return checked limits.
 
     Raises:
-        OptionError: There is no such limit, it is no whole number from 1, or a time cannot work.
+        OptionError: There is no such limit, a number is not a whole number from 1, or a time is out of range.
     """
     _known(given)
     asked: Mapping[str, Any] = given
@@ -80,10 +80,10 @@ def make_limits(**given: Unpack[UpstreamLimits]) -> Limits:
 
 
 def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limits:
-    """Return limits with some set by hand; None lifts one, or gives it its usual value.
+    """Return the limits with some set by a person. None removes a limit, or restores its default.
 
     Raises:
-        OptionError: There is no such limit, or the value cannot work.
+        OptionError: There is no such limit, or the value is out of range.
     """
     whole = {name: _as_whole(value) for name, value in changes.items()}
     given: dict[str, Any] = {**facts(limits), **whole}
@@ -101,12 +101,12 @@ def changed_limits(limits: Limits, changes: Mapping[str, float | None]) -> Limit
 
 
 def handed_back(limits: Limits, names: Collection[str], declared: Limits | None) -> Limits:
-    """Return limits of which some follow the code again.
+    """Return the limits with some handed back to the code, so that its values apply again.
 
     Args:
-        limits: As they are stored.
-        names: Which of them.
-        declared: What the code says; None: it is not known here, and the values stay until a worker starts.
+        limits: The stored limits.
+        names: The names of the limits to hand back.
+        declared: The code's limits; None if unknown here: the values stay until a worker starts.
 
     Raises:
         OptionError: There is no such limit.
@@ -117,17 +117,17 @@ def handed_back(limits: Limits, names: Collection[str], declared: Limits | None)
 
 
 def rate_window(text: str) -> Window:
-    """Return the window that a function's `rate_limit`, such as `50/min`, names.
+    """Return the window of a function's `rate_limit`, such as `50/min`.
 
     Raises:
-        OptionError: It cannot be read.
+        OptionError: The text cannot be read.
     """
     amount, seconds = rate_option("rate_limit", text)
     return Window("rate_limit", amount, seconds)
 
 
 def differences(declared: Limits, stored: Limits) -> dict[str, str]:
-    """Return in words where limits differ, by name: `requests_per_minute is 600, declared here as 500`."""
+    """Return a text for each limit that differs: `requests_per_minute is 600, declared here as 500`."""
     return {
         name: f"{name} is {theirs}, declared here as {ours}"
         for name, ours, theirs in _compared(declared, stored)
@@ -135,12 +135,12 @@ def differences(declared: Limits, stored: Limits) -> dict[str, str]:
 
 
 def changes(before: Limits, after: Limits) -> list[str]:
-    """Return in words what changed: `requests_per_minute was 120, is 900 now`."""
+    """Return a text for each change: `requests_per_minute was 120, is 900 now`."""
     return [f"{name} was {old}, is {new} now" for name, old, new in _compared(before, after)]
 
 
 def _compared(one: Limits, other: Limits) -> list[tuple[str, str, str]]:
-    """Return name and both values, in words, of each limit that differs."""
+    """Return the name and both values, as text, of each limit that differs."""
     first, second = facts(one), facts(other)
     numbers = [
         (name, _shown(first.get(name)), _shown(second.get(name)))
@@ -148,16 +148,16 @@ def _compared(one: Limits, other: Limits) -> list[tuple[str, str, str]]:
         if first.get(name) != second.get(name)
     ]
     counted = {window.name: window.is_fixed for window in other.windows}
-    ways = [
+    modes = [
         (window.name, _counted(window.is_fixed), _counted(not window.is_fixed))
         for window in one.windows
         if counted.get(window.name, window.is_fixed) is not window.is_fixed
     ]
-    return numbers + ways
+    return numbers + modes
 
 
 def facts(limits: Limits) -> dict[str, float]:
-    """Return the limits that are set, by the names users give them."""
+    """Return the limits that are set, by the names that users use."""
     found: dict[str, float] = {window.name: window.amount for window in limits.windows}
     if limits.max_in_flight is not None:
         found["max_in_flight"] = limits.max_in_flight
@@ -174,7 +174,7 @@ def _shown(value: float | None) -> str:
 
 
 def _counted(is_fixed: bool) -> str:
-    return "counted from edge to edge" if is_fixed else "paced evenly"
+    return "counted in fixed windows" if is_fixed else "paced evenly"
 
 
 def _as_whole(value: float | None) -> float | None:

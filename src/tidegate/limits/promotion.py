@@ -1,4 +1,4 @@
-"""Which re-runs may go back to the main queue now, and until when the others wait."""
+"""Decides which retries may go back to the main queue now, and how long the others wait."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import Gate, GateRow, GateState
 
 GATE_CHECK_SECONDS = 60.0
-"""Between looks at a gate that names no moment; what it held leaves early when it opens."""
+"""How often retries check a gate that names no time. When the gate opens, they leave early."""
 MIN_GATE_CHECK_SECONDS = 1.0
-"""Between looks at a gate that probes."""
-
-
+"""How often retries check a gate at most."""
 UNCLAIMED_SECONDS = 2.0
-"""A probe that has been due for so long was taken by no task in the main queue: no worker may serve those."""
+"""If a probe is due for this long, no task in the main queue took it: perhaps no worker serves them."""
 PLAIN, URGENT, LAST_ATTEMPT = 0, 1, 2
-"""How `DueTask.urgent` is stored."""
+"""The stored values of `DueTask.urgent`."""
 MAX_EARLY = 100
-"""Re-runs of one upstream that may leave before their time in one round."""
+"""In one round, this many retries of one upstream may leave before their time."""
 
 
 class DueTask(NamedTuple):
-    """A waiting task that may go, as a store found it."""
+    """A waiting task that is due, as the store read it."""
 
     task_id: Any
     upstream: str
     spends: int
-    """1: its next run spends retry budget."""
+    """1 if its next run spends retry budget, else 0."""
     urgent: int
-    """`URGENT` or `LAST_ATTEMPT`: it may use the reserved part."""
+    """`PLAIN`, `URGENT` or `LAST_ATTEMPT`. The last two may use the reserved part of the budget."""
 
 
 class HeldBack(NamedTuple):
-    """A re-run that may not go now."""
+    """A retry that may not go now."""
 
     by: str
-    """`gate`, `upstream` or `system`: what holds it."""
+    """What holds it back: `gate`, or the budget of its `upstream` or of the `system`."""
     seconds: float
-    """From now until it is worth asking again."""
+    """Seconds from now until the next check."""
 
 
 class Promotion:
-    """One round of promotion over every gate's row: each re-run is let go and charged, or held.
+    """One round of promotion: each due retry is charged and released, or held back.
 
     Args:
-        rows: Every gate the store keeps.
-        now: By the store's clock.
+        rows: Every gate in the store.
+        now: The current time by the store's clock.
     """
 
     def __init__(self, rows: Sequence[GateRow], now: float) -> None:
@@ -60,16 +58,16 @@ class Promotion:
         upstreams = [row for row in rows if row.kind is GateKind.UPSTREAM]
         self._gates = {row.name: gates.gate_at(row.gate, row.limits, now) for row in upstreams}
         self._probed: set[str] = set()
-        """Upstreams that have been given a task to try them in this round."""
+        """Upstreams that got a probe in this round."""
         self._budgets = {row.name: RetryBudget(row, now) for row in upstreams if per_minute(row) is not None}
 
     def charge_or_hold(self, upstream: str, *, urgent: bool, is_probe: bool = False) -> HeldBack | None:
-        """Charge one re-run and return None, or return what holds it.
+        """Charge one retry and return None, or return what holds it back.
 
         Args:
-            upstream: Of the task; empty for none.
-            urgent: Whether it may use the reserved part of the budgets.
-            is_probe: Whether it may go before a held gate, since that has no other task to try.
+            upstream: The task's upstream; empty for none.
+            urgent: Whether the task may use the reserved part of the budgets.
+            is_probe: Whether the task may pass a closed gate as its probe.
         """
         gate = self._gates.get(upstream)
         if gate is not None and gate.state is not GateState.FLOWING and not is_probe:
@@ -87,19 +85,19 @@ class Promotion:
         return None
 
     def may_probe(self, task: DueTask) -> bool:
-        """Whether this task may leave to try its upstream, which does not flow: one of it in a round."""
+        """Whether this task may leave as the probe of its closed upstream: at most one per round."""
         gate = self._gates.get(task.upstream)
         if gate is None or gate.state is GateState.FLOWING or task.upstream in self._probed:
             return False
         return gates.may_probe(gate, self._now, on_last_attempt=task.urgent == LAST_ATTEMPT)
 
     def is_probe_overdue(self, upstream: str) -> bool:
-        """Whether tasks of this upstream in the main queue had their time to try it, and none did."""
+        """Whether the main queue's tasks of this upstream had time to probe it, and none did."""
         probe_at = self._gates[upstream].probe_at
         return probe_at is not None and self._now - probe_at >= UNCLAIMED_SECONDS
 
     def reopened(self) -> dict[str, float]:
-        """Return when those upstreams opened that flow and may let re-runs go early."""
+        """Return when each flowing upstream last opened. Its retries may leave before their time."""
         return {
             name: gate.last_opened_at
             for name, gate in self._gates.items()
@@ -107,7 +105,7 @@ class Promotion:
         }
 
     def changed(self) -> list[GateRow]:
-        """Return the rows to be written."""
+        """Return the rows that the store must write."""
         return [budget.row for budget in (self._system, *self._budgets.values()) if budget.is_changed]
 
     def _parked_until(self, gate: Gate) -> float:

@@ -1,8 +1,8 @@
-"""The pace of an upstream that answers 429 while nobody gave it a limit for a minute or less.
+"""Learns the rate of an upstream that answers 429 although nobody set a limit for a minute or less.
 
-Each time, half of what went well lately, or of the pace it had; doubled in a minute, then forgotten. So it
-swings about the real limit, with a few 429s a minute instead of a burst of them whenever the gate opens.
-All from the moment of the last 429: to grow costs no write.
+Each 429 halves the rate: the learned one, or the rate of recent successes. Then it doubles every minute, and
+after ten minutes it is forgotten. So it swings around the real limit, with a few 429s a minute instead of a
+burst whenever the gate opens. It is computed from the time of the last 429, so growth needs no write.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from tidegate.domain.spec import Window
 from tidegate.limits.values import Gate, GateState, LearnedRate
 
 LEARNED_RATE = "learned_pace"
-"""Of the window, in buckets and in words."""
+"""The name of the learned window and of its bucket."""
 DOUBLING_SECONDS = 60.0
 MEMORY_SECONDS = 600.0
-"""So long after the last 429 the pace is ten times doubled, and no limit any more."""
+"""This long after the last 429, the rate has doubled ten times and no longer limits anything."""
 COUNTED_SECONDS = 30.0
-"""Runs that went well count the less, the longer ago: a third after so long."""
+"""The weight of a success decays with its age: to about a third after this time."""
 FORGOTTEN_SECONDS = 4 * COUNTED_SECONDS
-"""After so long without any the count begins anew."""
+"""After this long without a success, the count restarts."""
 LEAST_PER_SECOND = 1 / 60
 TRICKLE_PER_SECOND = 2 / 3
-"""Fewer that went well lately say what was asked for, not what may be: they count as so many."""
+"""A lower rate of successes shows a low demand, not the limit. It counts as this rate."""
 SAME_SECONDS = 1.0
-"""429s so soon after one, or within a run's typical time, were earned by the pace before."""
+"""A 429 within this time of the last one, or within a run's typical time, was caused by the rate before and
+does not halve it again."""
 
 
 def count_successes(learned_rate: LearnedRate, successes: int, now: float) -> LearnedRate:
-    """Return the pace after runs that went well."""
+    """Return the learned rate after successful runs."""
     return replace(
         learned_rate,
         successes_per_second=_decayed_successes(learned_rate, now) + successes / COUNTED_SECONDS,
@@ -42,9 +43,9 @@ def count_successes(learned_rate: LearnedRate, successes: int, now: float) -> Le
 
 
 def slow_down(gate: Gate, now: float) -> Gate:
-    """Return a gate that flowed until a 429, at half the pace it had.
+    """Return the gate after a 429, at half of its rate if it flowed.
 
-    Where nothing went well lately there is nothing to halve.
+    If no run succeeded recently, there is no rate to halve.
     """
     learned_rate = gate.learned_rate
     is_same = learned_rate.slowed_at is not None and now - learned_rate.slowed_at < max(
@@ -52,15 +53,15 @@ def slow_down(gate: Gate, now: float) -> Gate:
     )
     if is_same or gate.state is not GateState.FLOWING:
         return gate
-    had = [rate for rate in (per_second(learned_rate, now), _recent_per_second(learned_rate, now)) if rate]
-    if not had:
+    rates = [rate for rate in (per_second(learned_rate, now), _recent_per_second(learned_rate, now)) if rate]
+    if not rates:
         return gate
-    slower = max(LEAST_PER_SECOND, min(had) / 2)
+    slower = max(LEAST_PER_SECOND, min(rates) / 2)
     return replace(gate, learned_rate=replace(learned_rate, per_second=slower, slowed_at=now))
 
 
 def per_second(learned_rate: LearnedRate, now: float) -> float | None:
-    """Return how many calls a second may start now; None: any number."""
+    """Return how many calls per second may start now; None for any number."""
     if (
         learned_rate.per_second is None
         or learned_rate.slowed_at is None
@@ -71,15 +72,15 @@ def per_second(learned_rate: LearnedRate, now: float) -> float | None:
 
 
 def window(learned_rate: LearnedRate, now: float) -> Window | None:
-    """Return the pace as a limit; None: there is none."""
+    """Return the learned rate as a window; None if there is no learned rate."""
     rate = per_second(learned_rate, now)
     return None if rate is None else Window(LEARNED_RATE, 1, 1 / rate)
 
 
 def _recent_per_second(learned_rate: LearnedRate, now: float) -> float:
-    """Return how many runs a second went well lately, a trickle at least; 0: none did.
+    """Return how many runs per second succeeded recently: `TRICKLE_PER_SECOND` at least, or 0 for none.
 
-    In a young count over the time it has had.
+    A young count is averaged over its own age.
     """
     if now - learned_rate.counted_at > FORGOTTEN_SECONDS:
         return 0.0

@@ -1,7 +1,7 @@
-"""The retry budget: how many re-runs an upstream and the whole system may spend, and when the next may go.
+"""The retry budget: how many retries an upstream and the whole system may spend, and when the next may go.
 
-Enforced where tasks go from retry to main. In every window of its length at most its amount leaves. A part
-is kept for those somebody waits for and for last attempts; everyone else must pass the narrower meter too.
+It is enforced when tasks move from `retrying` to `ready`. In every window at most its amount leaves. A part
+is reserved for interactive tasks and last attempts; all other retries must pass a second, narrower bucket.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tidegate.limits.values import GateRow, TokenBucket
 
 SYSTEM_RETRIES_PER_MINUTE = 600.0
 RETRY_SHARE_OF_REQUESTS = 0.2
-"""The part of an upstream's requests per minute that re-runs may be, unless it says otherwise."""
+"""The default budget of an upstream: this share of its requests per minute."""
 RESERVED_SHARE = 0.2
-"""The part of a budget kept for interactive tasks and last attempts."""
+"""The share of a budget that is reserved for interactive tasks and last attempts."""
 
 ALL = "retries"
 PLAIN = "retries_plain"
 COUNT = "retries_counted"
-"""Names of the buckets."""
+"""The names of the buckets."""
 
 
 def per_minute(row: GateRow) -> float | None:
-    """Return the re-runs a minute a gate allows; None: it has no budget of its own."""
+    """Return how many retries a gate allows per minute; None if it has no budget of its own."""
     if row.limits.retries_per_minute is not None:
         return row.limits.retries_per_minute
     if row.kind is GateKind.SYSTEM:
@@ -37,18 +37,18 @@ def per_minute(row: GateRow) -> float | None:
 
 
 def rescale_buckets(before: GateRow, after: GateRow, now: float) -> dict[str, TokenBucket]:
-    """Return the buckets after limits were changed: as many re-runs are spent at the new pace, if faster."""
+    """Return the buckets after a change of limits. A faster rate applies to retries already charged too."""
     ratio = speed_up_ratio(before, after)
-    nearer = {
+    rescaled = {
         name: token_bucket.speed_up(bucket, ratio, now)
         for name, bucket in after.buckets.items()
         if name in _RATE_BUCKETS
     }
-    return {**after.buckets, **nearer}
+    return {**after.buckets, **rescaled}
 
 
 def speed_up_ratio(before: GateRow, after: GateRow) -> float:
-    """Return by which part re-runs follow each other sooner: below 1 if faster, 1 if not; 0: at once."""
+    """Return the factor for the time between retries: below 1 if they get faster, else 1; 0 for no limit."""
     old, new = per_minute(before), per_minute(after)
     if old is None:
         return 1.0
@@ -58,11 +58,11 @@ def speed_up_ratio(before: GateRow, after: GateRow) -> float:
 
 
 class RetryBudget:
-    """The budget of one gate during one promotion: admits re-runs and charges them.
+    """The budget of one gate during one promotion: admits retries and charges them.
 
     Args:
-        row: The gate as stored; it must have a budget.
-        now: By the store's clock.
+        row: The gate's row. It must have a budget.
+        now: The current time by the store's clock.
     """
 
     def __init__(self, row: GateRow, now: float) -> None:
@@ -75,40 +75,43 @@ class RetryBudget:
             _retry_rate(rate, row.limits),
             _retry_rate(rate * (1 - RESERVED_SHARE), row.limits),
         )
-        self._held: dict[bool, int] = {}
+        self._postponed: dict[bool, int] = {}
 
     @property
     def row(self) -> GateRow:
-        """The gate after what was admitted so far."""
+        """The gate's row after the retries admitted so far."""
         return replace(self._row, buckets=self._buckets)
 
     @property
     def is_changed(self) -> bool:
-        """Whether the row must be written."""
+        """Whether the store must write the row."""
         return self._buckets != self._row.buckets
 
     def wait(self, *, urgent: bool) -> float:
-        """Return in how many seconds the next re-run of this kind may go; 0: now."""
+        """Return the seconds until the next retry of this kind may go; 0 for now."""
         buckets = [(ALL, self._all)] if urgent else [(ALL, self._all), (PLAIN, self._plain)]
-        return max(pace.wait(self._buckets.get(name, _NEW), self._now) for name, pace in buckets)
+        return max(rate.wait(self._buckets.get(name, _NEW), self._now) for name, rate in buckets)
 
     def spend(self, *, urgent: bool) -> None:
-        """Charge one re-run that may go now."""
-        for name, pace in [(ALL, self._all), *([] if urgent else [(PLAIN, self._plain)])]:
-            self._buckets[name] = pace.charged(self._buckets.get(name, _NEW), self._now)
+        """Charge one retry that may go now."""
+        for name, rate in [(ALL, self._all), *([] if urgent else [(PLAIN, self._plain)])]:
+            self._buckets[name] = rate.charged(self._buckets.get(name, _NEW), self._now)
         counter = count_window(self._row.limits)
         self._buckets[COUNT] = token_bucket.charge(counter, self._buckets.get(COUNT, _NEW), self._now)
 
     def postpone(self, *, urgent: bool) -> float:
-        """Return in how many seconds to ask again for one that may not go: each one slot after the last."""
-        place = self._held.get(urgent, 0)
-        self._held[urgent] = place + 1
-        pace = self._all if urgent else self._plain
-        return max(self.wait(urgent=urgent), pace.seconds) + place * pace.seconds
+        """Return the seconds until a retry that may not go now should ask again.
+
+        Each postponed retry gets one slot after the one before it.
+        """
+        position = self._postponed.get(urgent, 0)
+        self._postponed[urgent] = position + 1
+        rate = self._all if urgent else self._plain
+        return max(self.wait(urgent=urgent), rate.seconds) + position * rate.seconds
 
 
 class _RetryRate:
-    """GCRA with a burst of a tenth: `burst` at once, then one in `seconds`, never more than the amount."""
+    """GCRA with a burst of a tenth: `burst` at once, then one every `seconds`, never more than the amount."""
 
     def __init__(self, amount: float, window_seconds: float) -> None:
         self.burst = max(1, math.floor(amount / 10))
@@ -127,18 +130,18 @@ def _retry_rate(rate: float, limits: Limits) -> _RetryRate:
 
 
 def count_window(limits: Limits) -> Window:
-    """Return the window in which spent re-runs are counted for people to see."""
+    """Return the window in which spent retries are counted for display."""
     return Window(COUNT, amount=_UNCOUNTABLE, seconds=limits.retry_window_seconds, is_fixed=True)
 
 
 def used_retries(row: GateRow, now: float) -> int:
-    """Return the re-runs spent in the present window."""
+    """Return the number of retries spent in the current window."""
     counter = count_window(row.limits)
     return token_bucket.used_requests(counter, row.buckets.get(COUNT, _NEW), now) or 0
 
 
 def count_window_started_at(row: GateRow, now: float) -> float:
-    """Return when the window began that `used` counts: windows follow each other edge to edge."""
+    """Return when the current window of `used_retries` began. The windows are fixed and do not overlap."""
     return token_bucket.window_start(count_window(row.limits), now)
 
 

@@ -1,4 +1,4 @@
-"""What an application or a person sets: the limits of an upstream, a function or the system. Plain values."""
+"""The limits that an application or a person sets for an upstream, a function or the system. Plain values."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from tidegate.domain.spec import Window
 
 
 class GateKind(StrEnum):
-    """What a gate stands before."""
+    """What a gate limits."""
 
     UPSTREAM = "upstream"
     FUNCTION = "function"
-    """A task function with a rate limit. Its gate always flows; only the limit counts."""
+    """A task function with a rate limit. Its gate always flows; only the limit applies."""
     SYSTEM = "system"
-    """All tasks together: holds the retry budget of the whole system."""
+    """All tasks together. Its gate holds the retry budget of the whole system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an upstream, a function or the system may be asked for. What is None has no limit."""
+    """The limits of an upstream, a function or the system. None means no limit."""
 
     windows: tuple[Window, ...] = ()
     max_in_flight: int | None = None
-    """Calls at once. A run counts as one from its claim on, whatever it does meanwhile."""
+    """Calls at once. A run counts as one call from its claim to its end, even while it makes no call."""
     retries_per_minute: float | None = None
-    """Re-runs it may spend; None: a fifth of its requests per minute, or no budget of its own."""
+    """Retries per minute; None for a fifth of the requests per minute, if that is limited, else no budget."""
     retry_window_seconds: float = 60.0
-    """The length over which the retry budget holds."""
+    """The window of the retry budget."""
     slow_start_seconds: float = 45.0
-    """From a tenth of its pace to all of it after an outage."""
+    """The time from a tenth of the rate to the full rate after an outage; 0 turns the slow start off."""
     failures_to_park: int = 5
     """Consecutive network and server failures after which the gate parks."""
     set_by_person: tuple[str, ...] = ()
-    """Names of the limits that a person set: for them the code does not count until they are handed back."""
+    """The names of the limits that a person set. The code's values for them are ignored until handed back."""
 
     def merged_with(self, declared: Limits) -> Limits:
-        """Return what counts of these stored limits after a declaration: the code's, except those by hand.
+        """Return the declared limits, with those that a person set kept from these stored ones.
 
-        How a window is counted, evenly or from edge to edge, is always the code's.
+        Whether a window is fixed or refills evenly is always decided by the declaration.
         """
         set_by_person = frozenset(self.set_by_person)
         windows = [window for window in declared.windows if window.name not in set_by_person]
@@ -65,7 +65,7 @@ _FIELDS_BY_NAME = {
     "slow_start": "slow_start_seconds",
     "failures_to_park": "failures_to_park",
 }
-"""Limits that are no windows, by the names users give them."""
+"""The limits that are not windows, by the names that users use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +74,5 @@ class LimitDeclaration:
 
     kind: GateKind
     name: str
-    """Of the upstream or function; empty for the system."""
+    """The name of the upstream or function; empty for the system."""
     limits: Limits = field(default_factory=Limits)

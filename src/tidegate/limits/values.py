@@ -1,7 +1,4 @@
-"""What is known of an upstream: its limits, how much of them is used, its gate, and what a call told of it.
-
-Plain values. What follows from them is decided in the rooms of `policy`: gate, pacing, admission, budget.
-"""
+"""The stored state of an upstream: its gate, its buckets, its learned limits. Plain values, no rules."""
 
 from __future__ import annotations
 
@@ -18,41 +15,42 @@ class GateState(StrEnum):
 
     FLOWING = "flowing"
     PARKED = "parked"
-    """None may start until a moment, a good probe, or a person."""
+    """No task may start until a set time, a successful probe, or a person opens the gate."""
     PROBING = "probing"
-    """Parked, and one task is trying whether it works again."""
+    """Parked, and one task is testing whether the upstream works again."""
 
 
 class ParkedBy(StrEnum):
-    """Who or what parked a gate, which says how it opens."""
+    """Who or what parked a gate. This decides how it opens."""
 
     SERVER = "server"
-    """It named the time. Opens by itself then."""
+    """The server named a wait. The gate opens by itself when that is over."""
     FAILURES = "failures"
-    """Calls failed, or it was overloaded and named no time. A good probe opens it."""
+    """Calls failed, or were refused without a usable wait. A successful probe opens the gate."""
     ACCOUNT = "account"
-    """Keys or money. A person opens it."""
+    """A key or the account's money is missing. A person opens the gate."""
     PERSON = "person"
-    """Opens by itself at the time the person named, if one was named."""
+    """A person parked it. It opens at the time the person named, if any, or when a person opens it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedRate:
-    """How fast runs of an upstream go well, and how fast they may start since its last 429."""
+    """How fast runs of an upstream succeed, and how fast they may start since its last 429."""
 
     successes_per_second: float = 0.0
-    """Lately, as of `counted_at`: too few while the count is young."""
+    """The recent rate of successes at `counted_at`. It is too low while the count is young."""
     counted_at: float = 0.0
     count_started_at: float = 0.0
     """When the count began."""
     per_second: float | None = None
-    """May start, as of `slowed_at`; None: it was never slowed."""
+    """How many runs per second could start at `slowed_at`; None if the upstream was never slowed."""
     slowed_at: float | None = None
+    """When the last 429 slowed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverloadedTask:
-    """A task whose call was refused as an overload, or by a rate limit."""
+    """A task whose call was refused because of an overload or a rate limit."""
 
     task_id: str
     at: float
@@ -64,38 +62,39 @@ class Gate:
 
     state: GateState = GateState.FLOWING
     parked_by: ParkedBy | None = None
-    """Set while it does not flow."""
+    """Set while the gate does not flow."""
     reason: str = ""
-    """Of the failure that parked it, or of the last one."""
+    """The reason of the failure that parked it, or of the latest failure."""
     message: str = ""
+    """The message of that failure, or why a person parked it."""
     since_at: float = 0.0
-    """When it took this state."""
+    """When it entered this state."""
     until_at: float | None = None
-    """When a parked gate opens by itself; None: it does not."""
+    """When a parked gate opens by itself; None if it does not."""
     probe_at: float | None = None
-    """From when on one task may try; None: no task may."""
+    """From when one task may probe; None if no task may."""
     failures: int = 0
-    """Network, server and overload failures since the last good call."""
+    """Network, server and overload failures since the last success."""
     failed_task_ids: tuple[str, ...] = ()
-    """The first two tasks that met network, server or time-out failures since then."""
+    """The first two tasks that met network, server or timeout failures since the last success."""
     overloaded_tasks: tuple[OverloadedTask, ...] = ()
-    """The latest tasks that parked it because it was overloaded for them."""
+    """The latest tasks that parked it by an overload."""
     limited_for: tuple[OverloadedTask, ...] = ()
-    """The latest rate limits that tasks met while it flowed, each of a task with a good call between."""
+    """The latest rate limits that tasks met while it flowed; a task counts again after a success."""
     last_success_at: float | None = None
-    """When a call or run last went well."""
+    """When a call or run last succeeded."""
     rate_limited_since_at: float | None = None
-    """From when on it named waits and no call was good; None: the last one was."""
+    """Since when the server has named waits with no success between; None if the last call succeeded."""
     slow_start_at: float | None = None
-    """Set during a slow start: when it began, by which its share is reckoned."""
+    """When the slow start began; None if there is none. The current share is computed from it."""
     successes: int = 0
-    """Good calls since then."""
+    """Successes since the slow start began."""
     last_opened_at: float | None = None
-    """When it last opened; what began to wait before may leave early."""
+    """When it last opened. Retries that began to wait before may leave early."""
     typical_seconds: float = 1.0
-    """How long a good run takes, learned."""
+    """How long a successful run takes: a moving average."""
     learned_limits: tuple[LearnedLimit, ...] = ()
-    """What answers show of its limits, one a dimension."""
+    """The limits that response headers showed, one per dimension."""
     learned_rate: LearnedRate = LearnedRate()
 
 
@@ -104,107 +103,110 @@ class TokenBucket:
     """How much of one window is used."""
 
     next_at: float = 0.0
-    """When the next slot of an even pace is free (the theoretical arrival time of GCRA)."""
+    """When the next evenly paced slot is free (the theoretical arrival time of GCRA)."""
     window_started_at: float = 0.0
-    """Start of the window that `used` counts."""
+    """The start of the fixed window that `used` counts."""
     used: int = 0
+    """The number of requests in that window."""
     carried_over: int = 0
-    """Those of `used` that fell so near to the next edge that they count in the next window too."""
+    """How many of them were so close to the window's end that they count in the next window too."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSlot:
-    """The answer to one call that asks an upstream for its slot."""
+    """Whether a call may start, and when."""
 
     is_granted: bool
     wait_seconds: float | None
-    """Until the call may start; where it is not granted, until it is worth asking again (None: unknown)."""
+    """Seconds until the call may start. If refused: seconds until asking again helps; None if unknown."""
     reason: str = ""
-    """Why it is not granted: the reason of a gate that does not flow, else `rate_limit`."""
+    """Why it was refused: the reason of a gate that does not flow, else `rate_limit`."""
     is_at_capacity: bool = False
-    """Not granted for as many calls as may be are in flight: one of them must end first."""
+    """Refused because `max_in_flight` calls are running. Try again when one ends."""
     has_permit: bool = False
-    """A permit was recorded for it, to be given back."""
+    """The store recorded a permit for the call. It must be released."""
     is_probe: bool = False
-    """Granted to try whether the held gate may open: how it ended is to be told."""
+    """Granted as a probe of a closed gate. The result must be reported."""
     opens_by_probe: bool = False
-    """Not granted, and no time opens the gate: after `wait_seconds` one call may try."""
+    """Refused, and only a probe opens the gate: after `wait_seconds` one call may probe."""
     message: str = ""
-    """Not granted: what the failure said that parked the gate, or why a person did."""
+    """If refused: the message of the failure that parked the gate, or why a person parked it."""
 
 
 _KEY_MARK = "#"
 
 
 def key_gate_name(upstream: str, key: str) -> str:
-    """Return the name under which the gate of one key of an upstream is kept."""
+    """Return the name of the gate of one key of an upstream."""
     return f"{upstream}{_KEY_MARK}{key}"
 
 
 def upstream_of_key_gate(name: str) -> str:
-    """Return the upstream whose key has the gate of this name; empty: it is no key's."""
+    """Return the upstream of a key's gate; empty if the name is not that of a key's gate."""
     return name.rpartition(_KEY_MARK)[0]
 
 
 def is_key_gate(name: str, upstream: str | None = None) -> bool:
-    """Whether a name is that of a key's gate, of this upstream or of any."""
+    """Whether a name is that of a key's gate: of this upstream, or of any if it is None."""
     ring, mark, _ = name.rpartition(_KEY_MARK)
     return bool(mark) and upstream in (None, ring)
 
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """One gate as the store keeps it."""
+    """One gate as it is stored, with its limits and buckets."""
 
     kind: GateKind
     name: str
     limits: Limits = field(default_factory=Limits)
     gate: Gate = field(default_factory=Gate)
     buckets: Mapping[str, TokenBucket] = field(default_factory=dict)
-    """By the name of the window."""
+    """The buckets, by the name of their window."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedLimit:
-    """One limit as an answer just showed it, with what places it among other answers."""
+    """One limit that a response just showed, with its place among other responses."""
 
     seen: HeaderLimit
     sent_seconds_ago: float = 0.0
-    """Since the call was sent: of two answers the one to the later call knows more."""
+    """How long ago the call was sent. The response to a later call is the more recent one."""
     seen_seconds_ago: float = 0.0
+    """How long ago the response came."""
     needs: float = 1.0
-    """What one more call like it takes of the limit."""
+    """How much of the limit one more call of this kind uses."""
     jitter: float = 0.0
     """A number in [0, 1) drawn by the sender, for jitter."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
-    """What is known of one limit from answers' headers, the newest word of it."""
+    """The latest state of one limit that response headers showed."""
 
     dimension: Dimension
     limit: float | None = None
     window_seconds: float | None = None
-    """Over which it is counted; None: unknown."""
+    """The window of the limit; None if unknown."""
     refills_evenly: bool = False
-    """It refills evenly: a part of the wait gives a part of the limit. False: all of it at the reset."""
+    """True if a part of the wait restores a part of the limit; False if the reset restores all at once."""
     remaining: float | None = None
     needs: float = 1.0
-    """What a call takes of it, lately in the mean."""
+    """How much of it a call uses: a moving average."""
     seen_at: float = 0.0
+    """When the response came."""
     sent_at: float = 0.0
-    """When the call was sent whose answer this is from; answers to older ones change nothing."""
+    """When its call was sent. Responses to older calls change nothing."""
     opens_at: float | None = None
-    """Nothing, or too little, is left: no call before this moment."""
+    """Set if nothing or too little remains: no call may start before this time."""
     is_scarce: bool = False
-    """Half of it or more was used, and it has not filled up since."""
+    """Half or more was used, and it has not filled up since."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermitRecord:
-    """A permit to be in flight, as the store keeps it for a call that no run stands for."""
+    """The store's record of a call in flight that is not covered by a run."""
 
     permit_id: str
-    """Made by the caller, so that one whose answer was lost can be given back."""
+    """Made by the caller, so that it can release a permit even if the store's reply was lost."""
     seconds: float
-    """From when the call may start until the store forgets it, should nobody give it back."""
+    """The lease: how long after the call's start the store keeps the record if nobody releases it."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.domain.failure import MESSAGE_LIMIT, UPSTREAM_REASONS, Failure, Reason, Verdict
+from tidegate.domain.failure import CAPACITY_REASONS, MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.spec import Rule
 from tidegate.domain.text import presentable
 from tidegate.errors import (
@@ -134,7 +134,7 @@ def _stated(exc: BaseException) -> Transient | Permanent | None:
 
 def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Failure:
     # What a task says charges an attempt, which a fact about the upstream would not.
-    reason = Reason.UNKNOWN if observed.reason in UPSTREAM_REASONS else observed.reason
+    reason = Reason.UNKNOWN if observed.reason in CAPACITY_REASONS else observed.reason
     failure = replace(observed, reason=reason, is_stated=True, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
         return replace(failure, verdict=Verdict.PERMANENT, reason=_reason_stated(stated, reason))
@@ -162,7 +162,7 @@ def _refusal(exc: BaseException) -> Failure | None:
         return Failure(Verdict.PERMANENT, Reason.TOO_LARGE, evidence="larger than the upstream's whole limit")
     # Whatever parked it is a fact about the upstream: the task waits, uncharged.
     given = refusal.facts.get("reason")
-    reason = next((reason for reason in UPSTREAM_REASONS if reason == given), Reason.OVERLOADED)
+    reason = next((reason for reason in CAPACITY_REASONS if reason == given), Reason.OVERLOADED)
     return Failure(
         Verdict.TRANSIENT,
         reason,

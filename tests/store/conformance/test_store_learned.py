@@ -32,7 +32,7 @@ async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs
     assert ids_of(claim.tasks) == [other]
     assert claim.next_claim_seconds == pytest.approx(12.0, abs=0.5)
     assert (row.block, row.paced) == (None, 3)
-    assert "its window of requests is spent, opens in 12 s" in row.waits_for
+    assert "its limit of requests is used up; opens in 12 s" in row.waits_for
     assert (row.gate.state, row.gate.failures, row.ready) == (GateState.FLOWING, 0, 3)
     clock.advance(12.1)
     claimed = await build.claim(await build.worker())

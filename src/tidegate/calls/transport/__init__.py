@@ -1,1 +1,1 @@
-"""The transport for clients of `httpx2` and `httpx`: each request waits for a permit and reports its end."""
+"""The HTTP transport for clients of `httpx2` and `httpx`: a permit for each request, and its end reported."""

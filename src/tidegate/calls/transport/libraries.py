@@ -1,7 +1,7 @@
-"""The two HTTP libraries, told apart by name: their classes are twins, and neither is imported unasked.
+"""Supports two HTTP libraries, `httpx2` and `httpx`, with the same code: their classes have the same shape.
 
-`httpx2` is what the current SDKs of OpenAI, Anthropic and others are made for, `httpx` what the older and
-many other ones are. Both may be loaded in one process.
+Current SDKs of OpenAI, Anthropic and others use `httpx2`; older and many other SDKs use `httpx`. Both may be
+loaded in one process. Neither is imported unless a new transport is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMES = ("httpx2", "httpx")
 
 
 def make_transport() -> Any:
-    """Return a new asynchronous transport of the library that is installed, `httpx2` first.
+    """Return a new asynchronous transport of `httpx2`, or of `httpx` if that is not installed.
 
     Raises:
         ConfigError: Neither is installed.
@@ -30,38 +30,38 @@ def make_transport() -> Any:
             library = import_module(name)
         except ImportError:
             continue
-        # Permits and `max_in_flight` limit the calls. A pool that let fewer through would spend their time.
+        # Permits and `max_in_flight` limit the calls. A smaller connection pool would only use up their time.
         return library.AsyncHTTPTransport(limits=library.Limits(max_keepalive_connections=100))
     raise ConfigError("a transport needs httpx2 or httpx, and neither is installed", fix="pip install httpx2")
 
 
 def library_of_transport(inner: object) -> Any:
-    """Return the library whose transport this is, or a subclass of.
+    """Return the library of a transport, also if its class is a subclass.
 
     Raises:
-        ConfigError: It is of neither.
+        ConfigError: The transport belongs to neither library.
     """
     for name in _NAMES:
         library = sys.modules.get(name)
-        # Not by `__module__`: openai 3 puts its own name there.
+        # `__module__` does not tell: openai 3 sets it to its own name.
         if library is not None and isinstance(inner, library.BaseTransport | library.AsyncBaseTransport):
             return library
     raise ConfigError(
-        f"{type(inner).__name__} is no transport of httpx2 or httpx",
-        fix="give a transport of the library whose client gets it",
+        f"{type(inner).__name__} is not a transport of httpx2 or httpx",
+        fix="pass a transport of the library whose client uses it",
     )
 
 
 _NEAREST_FRAMES = 20
-"""Between a client's `send` and its transport are six, and a few more under instrumentation."""
+"""There are six frames between a client's `send` and its transport, and a few more with instrumentation."""
 
 
 def is_streamed_by_client(library: Any) -> bool:
-    """Return whether the client that makes the present request reads its answer in pieces.
+    """Return whether the client that makes the current request reads its response as a stream.
 
-    A client keeps `stream=True` to itself, so the frame of its `send` is asked: that of `client.stream(…)` or
-    `client.send(…, stream=True)`. False where no such frame is found. To be called in the client's own task
-    or thread.
+    The client does not pass `stream=True` to its transport, so this reads it from the stack frame of the
+    client's `send`, which `client.stream(…)` and `client.send(…, stream=True)` use. Returns False if there is
+    no such frame. Call it in the client's own task or thread.
     """
     senders = {library.AsyncClient.send.__code__, library.Client.send.__code__}
     frame = currentframe()
@@ -76,10 +76,10 @@ def is_streamed_by_client(library: Any) -> bool:
 
 @asynccontextmanager
 async def time_limit(library: Any, seconds: float, request: Any) -> AsyncIterator[None]:
-    """Give the block this much time.
+    """Limit the time of the block.
 
     Raises:
-        Exception: The library's `ReadTimeout`, which SDKs know, when it takes longer.
+        Exception: The library's `ReadTimeout`, which SDKs handle, if the block takes longer.
     """
     limit = asyncio.timeout(None if seconds == float("inf") else seconds)
     try:
@@ -92,7 +92,7 @@ async def time_limit(library: Any, seconds: float, request: Any) -> AsyncIterato
 
 
 def content_of(request: Any) -> bytes | None:
-    """Return the request's body; None where it is multipart or streamed, and still to be read."""
+    """Return the request's body; None if it is a multipart or streamed body that is not read yet."""
     try:
         content: bytes = request.content
     except Exception:  # RequestNotRead of either library

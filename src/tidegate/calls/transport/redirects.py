@@ -1,7 +1,7 @@
-"""Redirects to another place: the keys of a ring are not for whoever is named there.
+"""Redirects: a redirect to another host must not carry our API keys.
 
-A client takes its own key off the request by which it follows a redirect, and hands the extensions of the one
-that was redirected on to it. So who was asked at first travels with such a request, and with no other.
+When a client follows a redirect, it removes its own key from the new request and copies the extensions of the
+redirected request to it. So an extension can carry the original address to such requests, and to no others.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tidegate.calls.transport.libraries import content_of
 from tidegate.providers.requests import is_model_call
 
 _ASKED = "tidegate_asked"
-"""The extension that names it."""
+"""The extension that holds the address that was requested first."""
 _MODEL_CALLED = "tidegate_model_called"
-"""The extension that says that the request that was redirected asked a model: clients follow with a GET."""
+"""The extension that marks a redirected model call. Clients follow the redirect with a GET."""
 
 
 def remember_origin(request: Any, response: Any) -> None:
-    """Leave word of who redirects, for the request that may follow: of several redirects, the first."""
+    """Record the address of a redirected request for the request that follows. The first redirect counts."""
     if response.has_redirect_location:
         request.extensions = {
             _ASKED: request.url,
@@ -28,20 +28,20 @@ def remember_origin(request: Any, response: Any) -> None:
 
 
 def calls_a_model(request: Any) -> bool:
-    """Return whether the request, or the one that was redirected here, asks a model for something."""
+    """Return whether the request, or the request that was redirected to it, calls a model."""
     if request.extensions.get(_MODEL_CALLED):
         return True
     return is_model_call(request.method, str(request.url), content_of(request))
 
 
 def leaves_origin(request: Any) -> bool:
-    """Whether a redirect leads the request where no key of ours belongs."""
+    """Whether a redirect leads the request to another host, which must not get our keys."""
     asked = request.extensions.get(_ASKED)
     return asked is not None and not _is_same(asked, request.url)
 
 
 def _is_same(asked: Any, url: Any) -> bool:
-    """Whether two addresses are one place; its way to https is no other place."""
+    """Whether two addresses have the same origin. An upgrade from http to https on one host also counts."""
     if asked.host != url.host:
         return False
     return (asked.scheme, asked.port) == (url.scheme, url.port) or (

@@ -1,6 +1,6 @@
-"""What is put on a request before it is sent: key, idempotency key, time limits.
+"""Adds the API key, the idempotency key and the time limits to a request before it is sent.
 
-Knows the shape of the requests of `httpx2` and `httpx` by duck typing, and imports neither.
+It uses the requests of `httpx2` and `httpx` by duck typing and imports neither.
 """
 
 from __future__ import annotations
@@ -22,25 +22,15 @@ from tidegate.providers.requests import Sizes, asks_for_stream, sizes_of
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
-def _has_much_to_lose(run: Context) -> bool:
-    """Return whether a failed call would end the task, and a refused one would not.
-
-    Not for a run that is to try its upstream, nor after a call that may have been processed: there the
-    attempt is spent either way.
-    """
-    is_last = run.attempt >= run.max_attempts
-    return is_last and not run.is_probe and not run.calls.summary("").may_be_processed
-
-
 def sizes_of_request(request: Any) -> Sizes:
-    """Return what a request asks for; nothing where its body is an upload that is still to be read."""
+    """Return the sizes that a request asks for; empty ones if its body is an upload that is not read yet."""
     return sizes_of(content_of(request))
 
 
 def prepare_request(
     request: Any, settings: CallSettings, permit: Permit, times: CallTimes, *, is_stream_asked_for: bool
 ) -> None:
-    """Put on the request what goes with every call: key, idempotency key, time limits."""
+    """Add the API key, the idempotency key and the time limits to the request."""
     headers = request.headers
     if permit.api_key is not None and not leaves_origin(request):
         _put_key(headers, permit.api_key)
@@ -48,13 +38,13 @@ def prepare_request(
     if name and request.method == "POST" and name not in headers:
         headers[name] = idempotency_key(request.method, str(request.url), content_of(request))
     if is_stream_asked_for:
-        # What is compressed cannot be read while it passes.
+        # A compressed stream cannot be read while it is passed on.
         headers["accept-encoding"] = "identity"
     request.extensions = {**request.extensions, "timeout": _timeouts(request, times)}
 
 
 def wants_stream(request: Any) -> bool:
-    """Return whether the request asks for an answer in pieces."""
+    """Return whether the request asks for a streamed response."""
     return asks_for_stream(str(request.url), request.headers, content_of(request))
 
 
@@ -62,15 +52,15 @@ _equal_calls: WeakKeyDictionary[Context, Counter[str]] = WeakKeyDictionary()
 
 
 def idempotency_key(method: str, url: str, body: bytes | None) -> str:
-    """Return the key of this call: the same when the task runs again and makes the same call.
+    """Return the idempotency key of this call. It is the same when the task runs again and repeats the call.
 
-    Equal calls of one run are numbered, so each has a key of its own. The key is random outside a task, and
-    where the content cannot be read: two different uploads must never share one.
+    Equal calls of one run are numbered, so each has its own key. The key is random outside a task, and if the
+    content cannot be read, because two different uploads must never share a key.
 
     Args:
-        method: Of the request.
-        url: Of the request.
-        body: Its content; None: an upload that is still to be read.
+        method: The request's method.
+        url: The request's URL.
+        body: The request's content; None for an upload that is not read yet.
     """
     run = current_context()
     if run is None or body is None:
@@ -88,7 +78,7 @@ def _put_key(headers: Any, secret: str) -> None:
 
 
 def _timeouts(request: Any, times: CallTimes) -> dict[str, float | None]:
-    """Return the libraries' own time limits: the client's, none longer than ours; None for none."""
+    """Return the client's own timeouts, each capped at ours; None if neither is set."""
     given = request.extensions.get("timeout") or {}
     ours = {"connect": times.connect_seconds, **dict.fromkeys(("read", "write", "pool"), times.seconds)}
     shorter = {what: min(limit, _or_no_limit(given.get(what))) for what, limit in ours.items()}

@@ -1,4 +1,4 @@
-"""What an answer tells: its limits, its usage, and whether it is a failure after all."""
+"""Reads responses: whether to buffer them, whether they are failures, and which usage they report."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PAGES = ("text/html", "application/xhtml+xml")
 
 
 def is_page_instead_of_answer(request: Any, response: Any) -> bool:
-    """Return whether a web page came back where a model was asked: the address is not that of its API."""
+    """Return whether a model call was answered with a web page, because the address is not that of an API."""
     return response.status_code < 300 and content_type(response) in _PAGES and calls_a_model(request)
 
 
 def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
-    """Make a web page that came back for a model's answer the error that it is: 404, in words; return those.
+    """Turn a web page that answers a model call into a 404 with an explanation; return its body.
 
-    SDKs would hand on the page's text, an empty stream, or a complaint about JSON.
+    SDKs would otherwise return the page's text, an empty stream, or an error about JSON.
     """
     url = request.url.copy_with(query=None, fragment=None, username=None, password=None)
     message = (
@@ -47,15 +47,15 @@ def replace_with_not_found(request: Any, response: Any, library: Any) -> bytes:
 
 
 def is_buffered(response: Any, *, is_stream_asked_for: bool, is_streamed_by_client: bool) -> bool:
-    """Return whether the answer is read before it is handed on.
+    """Return whether the response is read whole before it is passed on.
 
-    Errors are. JSON is where the request asked for no stream: the content type alone does not decide, since
-    Gemini and Cohere label their streams as JSON. JSON of a stated length is no stream in any case.
+    Errors are. JSON is if the request asked for no stream: the content type alone does not decide, since
+    Gemini and Cohere label their streams as JSON. JSON with a stated length is never a stream.
 
     Args:
-        response: As the inner transport made it.
+        response: The inner transport's response.
         is_stream_asked_for: Whether the request asks the provider for a stream.
-        is_streamed_by_client: Whether the client reads the answer in pieces.
+        is_streamed_by_client: Whether the client reads the response as a stream.
     """
     status: int = response.status_code
     if status >= 400:
@@ -68,17 +68,17 @@ def is_buffered(response: Any, *, is_stream_asked_for: bool, is_streamed_by_clie
 
 
 def is_document(response: Any) -> bool:
-    """Return whether the answer says that it is JSON."""
+    """Return whether the response's content type is JSON."""
     kind = content_type(response)
     return kind == "application/json" or kind.endswith("+json")
 
 
 def check_complete(response: Any, body: bytes, library: Any, request: Any) -> None:
-    """Do nothing if a good JSON answer is whole.
+    """Check that a successful JSON response is complete.
 
     Raises:
-        Exception: The library's `RemoteProtocolError`: it breaks off in the middle, as those of a gateway do
-            that closes its connection early without having named a length.
+        Exception: The library's `RemoteProtocolError`, if the JSON is cut off. A gateway that closes its
+            connection early, without a stated length, causes this.
     """
     if response.status_code >= 400 or not body.strip() or not is_document(response):
         return
@@ -86,12 +86,12 @@ def check_complete(response: Any, body: bytes, library: Any, request: Any) -> No
         msgspec.json.decode(body, type=msgspec.Raw)
     except msgspec.DecodeError as error:
         if "truncated" in str(error):
-            message = "the answer broke off: its JSON has no end"
+            message = "the response is incomplete: its JSON is cut off"
             raise library.RemoteProtocolError(message, request=request) from error
 
 
 def content_type(response: Any) -> str:
-    """Return the media type of an answer in lower case, without parameters."""
+    """Return the media type of a response in lower case, without parameters."""
     kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind
 
@@ -99,10 +99,10 @@ def content_type(response: Any) -> str:
 def result_of_response(
     response: Any, body: bytes, settings: CallSettings, host: str, *, seconds: float
 ) -> CallResult:
-    """Return how a call ended whose whole answer is there. Gives the answer the status it really has.
+    """Return the result of a call whose response was read whole. May change the response's status.
 
-    Some providers answer 200 with an error whose code is the status they meant. It gets that status, so
-    that the SDK raises instead of handing on an answer without content.
+    Some providers answer 200 with an error whose code is the real status. The response gets that status, so
+    that the SDK raises an error and does not return a response without content.
     """
     document = parse_object(body)
     status: int = response.status_code
@@ -125,7 +125,7 @@ def result_of_response(
 
 
 def parse_object(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that the bytes hold, or the first one of a list; None where they hold none."""
+    """Return the JSON object in the bytes, or the first object of a JSON list; None if there is none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

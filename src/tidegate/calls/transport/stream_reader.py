@@ -1,4 +1,4 @@
-"""Reads a stream while it passes: what it used, errors inside it, and whether it came to its end."""
+"""Reads a stream while it is passed on: its usage, errors inside it, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tidegate.providers.usage import later, usage_of
 
 _MAX_LINE_BYTES = 4_000_000
 _MARKERS = (b"usage", b"error", b"eval_count", b"failed")
-"""Pieces of a stream that hold none of these are not looked into."""
+"""Lines of a stream without any of these are not parsed."""
 
 
 class StreamReader:
-    """Reads usage, errors and the end out of a stream: server-sent events, JSON a line, or AWS's frames.
+    """Reads usage, errors and the end of a stream: server-sent events, lines of JSON, or AWS's frames.
 
     Args:
-        settings: Of the call.
-        host: Who answers.
-        readable: False where the bytes are compressed; nothing is read then.
-        frames: Cuts binary streams; None for text.
-        is_document: Whether the answer says that it is one JSON document.
-        is_event_stream: Whether it says that it is a stream of events.
+        settings: The settings of the call.
+        host: The host that answers.
+        readable: False if the bytes are compressed. Nothing is read then.
+        frames: Splits a binary stream into frames; None for text.
+        is_document: Whether the response's content type is JSON.
+        is_event_stream: Whether the request asked for a stream and the content type is that of events.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class StreamReader:
         self._end = StreamEnd(pack_for(host=host, provider=settings.provider_name).name)
         self.usage: Usage | None = None
         self.failure: Failure | None = None
-        """What the stream itself told of an error."""
+        """The error that the stream itself reported; None if there was none."""
 
     def feed(self, piece: bytes) -> None:
-        """Look at the next bytes. Never raises."""
+        """Read the next bytes. Never raises."""
         if not self._readable:
             return
         if self._whole is not None:
@@ -70,7 +70,7 @@ class StreamReader:
             self._give_up()
 
     def finish(self) -> None:
-        """Look at what came last, without an end of line, and at a document that took several lines."""
+        """Read the last line, which may have no line end, and a JSON document of several lines."""
         rest, self._rest = self._rest, b""
         self._read(rest)
         if self._whole is not None and self.usage is None and self.failure is None:
@@ -78,13 +78,13 @@ class StreamReader:
 
     @property
     def missing_end(self) -> str:
-        """What a stream lacks that is over; empty where it is whole, or cannot be judged."""
+        """Why a stream that is over is incomplete; empty if it is complete, or if that cannot be known."""
         if not self._readable:
             return ""
         if self._end.missing:
-            return f"the stream broke off: the end of its protocol ({self._end.missing}) never came"
+            return f"the stream is incomplete: it ended without {self._end.missing}"
         if self._is_event_stream and self._end.is_empty:
-            return "the stream that was asked for is empty"
+            return "the requested stream is empty"
         return ""
 
     def _lines(self, piece: bytes) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A streamed answer on its way to the client: read while it passes, its permit settled at its end."""
+"""A streamed response: it is read while it is passed to the client, and its permit is settled at its end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tidegate.providers.aws_frames import AwsFrames
 
 
 class StreamedResponse:
-    """The pieces of one answer.
+    """The pieces of one streamed response.
 
     Args:
-        library: Whose client gets them.
-        request: What they answer.
-        response: As the inner transport made it.
-        permit: Settled when the stream ends, breaks off, or is left.
-        settings: Of the call.
+        library: The HTTP library of the client.
+        request: The request that is answered.
+        response: The inner transport's response.
+        permit: Settled when the stream ends, breaks off, or is closed early.
+        settings: The settings of the call.
         idle_seconds: The longest wait for the next piece.
-        seconds: From sending to the first byte, for the permit.
+        seconds: The time from sending to the first byte.
         is_asked_for: Whether the request asked the provider for a stream.
     """
 
@@ -63,15 +63,15 @@ class StreamedResponse:
         self._ended = False
 
     def stream(self) -> Any:
-        """Return it as a stream of the library."""
+        """Return the response as a stream object of the library."""
         return _stream_class(self._library)(self)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the pieces as they come.
 
         Raises:
-            Exception: The library's `RemoteProtocolError` where the stream is over without the end that its
-                protocol promises: it is a part of an answer, and may have been billed whole.
+            Exception: The library's `RemoteProtocolError`, if the stream ends before its protocol allows.
+                The client got a part of the response, and the provider may bill all of it.
         """
         source = self._source.__aiter__()
         while True:
@@ -91,14 +91,14 @@ class StreamedResponse:
             await self._settle(self._result())
             return
         broken = self._library.RemoteProtocolError(self._reader.missing_end, request=self._request)
-        if self._reader.failure is not None:  # it says itself why it broke off
+        if self._reader.failure is not None:  # the stream itself reported why it broke off
             await self._settle(self._result())
         else:
             await self._settle(result_of_error(broken, self._settings, seconds=self._seconds))
         raise broken
 
     async def aclose(self) -> None:
-        """Release the connection. A stream that is left early was still a call that went well."""
+        """Close the connection. A stream that the client closes early still counts as a success."""
         try:
             await self._source.aclose()
         finally:
@@ -115,7 +115,7 @@ class StreamedResponse:
 
 @cache
 def _stream_class(library: Any) -> Any:
-    """Return a class that this library's client takes for a stream."""
+    """Return a stream class that this library's client accepts."""
 
     class ForwardedStream(library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, passing: StreamedResponse) -> None:

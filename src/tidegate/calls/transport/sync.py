@@ -1,7 +1,7 @@
-"""The way for sync clients: the one asynchronous core, on the bridge's loop.
+"""Serves sync clients: it runs the asynchronous transport on the bridge's event loop.
 
-A sync transport inside (`httpx2.HTTPTransport`, say) is run in threads, so that its time limits hold too: one
-for each call under way, since a call that waited for a thread would spend its time limit on that.
+If the inner transport is sync (such as `httpx2.HTTPTransport`), it runs in threads, so that our time limits
+apply to it too. Each call in flight has a thread of its own: a wait for a thread would use up its time limit.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class Core(Protocol):
     """The asynchronous transport."""
 
     def exchange(self, request: Any, is_streamed_by_client: bool) -> Coroutine[Any, Any, Any]:
-        """Return the answer to a request."""
+        """Return the response to a request."""
         ...
 
     def aclose(self) -> Coroutine[Any, Any, None]:
-        """Close what it holds."""
+        """Close the inner transport."""
         ...
 
 
 class SyncTransport:
-    """Handles the requests of sync clients. Any thread may use it, but none that runs an event loop.
+    """Handles the requests of sync clients. Any thread may use it, except one that runs an event loop.
 
     Args:
-        core: Used on the bridge's loop alone.
-        library: Whose clients use it.
+        core: The asynchronous transport. It is used on the bridge's loop only.
+        library: The HTTP library of the clients.
     """
 
     def __init__(self, core: Core, library: Any) -> None:
@@ -49,11 +49,11 @@ class SyncTransport:
         self._library = library
 
     def handle_request(self, request: Any) -> Any:
-        """Return the answer to a request; its stream can be read without a loop.
+        """Return the response to a request. Its stream can be read without an event loop.
 
         Raises:
-            UsageError: Called inside an event loop.
-            TaskStopped: The run was asked to stop in the middle of the call.
+            UsageError: It was called inside an event loop.
+            TaskStopped: The run was asked to stop during the call.
         """
         _check_no_loop()
         reraise_first_error(request)
@@ -87,7 +87,7 @@ class ThreadedTransport:
         def send() -> Any:
             response = self._inner.handle_request(request)
             if is_left.is_set():
-                response.stream.close()  # nobody waits for it any more
+                response.stream.close()  # the caller was cancelled and does not use it
             return response
 
         try:
@@ -146,26 +146,26 @@ def _async_stream_class(library: Any) -> Any:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a part of a call to its end; cut it off when its run is asked to stop.
+    """Run a part of a call to its end. Abort it when its run is asked to stop.
 
     Raises:
-        TaskStopped: It was.
+        TaskStopped: The run was asked to stop.
     """
     run = current_context()
     return run_sync(work if run is None else _abort_on_stop(run, work))
 
 
 async def _abort_on_stop(run: Context, work: Coroutine[Any, Any, T]) -> T:
-    loop, doing = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(work)
     is_interrupted = threading.Event()
 
-    def cut() -> None:
+    def abort() -> None:
         is_interrupted.set()
-        loop.call_soon_threadsafe(doing.cancel)
+        loop.call_soon_threadsafe(running.cancel)
 
-    with run.abort_on_stop(cut):
+    with run.abort_on_stop(abort):
         try:
-            return await doing
+            return await running
         except asyncio.CancelledError:
             if is_interrupted.is_set():
                 run.raise_stop()
@@ -180,7 +180,7 @@ def _check_no_loop() -> None:
     raise UsageError(
         "a sync HTTP client was used inside an event loop, which it would block: "
         "an SDK's sync class (such as OpenAI or Anthropic) or httpx.Client in an async def",
-        fix="use the async class there (AsyncOpenAI, AsyncAnthropic, httpx.AsyncClient), "
+        fix="use the async class (AsyncOpenAI, AsyncAnthropic, httpx.AsyncClient), "
         "or make the task a plain def",
     )
 

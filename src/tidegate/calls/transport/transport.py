@@ -1,11 +1,11 @@
-"""The transport that makes any SDK polite: a permit a call, limits learned, failures understood.
+"""The transport that makes any SDK respect an upstream's limits: a permit per call, and its end reported.
 
-It stands between an `httpx2.AsyncClient` (or one of `httpx`) and the transport that really sends:
+It sits between an `httpx2.AsyncClient` (or one of `httpx`) and the transport that sends the requests:
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=upstream.transport()))
 
-Errors and JSON answers are read whole before they are handed on, unless a stream was asked for; streams are
-read while they pass, and their permit is settled at their end.
+Errors and JSON responses are read whole before they are passed on, unless the request asked for a stream.
+Streams are read while they are passed on, and their permit is settled at their end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     class _ClientTransport(
         httpx2.AsyncBaseTransport, httpx2.BaseTransport, httpx.AsyncBaseTransport, httpx.BaseTransport
     ):
-        """What the clients of both libraries take, for type checkers; neither library need be installed."""
+        """The type that clients of both libraries accept. Only type checkers need both libraries installed."""
 
         async def handle_async_request(self, request: Any) -> Any: ...
         def handle_request(self, request: Any) -> Any: ...
@@ -62,17 +62,18 @@ else:
 
 
 class UpstreamTransport(_ClientTransport):
-    """A transport for the clients of `httpx2` and `httpx`, asynchronous and sync ones.
+    """A transport for async and sync clients of `httpx2` and `httpx`.
 
-    One client each: connections belong to the event loop they were made in.
+    Use one transport per client: connections belong to the event loop in which they were made.
 
     Args:
-        permits: Whom to ask before each call.
-        settings: How calls are made.
-        inner: What really sends; None: `httpx2.AsyncHTTPTransport()`, or that of `httpx` without it.
+        permits: The source of permits.
+        settings: The settings of calls.
+        inner: The transport that sends the requests. None for a new `AsyncHTTPTransport` of `httpx2`, or of
+            `httpx` if `httpx2` is not installed.
 
     Raises:
-        ConfigError: Neither library is installed, or `inner` is of neither.
+        ConfigError: Neither library is installed, or `inner` belongs to neither.
     """
 
     def __init__(self, permits: PermitSource, settings: CallSettings, inner: Any = None) -> None:
@@ -85,14 +86,14 @@ class UpstreamTransport(_ClientTransport):
         self._sync = SyncTransport(self, self._library)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Wait for a permit, send the request, and return the answer.
+        """Wait for a permit, send the request, and return the response.
 
         Raises:
-            UpstreamParkedError: The gate is shut; nothing was sent.
-            CallTooLargeError: It can never be let through; nothing was sent.
+            UpstreamParkedError: The gate is closed; nothing was sent.
+            CallTooLargeError: The call exceeds a limit and can never be admitted; nothing was sent.
             TaskStopped: The run that makes the call has ended; nothing was sent.
-            Exception: What the inner transport raises, and its library's `ReadTimeout` when the call takes
-                too long.
+            Exception: Any error of the inner transport, and its library's `ReadTimeout` if the call takes too
+                long.
         """
         reraise_first_error(request)
         try:
@@ -102,23 +103,23 @@ class UpstreamTransport(_ClientTransport):
             raise
 
     def handle_request(self, request: Any) -> Any:
-        """Do the same for a sync client.
+        """Do the same as `handle_async_request` for a sync client.
 
         Raises:
-            UsageError: Called inside an event loop, which it would block.
-            TaskStopped: The run was asked to stop; the call was cut off, and may have been done.
+            UsageError: It was called inside an event loop, which it would block.
+            TaskStopped: The run was asked to stop. The call was aborted but may have been processed.
         """
         return self._sync.handle_request(request)
 
     async def exchange(self, request: Any, is_streamed_by_client: bool) -> Any:
-        """Do the same, and take no notice of an SDK's own retries.
+        """Do the same as `handle_async_request`, without a check for an SDK's own retries.
 
         Args:
-            request: Of the client.
-            is_streamed_by_client: Whether the client reads the answer in pieces.
+            request: The client's request.
+            is_streamed_by_client: Whether the client reads the response as a stream.
         """
         permit = await self._permits.acquire(permit_request_for(sizes_of_request(request), self._settings))
-        response = await self._called(request, permit, is_streamed_by_client)
+        response = await self._call(request, permit, is_streamed_by_client)
         remember_origin(request, response)
         return response
 
@@ -152,10 +153,10 @@ class UpstreamTransport(_ClientTransport):
     ) -> None:
         self.close()
 
-    async def _called(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
+    async def _call(self, request: Any, permit: Permit, is_streamed_by_client: bool) -> Any:
         host, sent_at, is_asked_for = request.url.host, None, wants_stream(request)
         try:
-            current_run()  # it may have ended while the call waited for its permit
+            current_run()  # raises if the run ended while the call waited for its permit
             times = remaining_times(self._settings.times)
             prepare_request(request, self._settings, permit, times, is_stream_asked_for=is_asked_for)
             await permit.mark_sending()
@@ -199,7 +200,7 @@ class UpstreamTransport(_ClientTransport):
         return limits_of(headers, status=status, host=host, provider=self._settings.provider_name)
 
     async def _read(self, response: Any) -> bytes:
-        """Read the whole body, leave it in the response as it came, and return it decoded."""
+        """Read the whole body and return it decoded. The response keeps it as it came."""
         try:
             raw = b"".join([piece async for piece in response.stream])
         finally:

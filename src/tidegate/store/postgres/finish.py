@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
-from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, goes_well, is_silent_probe
+from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
 from tidegate.store.common import gates, ids
 from tidegate.store.common.outcomes import is_resend, with_placeholder
 from tidegate.store.common.text import storable
@@ -167,11 +167,15 @@ async def _succeed(
 async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> None:
     """Let what went well open gates and end slow starts."""
     successful = [
-        SuccessfulRun(run.upstream, run.seconds, run.probe) for run in runs if goes_well(run, run.calls)
+        SuccessfulRun(run.upstream, run.seconds, run.probe)
+        for run in runs
+        if counts_as_success(run, run.calls)
     ]
     for upstream, runs_of_upstream in by_upstream(successful):
         await gates.apply_successes(db, upstream, runs_of_upstream)
-    silent = [run for run in runs if is_silent_probe(run, run.calls) and not goes_well(run, run.calls)]
+    silent = [
+        run for run in runs if is_silent_probe(run, run.calls) and not counts_as_success(run, run.calls)
+    ]
     for run in sorted(silent, key=lambda run: run.upstream):
         await gates.apply_probe(db, run.upstream, run.seconds, is_good=False)
 

@@ -15,7 +15,7 @@ import apsw
 from tidegate.codec.tags import CODEC
 from tidegate.domain.calls import CallSummary
 from tidegate.domain.outcome import FinishStatus, Outcome, Succeeded
-from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, goes_well, is_silent_probe
+from tidegate.limits.gate_rows import SuccessfulRun, by_upstream, counts_as_success, is_silent_probe
 from tidegate.store.common import gates, ids
 from tidegate.store.common.outcomes import with_placeholder
 from tidegate.store.common.rollup_totals import RollupTotals
@@ -149,12 +149,12 @@ def _update_gates(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current
     successful = [
         SuccessfulRun(run.upstream, now - run.started_at, bool(run.probe))
         for run, calls in runs
-        if goes_well(run, calls)
+        if counts_as_success(run, calls)
     ]
     for upstream, runs_of_upstream in by_upstream(successful):
         complete(gates.apply_successes(session, upstream, runs_of_upstream))
     for run, calls in runs:
-        if is_silent_probe(run, calls) and not goes_well(run, calls):
+        if is_silent_probe(run, calls) and not counts_as_success(run, calls):
             complete(gates.apply_unused_probe(session, run.upstream, run.started_at))
 
 
