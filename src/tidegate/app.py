@@ -11,7 +11,7 @@ from tidegate.bulk_enqueue import each
 from tidegate.calls.keys import Key, KeyRing
 from tidegate.calls.settings import CallTimes
 from tidegate.calls.upstream import Upstream
-from tidegate.codec.declaration import demand_plain_function
+from tidegate.codec.declaration import require_plain_function
 from tidegate.config import load_config
 from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
@@ -238,7 +238,7 @@ class Tidegate(Hooks, TaskAccess):
             name_option("name", name)
 
         def declare(function: Callable[..., Any]) -> TaskFunction[Any, Any, Any]:
-            demand_plain_function(function)
+            require_plain_function(function)
             where = choose_runs_in(function, runs_in, memory_limit=memory_limit is not None)
             spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
             return self._core.register(function, spec)

@@ -5,25 +5,25 @@
     │   ├── ArgumentsError         arguments do not fit the function, or cannot be stored
     │   ├── OptionError            an option's value is wrong
     │   ├── KeyConflictError       this key= already names a task with another payload
-    │   ├── NotAcceptedError       the store holds nothing under that id, or its state forbids the request
+    │   ├── NotAcceptedError       no task has that id, or its state forbids the request
     │   │   ├── TaskNotFoundError
     │   │   └── WrongStateError
     │   ├── UnknownFunctionError   no such task function is declared
     │   └── UnknownUpstreamError   no such upstream is known to the store
-    ├── ConfigError                fix the set-up
+    ├── ConfigError                fix the configuration
     │   └── SchemaError            the database's schema is older or too new
     ├── StoreError                 try again
     │   ├── StoreUnavailableError  the store cannot be reached, is full, or was lost
-    │   └── StoreBusyError         another process held the store for too long; nothing was written
-    ├── UpstreamError              about a call to an outside service
-    │   ├── UpstreamParkedError    its gate is shut for now
+    │   └── StoreBusyError         another process locked the store for too long; nothing was written
+    ├── UpstreamError              a call to an outside service was refused
+    │   ├── UpstreamParkedError    its gate is closed for now
     │   └── CallTooLargeError      larger than the upstream's whole limit
     ├── ResultTimeoutError         the task is not final yet
     └── TaskFailedError            the task is final, without success
         └── TaskCancelledError
 
-What a task raises to say how its failure should be treated (`Transient`, `Permanent`, `RetryAfter`) is in
-`tidegate.verdicts`.
+A task raises `Transient`, `Permanent` and `RetryAfter` (in `tidegate.verdicts`) to state how its failure must
+be treated. They are not errors of Tidegate.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from typing import Any
 
 
 class TidegateError(Exception):
-    """The base of every error Tidegate raises.
+    """The base of every error that Tidegate raises.
 
     Args:
         message: What is wrong and where, in one sentence.
         fix: What to do about it; printed after an arrow.
-        facts: The values the message speaks of, kept as attributes.
+        facts: The values in the message, kept in the attribute `facts`.
     """
 
     code = "TG000"
@@ -66,13 +66,13 @@ def _rebuild(kind: type[TidegateError], message: str, fix: str, facts: dict[str,
 
 
 class UsageError(TidegateError):
-    """The call is wrong; the same call will be refused again."""
+    """The call is wrong. The same call will be refused again."""
 
     code = "TG100"
 
 
 class ArgumentsError(UsageError):
-    """Arguments do not fit the task function, or one cannot be stored. `facts["path"]` says where."""
+    """Arguments do not fit the task function, or one cannot be stored. `facts["path"]` names the place."""
 
     code = "TG104"
     path: str = ""
@@ -82,13 +82,13 @@ class ArgumentsError(UsageError):
 
 
 class OptionError(UsageError):
-    """An option has a value that cannot work."""
+    """An option has an invalid value."""
 
     code = "TG105"
 
 
 class KeyConflictError(UsageError):
-    """The idempotency key is taken by a task with another payload. `facts["task_id"]` is that task."""
+    """The idempotency key belongs to a task with another payload. `facts["task_id"]` is that task."""
 
     code = "TG109"
     key: str = ""
@@ -110,7 +110,7 @@ class UnknownUpstreamError(UsageError):
 
 
 class NotAcceptedError(UsageError):
-    """The request does not fit what the store holds."""
+    """The request does not fit the state of the store."""
 
     code = "TG120"
     functions: tuple[str, ...] = ()
@@ -125,13 +125,13 @@ class TaskNotFoundError(NotAcceptedError):
 
 
 class WrongStateError(NotAcceptedError):
-    """The task exists, but its state forbids what was asked."""
+    """The task exists, but its state forbids the request."""
 
     code = "TG122"
 
 
 class ConfigError(TidegateError):
-    """The set-up is wrong; nothing was started."""
+    """The configuration is wrong. Nothing was started."""
 
     code = "TG200"
 
@@ -143,7 +143,7 @@ class SchemaError(ConfigError):
 
 
 class StoreError(TidegateError):
-    """The store could not do it now; the same call may succeed later."""
+    """The store could not do this now. The same call may succeed later."""
 
     code = "TG300"
 
@@ -151,21 +151,21 @@ class StoreError(TidegateError):
 class StoreUnavailableError(StoreError):
     """The store cannot be reached, its disk is full, or the connection was lost.
 
-    A write that was under way may or may not have been committed; every write of Tidegate is safe to
-    repeat with the same ids.
+    A write in progress may or may not have been committed. Every write of Tidegate can safely be repeated
+    with the same ids.
     """
 
     code = "TG301"
 
 
 class StoreBusyError(StoreError):
-    """Another process held the store's lock for longer than the busy limit. Nothing was written."""
+    """Another process held the store's lock for longer than the busy timeout. Nothing was written."""
 
     code = "TG302"
 
 
 class ResultTimeoutError(TidegateError, TimeoutError):
-    """The task did not reach a final state in time. It goes on; ask again later."""
+    """The task did not reach a final state in time. It is still active; ask again later."""
 
     code = "TG400"
     task_id: str = ""
@@ -197,10 +197,10 @@ class UpstreamError(TidegateError):
 
 
 class UpstreamParkedError(UpstreamError):
-    """The upstream's gate is shut, or its limits leave no room in time; the call was not made.
+    """The upstream's gate is closed, or its limits allow no call in time. The call was not made.
 
-    Let it pass: the task waits uncharged until the gate opens. `facts` holds `upstream`, `reason` (a word
-    of `Reason`) and `wait_seconds`, None if only a person opens it.
+    Do not catch it in a task: the task then waits, without a charged attempt, until the gate opens. `facts`
+    holds `upstream`, `reason` (a value of `Reason`) and `wait_seconds` (None if a person must open the gate).
     """
 
     code = "TG501"
@@ -211,6 +211,6 @@ class UpstreamParkedError(UpstreamError):
 
 
 class CallTooLargeError(UpstreamError):
-    """One call asks for more than the upstream's whole limit; waiting would not help."""
+    """One call needs more than the upstream's whole limit. Waiting does not help."""
 
     code = "TG502"

@@ -12,12 +12,12 @@ from tidegate.readers import (
     Deadline,
     Seconds,
     attempts_option,
-    demand_in_time,
     instant_option,
     key_option,
     limit_option,
     name_option,
     positive_option,
+    require_before_deadline,
     seconds_option,
     wrong,
 )
@@ -74,7 +74,7 @@ def make_options(
     deadline_seconds = None
     if deadline is not None and not isinstance(deadline, datetime):
         deadline_seconds = limit_option("deadline", deadline)
-    demand_in_time(delay_seconds, deadline_seconds)
+    require_before_deadline(delay_seconds, deadline_seconds)
     return Options(
         queue=None if queue is None else name_option("queue", queue),
         priority=None if priority is None else priority_option(priority),

@@ -1,8 +1,8 @@
-"""The one reader of options: durations, sizes, rates, names and numbers, wherever they are written.
+"""Reads option values: durations, sizes, rates, names and numbers.
 
-Code, `tidegate.toml`, environment variables, command line and HTTP API all take the same forms, since all
-of them read values here. Every reader returns a plain value or raises `OptionError`, whose message quotes
-the option and its value in one line and whose fix says which values work.
+Code, `tidegate.toml`, environment variables, the command line and the HTTP API all read values here, so all
+accept the same forms. Each reader returns a plain value or raises `OptionError`. The message quotes the
+option and its value in one line, and the fix states which values are valid.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidegate.errors import OptionError
 F = TypeVar("F")
 
 Seconds = float | int | timedelta | str
-"""A duration as users give it: seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`."""
+"""A duration as users write it: seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`."""
 Deadline = Seconds | datetime
-"""A deadline as users give it: a time from the enqueue, or a moment with a time zone."""
+"""A deadline as users write it: a duration from the enqueue, or a datetime with a time zone."""
 Size = int | str
-"""A number of bytes as users give it: a whole number, or text such as `300MiB`, `2GB`."""
+"""A number of bytes as users write it: a whole number, or text such as `300MiB`, `2GB`."""
 
 MOST = 10_000_000
-"""The largest number of requests, tasks or the like that an option takes."""
+"""The largest number of requests, tasks and the like that an option accepts."""
 LONGEST_SECONDS = 100 * 366 * 86_400.0
 LONGEST_WAIT_SECONDS = 366 * 86_400.0
 
@@ -54,15 +54,15 @@ _DURATION_FIX = 'use a number of seconds, or text such as "30s", "5m", "1h", "7d
 
 
 def shown(value: object) -> str:
-    """Return a value as an error quotes it: its repr in one line of 80 characters at most.
+    """Return a value as errors quote it: its repr in one line of at most 80 characters.
 
-    Control characters, and those that change the direction of text, are escaped.
+    Control characters, and characters that change the direction of text, are escaped.
     """
     quoting = reprlib.Repr()
     quoting.maxstring = quoting.maxother = quoting.maxlong = _MOST_CHARACTERS_SHOWN
     try:
         quoted = quoting.repr(value)
-    except ValueError:  # Python refuses to write very long numbers
+    except ValueError:  # Python refuses to format very long numbers
         quoted = f"<{type(value).__name__}>"
     text = "".join(_escaped(character) for character in quoted)
     if len(text) <= _MOST_CHARACTERS_SHOWN:
@@ -77,11 +77,8 @@ def _escaped(character: str) -> str:
 
 
 def wrong(option: str, value: object, fix: str) -> OptionError:
-    """Return the error about an option's value."""
+    """Return the error for an invalid value of an option."""
     return OptionError(f"{option}={shown(value)}", fix=fix)
-
-
-# --- durations -------------------------------------------------------------------------------------------
 
 
 def seconds_option(
@@ -90,19 +87,19 @@ def seconds_option(
     """Return a duration in seconds.
 
     Args:
-        option: Its name, for the error.
+        option: The option's name, for the error.
         value: Seconds, a timedelta, or text such as `500ms`, `90s`, `15m`, `1h`, `7d`.
-        least: The shortest that works.
-        most: The longest that works: a century unless given.
+        least: The shortest valid duration.
+        most: The longest valid duration. Default: a century.
 
     Raises:
-        OptionError: It is no duration, not a number, or out of these bounds.
+        OptionError: The value is not a duration, is NaN, or is out of these bounds.
     """
     seconds = _seconds(value)
     if seconds is None or math.isnan(seconds):
         raise wrong(option, value, _DURATION_FIX)
     if not least <= seconds <= most:
-        raise wrong(option, value, f"{_DURATION_FIX}, from {least:g} to {in_words(most)}")
+        raise wrong(option, value, f"{_DURATION_FIX}, from {least:g} to {format_bound(most)}")
     return seconds
 
 
@@ -127,21 +124,21 @@ def positive_option(option: str, value: Seconds, *, most: float = LONGEST_SECOND
 
 
 def limit_option(option: str, value: Seconds | None) -> float:
-    """Return a time limit in seconds, above 0; `NO_LIMIT` must be written out, None is refused."""
+    """Return a time limit in seconds, above 0. `NO_LIMIT` means none; None is refused."""
     if value is None:
-        raise wrong(option, value, f"write {option}=tidegate.NO_LIMIT if you really want no limit")
+        raise wrong(option, value, f"write {option}=tidegate.NO_LIMIT to turn the limit off")
     return math.inf if _is_endless(value) else positive_option(option, value)
 
 
 def duration_deadline(option: str, value: Seconds) -> float:
-    """Return the seconds from each enqueue until a deadline; a moment would be past for later enqueues."""
+    """Return the seconds from the enqueue until a deadline. A datetime is refused, as it would pass."""
     if isinstance(value, datetime):
-        raise wrong(option, value, "use a duration here; give a moment to one task: using(deadline=…)")
+        raise wrong(option, value, "use a duration here; set a datetime for one task: using(deadline=…)")
     return limit_option(option, value)
 
 
 def kept_option(option: str, value: Seconds) -> float:
-    """Return for how many seconds something is kept; infinity (`inf` in the file) keeps it for good."""
+    """Return a retention time in seconds. Infinity (`inf` in the file) means that nothing is deleted."""
     return math.inf if _is_endless(value) else seconds_option(option, value)
 
 
@@ -159,21 +156,18 @@ def _seconds(value: object) -> float | None:
 
 
 def _as_float(value: float) -> float:
-    """Return a number as a float, infinity where it is too large for one."""
+    """Return a number as a float, or infinity if it is too large for a float."""
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
-def in_words(seconds: float) -> str:
+def format_bound(seconds: float) -> str:
     """Return a bound of a duration: `3600 s`, `366 days`, `a century`."""
     if seconds >= LONGEST_SECONDS:
         return "a century"
     return f"{seconds / 86_400:g} days" if seconds > 86_400 else f"{seconds:g} s"
-
-
-# --- sizes and rates -------------------------------------------------------------------------------------
 
 
 def size_option(option: str, value: Size) -> int:
@@ -189,15 +183,12 @@ def size_option(option: str, value: Size) -> int:
 
 
 def rate_option(option: str, value: str) -> tuple[int, float]:
-    """Return a number and the seconds it holds for, of a rate such as `50/min`."""
+    """Return the number and the seconds of a rate: `(50, 60.0)` for `50/min`."""
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or match[2] not in _RATE_UNITS or not 1 <= int(match[1]) <= MOST:
         fix = 'use text such as "50/min": a number, /, and s, min, h or d (or second, minute, hour, day)'
         raise wrong(option, value, fix)
     return int(match[1]), _RATE_UNITS[match[2]]
-
-
-# --- numbers and words -----------------------------------------------------------------------------------
 
 
 def whole_option(option: str, value: int, *, least: int = 1, most: int = MOST) -> int:
@@ -220,14 +211,14 @@ def number_option(option: str, value: float, *, least: float = -math.inf, most: 
 
 
 def flag_option(option: str, value: bool) -> bool:
-    """Return true or false; no other value stands for them."""
+    """Return a boolean. No other value is accepted for one."""
     if not isinstance(value, bool):
         raise wrong(option, value, "use true or false")
     return value
 
 
 def choice_option(option: str, value: str, choices: Iterable[str]) -> str:
-    """Return one of some words."""
+    """Return the value if it is one of the choices."""
     words = tuple(choices)
     if not isinstance(value, str) or value not in words:
         raise wrong(option, value, f"use one of {', '.join(words)}")
@@ -240,19 +231,16 @@ def attempts_option(value: int) -> int:
 
 
 def callable_option(option: str, value: F) -> F:
-    """Return what can be called."""
+    """Return the value if it can be called."""
     if not callable(value):
-        raise wrong(option, value, "give a function")
+        raise wrong(option, value, "pass a function")
     return value
-
-
-# --- names and lists -------------------------------------------------------------------------------------
 
 
 def name_option(option: str, value: str) -> str:
     """Return a queue, tenant or label name: 1 to 128 characters, no control characters, no outer blanks."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or value != value.strip():
-        raise wrong(option, value, "use 1 to 128 printable characters, no blanks at the ends")
+        raise wrong(option, value, "use 1 to 128 printable characters, without blanks at the ends")
     return encodable(option, value)
 
 
@@ -271,7 +259,7 @@ def encodable(option: str, value: str) -> str:
     """Return text that can be stored.
 
     Raises:
-        OptionError: Half of a surrogate pair stands alone in it.
+        OptionError: The text contains a lone surrogate.
     """
     try:
         value.encode()
@@ -283,29 +271,29 @@ def encodable(option: str, value: str) -> str:
 def text_option(option: str, value: str) -> str:
     """Return text that is not empty."""
     if not isinstance(value, str) or not value.strip():
-        raise wrong(option, value, "give text in quotes")
+        raise wrong(option, value, "write text in quotes")
     return value
 
 
 def names_option(option: str, value: Sequence[str]) -> tuple[str, ...]:
-    """Return a list of names, each once, in the order written. One text alone is refused: it is no list."""
+    """Return a list of different names, in the order written. A single text is refused."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise wrong(option, value, f'write a list: {_last(option)} = ["default"], or ["*"] for all')
     names = tuple(name_option(option, name) for name in value)
     if len(set(names)) < len(names):
-        raise wrong(option, value, "name each of them once")
+        raise wrong(option, value, "write each name once")
     return names
 
 
 def texts_option(option: str, value: Sequence[str]) -> tuple[str, ...]:
-    """Return a list of texts, empty perhaps; none of them is empty, since that would be in every text."""
+    """Return a list of texts, which may be empty. An empty text is refused: all texts contain it."""
     if not _is_list(value) or not all(isinstance(text, str) and text for text in value):
         raise wrong(option, value, f'write a list of texts: {_last(option)} = ["CUDA error"], or [] for none')
     return tuple(value)
 
 
 def devices_option(option: str, value: Sequence[int | str]) -> tuple[int | str, ...]:
-    """Return a list of devices by number or name, empty perhaps."""
+    """Return a list of devices by number or name. The list may be empty."""
     if not _is_list(value) or not all(_is_device(device) for device in value):
         fix = f'write a list of numbers or UUIDs: {_last(option)} = [0, 1], or ["GPU-8a3f…"]'
         raise wrong(option, value, fix)
@@ -323,32 +311,29 @@ def _is_device(value: object) -> bool:
 
 
 def _last(option: str) -> str:
-    """Return the option's own name: `queues` of `pool llm: queues`."""
+    """Return the option's own name: `queues` for `pool llm: queues`."""
     return option.rpartition(": ")[2]
 
 
-# --- moments ---------------------------------------------------------------------------------------------
-
-
 def instant_option(option: str, value: datetime) -> float:
-    """Return seconds since the epoch of a moment with a zone; a naive one is refused, never guessed at.
+    """Return the seconds since the epoch of a datetime with a time zone. A naive datetime is refused.
 
-    A moment in the gap of a clock change counts by the offset before it; `fold` chooses in the repeated hour.
+    A time in the gap of a clock change is read with the offset before it. In a repeated hour `fold` decides.
     """
     if not isinstance(value, datetime):
-        raise wrong(option, value, "give a datetime with a time zone")
+        raise wrong(option, value, "pass a datetime with a time zone")
     if value.tzinfo is None or value.utcoffset() is None:
         raise OptionError(
             f"{option}={value.isoformat()} has no time zone",
             fix="add one, such as tzinfo=datetime.UTC or a zoneinfo zone",
         )
     if not 2000 <= value.year <= 2200:
-        raise OptionError(f"{option}={value.isoformat()}", fix="use a moment between the years 2000 and 2200")
+        raise OptionError(f"{option}={value.isoformat()}", fix="use a time between the years 2000 and 2200")
     return value.timestamp()
 
 
 def instant_from_text(option: str, text: str) -> datetime:
-    """Return the moment an ISO 8601 text names; it must carry an offset or Z."""
+    """Return the UTC datetime of an ISO 8601 text, which must have an offset or Z."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -357,28 +342,28 @@ def instant_from_text(option: str, text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-def demand_in_time(wait_seconds: float, deadline_seconds: float | None) -> None:
-    """Refuse a task whose deadline is over before it is due.
+def require_before_deadline(wait_seconds: float, deadline_seconds: float | None) -> None:
+    """Refuse a task whose deadline passes before it is due.
 
     Args:
-        wait_seconds: From its enqueue until it is due.
-        deadline_seconds: From its enqueue until its deadline; None: it has none.
+        wait_seconds: Seconds from its enqueue until it is due.
+        deadline_seconds: Seconds from its enqueue until its deadline; None if it has none.
 
     Raises:
-        OptionError: It could never run.
+        OptionError: The task could never run.
     """
     if deadline_seconds is None:
         return
     if deadline_seconds <= 0:
-        raise OptionError(f"the deadline passed {-deadline_seconds:g} s ago", fix="give a moment to come")
+        raise OptionError(f"the deadline passed {-deadline_seconds:g} s ago", fix="set a time in the future")
     if 0 < wait_seconds >= deadline_seconds:
         raise OptionError(
             f"the deadline, in {deadline_seconds:g} s, comes before the task is due, in {wait_seconds:g} s",
-            fix="give a later deadline, or a shorter delay",
+            fix="set a later deadline, or a shorter delay",
         )
 
 
 def set_fields(instance: object, **values: Any) -> None:
-    """Give a frozen dataclass its fields, once, in its `__init__`."""
+    """Set the fields of a frozen dataclass. Call this in its `__init__` only."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)

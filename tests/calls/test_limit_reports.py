@@ -149,7 +149,7 @@ async def test_tasks_wait_in_the_store_for_a_spent_window_and_are_charged_nothin
         await until(lambda: learned_of(app, "openai"), what="the store knows")
         handle = await calls.enqueue(False)
         (row,) = await (await core_of(app).opened_store()).list_upstreams()
-        assert "its window of requests is spent" in row.waits_for
+        assert "its limit of requests is used up" in row.waits_for
         assert await handle.result(10) is None
         (run,) = [entry for entry in await handle.history() if entry.kind == "run"]
     assert run.run == 1
@@ -218,9 +218,9 @@ async def test_a_shown_limit_below_the_stored_one_is_warned_of_once_a_change(app
         await calls(500, 499)
         await shown(500)
     warnings = [record.getMessage() for record in caplog.records]
-    assert [text.split(";")[0] for text in warnings] == [
-        "upstream openai: its answers show that requests_per_minute is 600",
-        "upstream openai: its answers show that requests_per_minute is 500",
+    assert [text.split(", but")[0] for text in warnings] == [
+        "upstream openai: its responses show that requests_per_minute is 600",
+        "upstream openai: its responses show that requests_per_minute is 500",
     ]
     assert warnings[1].endswith("tidegate upstreams set 'openai' requests_per_minute=500")
     (row,) = await (await core_of(app).opened_store()).list_upstreams()

@@ -356,7 +356,7 @@ async def test_a_permit_that_cannot_be_settled_does_not_cost_the_answer(caplog):
 
 
 def test_an_inner_transport_of_no_known_library_is_refused():
-    with pytest.raises(ConfigError, match="no transport of httpx2 or httpx"):
+    with pytest.raises(ConfigError, match="not a transport of httpx2 or httpx"):
         UpstreamTransport(MemoryPermitSource(), CallSettings("acme"), object())
 
 

@@ -24,7 +24,7 @@ TAKEN = frozenset({Charge.CRASH, Charge.LOSS, Charge.RELEASE, Charge.INTERRUPTED
 """Charges of runs that were taken from their worker, whatever their bodies did."""
 
 _ASKED = "RetryRequested"
-_NOT_THROUGH_IT, _IN_ORDER, _FIRST_OF_ONE = "not through this task", "exit code 0", "crash 1 of 1"
+_NOT_THROUGH_IT, _IN_ORDER, _FIRST_OF_ONE = "not because of this task", "exit code 0", "crash 1 of 1"
 
 
 def may_begin_late(run_record: ChaosRecord, worker_id: str, begin: float, end: float) -> bool:

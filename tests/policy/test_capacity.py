@@ -32,11 +32,11 @@ def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
     (short,) = find_slot_shortages([row(MINUTE)], {"u": 8})
 
     assert (short.needed, short.slots) == (30, 8)
-    assert short.words == (
-        "upstream u: 600 in 1 min need 30 tasks at once, as a run took 3 s lately, and the live workers that"
-        " serve it have 8 slots: about 27% of the limit can be used"
+    assert short.description == (
+        "upstream u: 600 in 1 min need 30 tasks at once, because a run took 3 s recently; the live workers that"
+        " serve it have 8 slots, so about 27% of the limit can be used"
     )
-    assert short.fix == "raise concurrency, processes or workers to 30 slots in all"
+    assert short.fix == "raise concurrency, processes or workers to 30 slots in total"
 
 
 @pytest.mark.parametrize(

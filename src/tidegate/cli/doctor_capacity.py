@@ -10,6 +10,6 @@ from tidegate.store.protocol import Store
 async def check_capacity(store: Store) -> list[CheckResult]:
     """Warn about each upstream whose limit allows more calls than the live workers have slots for."""
     return [
-        CheckResult(CheckLevel.WARN, "slots", short.words, short.fix)
+        CheckResult(CheckLevel.WARN, "slots", short.description, short.fix)
         for short in await find_slot_shortages(store)
     ]

@@ -70,7 +70,7 @@ def read_declaration(
     Raises:
         ConfigError: It is no plain function, or an annotation cannot be resolved.
     """
-    demand_plain_function(function)
+    require_plain_function(function)
     hints = _Hints(function, injected, namespace)
     listed = list(inspect.signature(function).parameters.values())
     takers = [item for item in listed if injected is not None and _is_injected(hints.of(item.name), injected)]
@@ -127,7 +127,7 @@ def _type_shown(value: Any) -> str:
     return "…" if isinstance(value, msgspec.Raw) else type_name(value)  # stored bytes have no type yet
 
 
-def demand_plain_function(function: Callable[..., Any]) -> None:
+def require_plain_function(function: Callable[..., Any]) -> None:
     """Refuse what no worker could find by name and call.
 
     Raises:

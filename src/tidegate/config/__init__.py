@@ -1,4 +1,4 @@
-"""Configuration: what the environment, `tidegate.toml` and the defaults say, as one frozen value."""
+"""Configuration: environment variables, `tidegate.toml` and defaults, merged into one frozen value."""
 
 from tidegate.config.load import DEFAULT_DATABASE_URL, Config, load_config
 from tidegate.config.preset import preset_toml

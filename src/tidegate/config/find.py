@@ -1,4 +1,4 @@
-"""Finding the project: its `tidegate.toml`, or a store that is there, in a directory or above it."""
+"""Finds the project: the directory with a `tidegate.toml` or a store, here or in a parent directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.errors import ConfigError
 
 FILE = "tidegate.toml"
 STORE = Path(".tidegate", "tidegate.db")
-"""Where tasks are kept unless something else is configured, from the project's directory on."""
+"""The default path of the store, relative to the project's directory."""
 
 
 def find_project(directory: Path) -> tuple[Path | None, Table, Path]:
-    """Return the configuration file, its settings, and the directory that relative paths count from.
+    """Return the configuration file, its settings, and the directory for relative paths.
 
-    The file is looked for in a directory and those above it, and so is a store that is there already; then
-    from the directory of the program's own script on. Without either, the directory itself is the project.
+    The file or an existing store is searched in the directory and its parents, then in the directory of the
+    program's script and its parents. If there is neither, the directory itself is the project.
     """
     starts = [directory, *_script_directory()]
     for start in starts:
@@ -35,10 +35,10 @@ def find_project(directory: Path) -> tuple[Path | None, Table, Path]:
 
 
 def project_directories(start: Path) -> Iterator[Path]:
-    """Give a directory and those above it that may belong to the same project.
+    """Yield a directory and its parents that may belong to the same project.
 
-    Ends at the top of a git repository, and before the home directory and every directory in which others
-    may write: a file that somebody else left there must not choose what code runs.
+    The search ends at the top of a git repository. It stops before the home directory and before a directory
+    in which others may write: a file that somebody else left there must not choose which code runs.
     """
     start = start.absolute()
     yield start
@@ -62,7 +62,7 @@ def _is_ours(directory: Path) -> bool:
 
 
 def _script_directory() -> list[Path]:
-    """Return the directory of the script that was started; none for installed programs and prompts."""
+    """Return the directory of the script that was started; empty for installed programs and prompts."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     if not file or str(file).startswith("<"):
         return []
@@ -78,7 +78,7 @@ def _file_in(directory: Path) -> tuple[Path | None, Table]:
         return path, Table(_parse(data, path), file=path.name, section="")
     path = directory / "pyproject.toml"
     data = _read(path)
-    # Most pyproject.toml files are not for us: look before paying for a parser.
+    # Most pyproject.toml files have no section for us, and this check is cheaper than parsing.
     if data is not None and b"tidegate" in data:
         tool = Table(_parse(data, path), file=path.name, section="").table("tool")
         if "tidegate" in tool:
@@ -103,4 +103,4 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", fix="correct the line named") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", fix="correct that line") from error

@@ -1,4 +1,4 @@
-"""Finding and merging: environment, then file, then defaults. One file is used, the first there is."""
+"""Loads the configuration: environment variables override the file, and the file overrides the defaults."""
 
 from __future__ import annotations
 
@@ -45,40 +45,40 @@ _PREFIX = "TIDEGATE_"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that is configured, each value with its origin."""
+    """The whole configuration, with the origin of each value."""
 
     database_url: str
     app: str | None
-    """Where the application is, as `module:attribute`."""
+    """The application, as `module:attribute`; None if it is not configured."""
     modules: tuple[str, ...]
-    """Modules besides the application's own that declare task functions."""
+    """More modules that declare task functions, besides the application's own."""
     pools: tuple[Pool, ...]
     timings: Timings
     retries_per_minute: float
-    """Of the whole system: the retry budget."""
+    """The retry budget of the whole system."""
     retry_window: float
-    """Seconds over which it holds."""
+    """The window of the retry budget, in seconds."""
     path: Path | None
-    """The file that was used; None: there is none."""
+    """The file that was read; None if there is none."""
     environment: str | None
     """`TIDEGATE_ENV`, which chooses `[env.NAME]`."""
     origins: Mapping[str, str]
-    """Where each value comes from: `database_url`, `app`, `pools`, `timings.lease`… Absent: the default."""
+    """Where each value comes from: `database_url`, `app`, `pools`, `timings.lease`… Missing for defaults."""
 
 
 def load_config(directory: Path | None = None, env: Mapping[str, str] | None = None) -> Config:
-    """Return the configuration that holds in a directory.
+    """Return the configuration of a directory.
 
-    `TIDEGATE_…` variables win over `tidegate.toml`, which is read instead of `[tool.tidegate]` of
-    `pyproject.toml` if both are there; what neither says is a default. `[env.NAME]` wins over the top of
-    the same file when `TIDEGATE_ENV` is NAME; its pools replace the others.
+    `TIDEGATE_…` variables override `tidegate.toml`. If there is no such file, `[tool.tidegate]` of
+    `pyproject.toml` is read. Values in neither are defaults. If `TIDEGATE_ENV` is NAME, `[env.NAME]`
+    overrides the top of the same file, and its pools replace the others.
 
     Args:
-        directory: Where to look for a file, and above it; None: the working directory.
-        env: None: the process's environment.
+        directory: The directory in which, and above which, to search a file; None for the working directory.
+        env: The environment variables; None for those of the process.
 
     Raises:
-        ConfigError: A key or value is wrong. It names file, section, key, value and the fix.
+        ConfigError: A key or value is wrong. The message names the file, section, key and value.
     """
     variables = _own_variables(os.environ if env is None else env)
     here = Path.cwd() if directory is None else directory
@@ -104,7 +104,7 @@ def load_config(directory: Path | None = None, env: Mapping[str, str] | None = N
 
 
 def _layers(top: Table, environment: str | None) -> list[Table]:
-    """Return the tables that hold, the strongest last."""
+    """Return the tables that apply. Later ones override earlier ones."""
     top.require_known((*_SECTION_KEYS, "env"))
     sections = top.table("env").tables()
     for section in sections.values():
@@ -113,8 +113,8 @@ def _layers(top: Table, environment: str | None) -> list[Table]:
         return [top]
     if environment in sections:
         return [top, sections[environment]]
-    # Without a section of that name the top of the file holds, as for most who say "production"; but a
-    # slip of the pen must not start the wrong pools.
+    # Without a section of that name the top of the file applies, as is usual for "production". But a typo
+    # must not start the wrong pools.
     if meant := near_miss(environment, sections):
         raise ConfigError(
             f"TIDEGATE_ENV={environment}: there is no such section in {top.file}",
@@ -124,7 +124,7 @@ def _layers(top: Table, environment: str | None) -> list[Table]:
 
 
 def _read_section(table: Table, values: dict[str, Any], origins: dict[str, str]) -> None:
-    """Read one layer over what weaker ones gave."""
+    """Read one layer. It overrides the values of the layers before it."""
     found: dict[str, Any] = {}
     if "app" in table:
         found["app"] = _app(table.text("app"), table.place)
@@ -148,7 +148,7 @@ def _modules(table: Table) -> tuple[str, ...]:
 
 
 def _database_url(values: Mapping[str, Any], origins: Mapping[str, str], here: Path, project: Path) -> str:
-    """Return the database; a relative file counts from the project, unless a variable named it."""
+    """Return the database URL. A relative path is anchored at the project, unless a variable set it."""
     url: str = values.get("database_url", DEFAULT_DATABASE_URL)
     if project == here.absolute() or project == here or origins.get("database_url", "").startswith(_PREFIX):
         return url
@@ -156,12 +156,12 @@ def _database_url(values: Mapping[str, Any], origins: Mapping[str, str], here: P
 
 
 def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return our variables without their prefix; empty ones count as unset."""
+    """Return our variables without their prefix. Empty variables count as unset."""
     own = {
         key.removeprefix(_PREFIX): value for key, value in env.items() if key.startswith(_PREFIX) and value
     }
     for name in sorted(own.keys() - set(_VARIABLES)):
-        # Others may use the prefix (Kubernetes does, for a service named tidegate): only slips are refused.
+        # Others may use the prefix (Kubernetes does for a service named tidegate), so only typos are refused.
         if meant := near_miss(name, _VARIABLES):
             raise ConfigError(f"there is no variable {_PREFIX}{name}", fix=f"did you mean {_PREFIX}{meant}?")
     return own
@@ -204,14 +204,14 @@ def _secret(path: Path) -> str:
             f"TIDEGATE_DATABASE_URL_FILE={path} cannot be read", fix="name a readable file"
         ) from error
     if not text:
-        raise ConfigError(f"TIDEGATE_DATABASE_URL_FILE={path} is empty", fix="put the database URL into it")
+        raise ConfigError(f"TIDEGATE_DATABASE_URL_FILE={path} is empty", fix="write the database URL into it")
     return text
 
 
 def _app(text: str, place: str) -> str:
     if not _APP.fullmatch(text):
         raise ConfigError(
-            f"{place}: app = {shown(text)}: this value cannot work",
+            f"{place}: app = {shown(text)}: invalid value",
             fix='name module and attribute: "app:app"',
         )
     return text

@@ -1,4 +1,4 @@
-"""From tables of a configuration file to pools and timings."""
+"""Reads pools, timings and the retry budget from the tables of a configuration file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.limits.options import make_limits
 from tidegate.worker.settings import SHARING, Pool, Timings
 
 TIMING_NAMES = tuple(field.name for field in fields(Timings))
-"""Keys of `[worker]`; in capitals after `TIDEGATE_`, also variables of the environment."""
+"""The keys of `[worker]`. In capitals after `TIDEGATE_` they are environment variables too."""
 
 _POOL_KEYS = tuple(field.name for field in fields(Pool) if field.name != "name")
 
@@ -38,11 +38,11 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
     """Return the timings.
 
     Args:
-        values: Settings by name.
+        values: The settings by name.
         place: Where they come from, for errors.
 
     Raises:
-        ConfigError: They do not fit together.
+        ConfigError: They contradict each other.
     """
     try:
         return Timings(**values)
@@ -51,10 +51,10 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
 
 
 def read_retries(table: Table) -> dict[str, float]:
-    """Return the retry budget of the whole system, as far as the table says something of it.
+    """Return the settings of the system's retry budget that the table contains.
 
     Raises:
-        ConfigError: A value cannot work.
+        ConfigError: A value is invalid.
     """
     readers = {"retries_per_minute": table.number, "retry_window": table.seconds}
     found = {key: read(key) for key, read in readers.items() if key in table}

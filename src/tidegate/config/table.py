@@ -1,4 +1,4 @@
-"""One table of a configuration file while it is read: it knows its place, so that every error can name it."""
+"""A table of a configuration file. It knows its place in the file, so that every error can name it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Table:
     """A table of settings.
 
     Args:
-        values: As TOML gave them.
+        values: The parsed TOML values.
         file: The file's name, for errors.
-        section: The table's name as it is written in the file; empty for the top level.
+        section: The table's name in the file; empty for the top level.
     """
 
     def __init__(self, values: Mapping[str, Any], *, file: str, section: str) -> None:
@@ -39,17 +39,17 @@ class Table:
 
     @property
     def place(self) -> str:
-        """Where it stands, for errors and origins: `tidegate.toml [pools.all]`."""
+        """The table's place, for errors and origins: `tidegate.toml [pools.all]`."""
         return f"{self.file} [{self.section}]" if self.section else self.file
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
     def require_known(self, known: Iterable[str]) -> None:
-        """Refuse keys that mean nothing.
+        """Refuse unknown keys.
 
         Raises:
-            ConfigError: There is one; the fix names the key that was probably meant.
+            ConfigError: There is an unknown key. The fix names the key that was probably meant.
         """
         names = list(known)
         for key, value in self.values.items():
@@ -59,14 +59,14 @@ class Table:
                 )
 
     def table(self, key: str) -> Table:
-        """Return the table under `key`, empty if there is none."""
+        """Return the table under `key`; an empty one if there is none."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             raise self.wrong(key, f"make it a table: [{self._inner(key)}]")
         return Table(value, file=self.file, section=self._inner(key))
 
     def tables(self) -> dict[str, Table]:
-        """Return all tables in here by name; everything in here must be one."""
+        """Return all inner tables by name. Every value must be a table."""
         return {key: self.table(key) for key in self.values}
 
     def text(self, key: str) -> str:
@@ -90,7 +90,7 @@ class Table:
         return self._read(key, seconds_option)
 
     def kept(self, key: str) -> float:
-        """Return for how many seconds something is kept; `inf` keeps it for good."""
+        """Return a retention time in seconds; `inf` means that nothing is deleted."""
         return self._read(key, kept_option)
 
     def size(self, key: str) -> int:
@@ -98,15 +98,15 @@ class Table:
         return self._read(key, size_option)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of names, each once, in the order written."""
+        """Return a list of different names, in the order written."""
         return self._read(key, names_option)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, empty perhaps."""
+        """Return a list of texts, which may be empty."""
         return self._read(key, texts_option)
 
     def devices(self, key: str) -> tuple[int | str, ...]:
-        """Return a list of devices by number or name, empty perhaps."""
+        """Return a list of devices by number or name, which may be empty."""
         return self._read(key, devices_option)
 
     def _read(self, key: str, reader: Callable[[str, Any], T]) -> T:
@@ -116,8 +116,8 @@ class Table:
             raise self.wrong(key, error.fix) from None
 
     def wrong(self, key: str, fix: str) -> ConfigError:
-        """Return the error about the value of `key`."""
-        return ConfigError(f"{self._at(key, self.values[key])}: this value cannot work", fix=fix)
+        """Return the error for an invalid value of `key`."""
+        return ConfigError(f"{self._at(key, self.values[key])}: invalid value", fix=fix)
 
     def _at(self, key: str, value: object) -> str:
         quoted = "a table" if isinstance(value, dict) else shown(value)
@@ -128,14 +128,17 @@ class Table:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the advice for a word that is not known: the one that was meant, or all of them."""
+    """Return the advice for an unknown word: the known word that was probably meant, or all known words."""
     names = sorted(known)
     meant = near_miss(word, names, likeness=0.6)
     return f"did you mean {meant}?" if meant else f"known here: {', '.join(names)}"
 
 
 def near_miss(word: str, known: Iterable[str], *, likeness: float = 0.8) -> str | None:
-    """Return the known word that this one is a slip of, if any; `likeness` is 1.0 for the same word."""
+    """Return the known word that this one is probably a typo of; None if there is none.
+
+    `likeness` is how similar the words must be: 1.0 for equal words.
+    """
     import difflib
 
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=likeness)

@@ -1,7 +1,7 @@
-"""Which ready tasks can run now, which wait for a slot (*paced*), and which cannot run (*blocked*).
+"""Sorts ready tasks: those that can run now, those that wait for a slot (*paced*), those that are *blocked*.
 
-One rule for `status`, the API's figures, `upstreams` and `tasks why`. Pure: a store counts the lanes and
-passes them in with its gates.
+`status`, the API's statistics, `upstreams` and `tasks why` all use this rule. The store counts the ready
+tasks of each channel and passes the counts in with its gates.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow
 
 WORKERS = "workers"
-"""What holds a task that no live worker runs."""
+"""`WaitReason.by` of tasks that no live worker runs."""
 
 UnservedReason = Callable[[str, str], str]
-"""(queue, function) → why no live worker runs such tasks; empty if one does."""
+"""Takes a queue and a function. Returns why no live worker runs such tasks; empty if one does."""
 
 
 class WaitKind(StrEnum):
-    """How a task is held."""
+    """How a ready task waits."""
 
     PACED = "paced"
     """It waits for its slot of a rate, token or in-flight limit."""
     BLOCKED = "blocked"
-    """It cannot run at any pace: its gate is parked, a long window is used up, or no live worker runs it."""
+    """It cannot run at all: its gate is parked, a long window is used up, or no live worker runs it."""
 
 
 class ChannelCount(NamedTuple):
@@ -56,50 +56,52 @@ class WaitReason:
     by: str
     """`upstream NAME`, `rate limit of FUNCTION`, or `workers`."""
     reason: str
-    """In words, with the time at which it ends where that is known."""
+    """The explanation for people, with the time at which the wait ends if that is known."""
     tasks: int
 
 
 @dataclass(slots=True)
 class Backlog:
-    """The ready tasks of one queue, sorted by what they wait for."""
+    """The ready tasks of one queue, counted by what they wait for."""
 
     ready: int = 0
-    """May start as soon as a slot of a worker is free."""
+    """Tasks that may start as soon as a worker has a free slot."""
     paced: int = 0
+    """Tasks that wait for a slot of a limit."""
     blocked: int = 0
+    """Tasks that cannot run."""
     oldest_at: float | None = None
-    """When the longest-waiting task became ready that is not blocked."""
+    """When the oldest task that is not blocked became ready; None if there is none."""
     limited: int = 0
-    """Of those that are not blocked: how many a rate limit counts."""
+    """Tasks under a rate limit that are not blocked."""
     limited_seconds: float = 0.0
-    """Until the last of those may start, at the rate of their limits."""
+    """Seconds until the last of these may start, at the rate of their limits."""
     waits: list[WaitReason] = field(default_factory=list)
 
 
 class GateStatus:
-    """What one gate lets through now.
+    """How many tasks one gate admits now, and why it admits no more.
 
     Args:
-        row: The gate as stored.
-        in_flight: Runs and calls of it under way.
-        now: By the store's clock.
+        row: The gate's row.
+        in_flight: How many of its runs and calls are in flight.
+        now: The current time by the store's clock.
     """
 
     def __init__(self, row: GateRow, in_flight: int, now: float) -> None:
         self.row = row
         self.block: Block | None = find_block(row, now)
         self.tasks = 0
-        """Ready tasks that it holds or lets through, over all queues."""
+        """The ready tasks that must pass this gate, over all queues."""
         self._in_flight = in_flight
         self._now = now
         self._gate_check = GateCheck(row, in_flight, now)
         self.left = 0 if self.block is not None else self._gate_check.free_slots()
-        """How many more tasks it lets through now; None: any number."""
+        """How many more tasks it admits now; None for any number."""
 
     @property
     def name(self) -> str:
-        """Who holds, in words."""
+        """The gate's name for people: `upstream openai` or `rate limit of resize`."""
         if self.row.kind is GateKind.UPSTREAM:
             return f"upstream {self.row.name}"
         return f"rate limit of {self.row.name}"
@@ -110,12 +112,12 @@ class GateStatus:
         return self._gate_check.seconds_until(1) is not None
 
     def drain_seconds(self) -> float:
-        """Return the seconds until its rate limits let the last of `tasks` start; 0 if it has none."""
+        """Return the seconds until its rate limits allow the last of `tasks`; 0 if it has no rate limit."""
         found = self._gate_check.seconds_until(max(1, self.tasks))
         return 0.0 if found is None else found[0]
 
     def reasons(self, tasks: int = 1) -> list[str]:
-        """Return why so many tasks cannot all start now; nothing if they can."""
+        """Return why `tasks` tasks cannot all start now; empty if they can."""
         row, now = self.row, self._now
         gate = gates.gate_at(row.gate, row.limits, now)
         if self.block is not None:
@@ -123,8 +125,8 @@ class GateStatus:
         if gates.admits_only_probes(gate):
             return [f"gate: {format_gate(gate, row.limits, now)}"]
         found = []
-        room = gates.free_in_flight(gate, row.limits, self._in_flight)
-        if row.kind is GateKind.UPSTREAM and room is not None and room < tasks:
+        free = gates.free_in_flight(gate, row.limits, self._in_flight)
+        if row.kind is GateKind.UPSTREAM and free is not None and free < tasks:
             found.append(self._format_in_flight())
         if (spent := learned_limits.exhausted_limit(gate.learned_limits, now)) is not None:
             found.append(f"limit: {format_exhausted_limit(spent, now)}")
@@ -138,16 +140,16 @@ class GateStatus:
         return found
 
     def _format_in_flight(self) -> str:
-        most = self.row.limits.max_in_flight
-        if most is not None and self._in_flight >= most:
-            return f"limit: max_in_flight {most}, {self._in_flight} in flight; a slot is free when one ends"
-        if most is not None:
-            return f"limit: max_in_flight {most}, {self._in_flight} in flight"
-        return f"slow start: {self._in_flight} in flight, more after each call that goes well"
+        limit = self.row.limits.max_in_flight
+        if limit is not None and self._in_flight >= limit:
+            return f"limit: max_in_flight {limit}, {self._in_flight} in flight; a slot is free when one ends"
+        if limit is not None:
+            return f"limit: max_in_flight {limit}, {self._in_flight} in flight"
+        return f"slow start: {self._in_flight} in flight, more after each call that succeeds"
 
 
 class _QueueSorter:
-    """Sorts the lanes of one queue."""
+    """Sorts the channels of one queue."""
 
     def __init__(self) -> None:
         self.backlog = Backlog()
@@ -155,11 +157,11 @@ class _QueueSorter:
         self._rate_limited: list[GateStatus] = []
 
     def add(self, channel: ChannelCount, statuses: Sequence[GateStatus], unserved: str) -> None:
-        """Take a lane, the gates its tasks must pass, and why no live worker runs it (empty: one does)."""
-        shut = next((status for status in statuses if status.block is not None), None)
-        if unserved or shut is not None:
+        """Add a channel, the gates its tasks must pass, and why no worker runs it (empty if one does)."""
+        blocking = next((status for status in statuses if status.block is not None), None)
+        if unserved or blocking is not None:
             self.backlog.blocked += channel.tasks
-            self._add_reason(WaitKind.BLOCKED, channel.tasks, unserved or shut)
+            self._add_reason(WaitKind.BLOCKED, channel.tasks, unserved or blocking)
             return
         for status in statuses:
             status.tasks += channel.tasks
@@ -176,7 +178,7 @@ class _QueueSorter:
             self._rate_limited += rate_limited
 
     def finished(self) -> Backlog:
-        """Return the backlog once every lane of every queue was added."""
+        """Return the backlog. Call this after the channels of all queues were added."""
         self.backlog.waits = [
             WaitReason(kind, WORKERS, name, tasks)
             if status is None
@@ -203,11 +205,11 @@ def count_backlogs(
     """Return the backlog of each queue that has ready tasks.
 
     Args:
-        channels: The ready tasks, in any order; a lane may come in parts.
-        gate_rows: Every gate the store keeps.
-        in_flight: Runs and calls under way by upstream; those that no limit counts may be left out.
-        now: By the store's clock.
-        unserved: Which tasks no live worker runs; None: not judged.
+        channels: The ready tasks by channel, in any order. A channel may occur several times.
+        gate_rows: Every gate in the store.
+        in_flight: Runs and calls in flight, by upstream. Upstreams without an in-flight limit may be missing.
+        now: The current time by the store's clock.
+        unserved: Returns why no live worker runs a task; None to leave that out.
     """
     statuses = {
         (row.kind, row.name): GateStatus(row, in_flight.get(row.name, 0), now)
@@ -225,7 +227,7 @@ def count_backlogs(
 
 
 def _take_slots(statuses: Sequence[GateStatus], tasks: int) -> int:
-    """Let as many of these tasks through all of the gates as may start now; return how many."""
+    """Take slots for these tasks from all gates, as many as are free now. Return how many tasks start."""
     free = min([tasks, *(status.left for status in statuses if status.left is not None)])
     for status in statuses:
         if status.left is not None:

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt, when nothing outside says."""
+"""Computes the wait before the next attempt from a backoff, jitter and the wait that a server named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Rng = Random | Callable[[], float]
 
 JITTER = 0.2
-"""With `Jitter.NARROW` a delay is drawn evenly from 1 − JITTER to 1 + JITTER times the plan."""
+"""With `Jitter.NARROW` a delay is drawn uniformly from 1 − JITTER to 1 + JITTER times the plan."""
 _SPREADS = {
     Jitter.NARROW: (1 - JITTER, 1 + JITTER),
     Jitter.EQUAL: (0.5, 1.0),
@@ -21,20 +21,20 @@ _SPREADS = {
     Jitter.NONE: (1.0, 1.0),
 }
 LARGEST_SPREAD_SECONDS = 60.0
-"""The most that jitter adds to a wait the server asked for."""
+"""The most that jitter adds to a wait that the server named."""
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
-"""No plan is longer, whatever its settings, so that a due time can always be stored."""
+"""A longer plan is cut to this, so that a due time can always be stored."""
 
 
 def delay_seconds(backoff: Backoff, attempt: int, rng: Rng) -> float:
-    """Return the seconds to wait after the failed attempt, jitter included.
+    """Return the seconds to wait after the failed attempt, including jitter.
 
-    The jitter comes after the cap, so that tasks which have all reached it still spread out: a cap of
-    600 s gives 480 to 720 s, unless the plan names another `Jitter`.
+    Jitter is applied after the cap, so that tasks that have reached the cap still spread out: a cap of 600 s
+    gives 480 to 720 s, unless the plan sets another `Jitter`.
 
     Args:
         backoff: The plan.
-        attempt: 1 for the first failed attempt; smaller numbers count as 1.
+        attempt: The number of the failed attempt, from 1. Smaller numbers count as 1.
         rng: The source of the jitter: a `Random`, or a function that returns a number in [0, 1).
     """
     least, most = _SPREADS[backoff.jitter]
@@ -42,15 +42,15 @@ def delay_seconds(backoff: Backoff, attempt: int, rng: Rng) -> float:
 
 
 def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
-    """Return the delay, raised to the wait a server asked for and spread only upwards from there.
+    """Return the delay, raised to the wait that a server named, plus jitter.
 
-    A delay beyond the floor stays as it is. Any other becomes the floor and up to a fifth more, at
-    most `LARGEST_SPREAD_SECONDS`: never earlier than asked, and not everyone at once.
+    A delay above the floor stays as it is. A smaller delay becomes the floor plus up to a fifth of it, at
+    most `LARGEST_SPREAD_SECONDS`. So no task comes earlier than the server asked, and not all come at once.
 
     Args:
         delay: Seconds from `delay_seconds`.
-        floor: Seconds the server asked for; None when it asked for nothing.
-        rng: As for `delay_seconds`.
+        floor: Seconds that the server named; None if it named no wait.
+        rng: The source of the jitter, as for `delay_seconds`.
     """
     if floor is None or delay > floor:
         return delay
@@ -59,7 +59,7 @@ def with_floor(delay: float, floor: float | None, rng: Rng) -> float:
 
 def _planned(backoff: Backoff, attempt: int) -> float:
     if isinstance(backoff, Exponential) and backoff.base == 0:
-        return 0.0  # also where the power overflows
+        return 0.0  # even if the power would overflow
     try:
         plan = _formula(backoff, attempt)
     except OverflowError:

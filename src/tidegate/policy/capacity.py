@@ -1,4 +1,4 @@
-"""Whether the workers have slots enough to use what an upstream's rate limit allows. Pure."""
+"""Finds upstreams whose rate limit cannot be used up because the workers have too few slots."""
 
 from __future__ import annotations
 
@@ -12,52 +12,57 @@ from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow, is_key_gate
 
 TOLERANCE = 0.9
-"""Slots for this part of a limit are enough: how long a run takes is an estimate."""
+"""Slots for this share of a limit are enough, because the time of a run is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotShortage:
-    """An upstream whose limit cannot be used up, since too few of its tasks run at once."""
+    """An upstream whose limit cannot be used up because too few of its tasks run at once."""
 
     upstream: str
     limit: str
-    """Which, in words: `600 in 1 min`."""
+    """The limit for people: `600 in 1 min`."""
     run_seconds: float
-    """How long a run took lately, in the mean."""
+    """How long a run took recently, on average."""
     needed: int
-    """Slots to use the limit up: runs a second × seconds a run."""
+    """The slots needed to use the limit up: runs per second × seconds per run."""
     slots: int
-    """Those of the live workers that serve the queues of its tasks."""
+    """The slots of the live workers that serve the queues of its tasks."""
 
     @property
-    def words(self) -> str:
-        """What is wrong, in a sentence."""
+    def description(self) -> str:
+        """What is wrong, in one sentence."""
         return (
-            f"upstream {self.upstream}: {self.limit} need {self.needed} tasks at once, as a run took"
-            f" {format_duration(self.run_seconds)} lately, and the live workers that serve it have"
+            f"upstream {self.upstream}: {self.limit} need {self.needed} tasks at once, because a run took"
+            f" {format_duration(self.run_seconds)} recently; the live workers that serve it have"
             f" {self.slots}"
-            f" {'slot' if self.slots == 1 else 'slots'}: about {self.slots / self.needed:.0%} of the limit"
+            f" {'slot' if self.slots == 1 else 'slots'}, so about {self.slots / self.needed:.0%} of the limit"
             " can be used"
         )
 
     @property
     def fix(self) -> str:
         """What to do about it."""
-        return f"raise concurrency, processes or workers to {self.needed} slots in all"
+        return f"raise concurrency, processes or workers to {self.needed} slots in total"
 
 
 def find_slot_shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> list[SlotShortage]:
-    """Return the upstreams whose workers have too few slots, by name.
+    """Return the upstreams whose workers have too few slots, sorted by name.
 
     Args:
-        gates: Every gate the store keeps.
-        slots: By upstream, those of the live workers that serve its tasks. One that is left out, or has
-            none, is not judged, nor one of which no run went well yet.
+        gates: Every gate in the store.
+        slots: The slots of the live workers that serve an upstream's tasks, by upstream. Upstreams without
+            slots, and upstreams without a successful run yet, are left out of the result.
     """
     found = []
     for row in gates:
-        have = slots.get(row.name, 0)
-        if row.kind is not GateKind.UPSTREAM or is_key_gate(row.name) or not have or not row.limits.windows:
+        available = slots.get(row.name, 0)
+        if (
+            row.kind is not GateKind.UPSTREAM
+            or is_key_gate(row.name)
+            or not available
+            or not row.limits.windows
+        ):
             continue
         if row.gate.learned_rate.counted_at == 0:
             continue
@@ -65,9 +70,9 @@ def find_slot_shortages(gates: Iterable[GateRow], slots: Mapping[str, int]) -> l
         needed = math.ceil(row.gate.typical_seconds / token_bucket.slot_interval(window))
         if row.limits.max_in_flight is not None:
             needed = min(needed, row.limits.max_in_flight)
-        if have < TOLERANCE * needed:
+        if available < TOLERANCE * needed:
             size = f"{window.amount} in {format_duration(window.seconds)}"
-            found.append(SlotShortage(row.name, size, row.gate.typical_seconds, needed, have))
+            found.append(SlotShortage(row.name, size, row.gate.typical_seconds, needed, available))
     return sorted(found, key=lambda shortage: shortage.upstream)
 
 
@@ -77,8 +82,8 @@ def slots_by_upstream(
     """Return the slots of the workers that serve each upstream's tasks.
 
     Args:
-        queues: Of its tasks, by upstream.
-        workers: The queues each live worker serves (`*` for any), and its slots.
+        queues: The queues of an upstream's tasks, by upstream.
+        workers: For each live worker, the queues it serves (`*` for any) and its slots.
     """
     every = list(workers)
     return {

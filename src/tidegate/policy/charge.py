@@ -1,10 +1,10 @@
-"""What a run costs its task: the one place that decides which runs are charged.
+"""Decides which runs are charged as attempts. No other module decides this.
 
-A run with a call that may have been processed is charged, with four stated exceptions: a crash or loss (they
-have limits of their own), the first `INTERRUPTED_LIMIT` runs that a shutdown or another task's crash
-interrupted, and what the task itself asks for by `ctx.retry(charge=False)` or `RetryAfter`. A run whose calls
-were all refused before any work was done is free `UNCHARGED_LIMIT` times a task; each later one is charged.
-A wait for a limit or gate of our own asked nothing of anybody and never counts.
+- A run with a call that may have been processed is charged.
+- Exceptions: a crash or loss, which have their own limits; the first `INTERRUPTED_LIMIT` runs that a shutdown
+  or another task's crash interrupted; and `ctx.retry(charge=False)` and `RetryAfter` of the task itself.
+- A run whose calls were all refused before any work was done is free `UNCHARGED_LIMIT` times per task.
+- A wait for a limit or gate of ours is never charged, because no call was sent.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tidegate.domain.failure import Failure, Reason
 from tidegate.domain.outcome import Charge, Counters
 
 UNCHARGED_LIMIT = 20
-"""Runs of one task that were refused before any work was done and are not charged."""
+"""This many runs of a task that were refused before any work was done are not charged."""
 INTERRUPTED_LIMIT = 5
-"""Runs of one task that were given back in the middle of a call and are not charged."""
+"""This many runs of a task that were interrupted during a call are not charged."""
 
 _UNREAD_REASONS = frozenset(
     {
@@ -28,14 +28,14 @@ _UNREAD_REASONS = frozenset(
         Reason.QUOTA,
     }
 )
-"""Reasons for which a provider refuses a request unread."""
+"""For these reasons a provider refuses a request without processing it."""
 _ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
 
 
 def is_refused_before_work(failure: Failure) -> bool:
-    """Whether a failure shows that nothing was processed: nothing left us, or it was turned away at the door.
+    """Whether a failure shows that nothing was processed: nothing was sent, or the request was refused.
 
-    An overload that came after the answer had begun (status 200, in a stream) may have been billed.
+    An overload after the response has begun (status 200, in a stream) may have been billed.
     """
     if failure.is_refusal or failure.is_unsent:
         return True
@@ -45,7 +45,7 @@ def is_refused_before_work(failure: Failure) -> bool:
 
 
 def may_be_processed(end: CallResult) -> bool:
-    """Whether the other side may have done the work of a call, and bill it."""
+    """Whether the upstream may have processed the call, and bill it."""
     failure = end.failure
     if failure is None:
         return True
@@ -60,9 +60,9 @@ def charge_for_failure(failure: Failure, calls: CallSummary, counters: Counters)
     """Return which counter a failed run adds to.
 
     Args:
-        failure: What ended it.
-        calls: The calls it made through transports.
-        counters: What the task had spent before.
+        failure: The failure that ended the run.
+        calls: The calls that the run made through transports.
+        counters: What the task had spent before this run.
     """
     if failure.is_stated:
         return _park_or_attempt(counters) if failure.reason is Reason.RATE_LIMIT else Charge.ATTEMPT
@@ -72,11 +72,11 @@ def charge_for_failure(failure: Failure, calls: CallSummary, counters: Counters)
 
 
 def charge_for_release(counters: Counters, *, may_have_called: bool) -> Charge:
-    """Return which counter a run adds to that was given back unfinished.
+    """Return which counter a run adds to that was released unfinished.
 
     Args:
-        counters: What the task had spent before.
-        may_have_called: Whether it had a call that may have been processed, in flight or ended.
+        counters: What the task had spent before this run.
+        may_have_called: Whether the run made a call that may have been processed, in flight or ended.
     """
     if not may_have_called:
         return Charge.RELEASE

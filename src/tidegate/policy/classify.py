@@ -1,4 +1,4 @@
-"""What a failure means: one decision, from the user's rules down to the name of a class."""
+"""Classifies exceptions: the user's rules first, then the response, and the class's name last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.providers.waits import LONGEST_WAIT_SECONDS, clamp_wait
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 
 Classifier = Callable[[BaseException], Failure | None]
-"""A user's own judgement of an exception; None leaves it to the next. One that raises is passed over."""
+"""A user's function that classifies an exception. None leaves it to the next; one that raises is skipped."""
 
 _DEEPEST_GROUP = 10
 _MOST_MEMBERS = 1_000
@@ -33,11 +33,11 @@ _SHORT = 300
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """A failure, understood, and the rule of `retry=[…]` that applies to it."""
+    """A failure and the rule of `retry=[…]` that applies to it."""
 
     failure: Failure
     rule: Rule | None = None
-    """Its wait and its own count of attempts hold for this failure; None when no rule matched."""
+    """The rule, whose wait and attempts apply to this failure; None if no rule matched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +59,37 @@ def classify(
 ) -> Classified:
     """Return what the exception means for the task. Never raises.
 
-    In this order: the first rule that names a class of the exception; `Permanent`, `Transient` and
-    `RetryAfter` raised by the task; the user's classifiers; the HTTP answer the exception carries, as its
-    provider means it; the names of its classes; unknown. Explicit causes are walked throughout, implicit
-    contexts only for the evidence. A rule that names a reason applies to what the others found.
+    The first of these decides:
 
-    A rule turns the verdict: `retry=True` to transient, `retry=False` to permanent; reason and wait stay
-    as found. Against a verdict the task itself raised only a rule that names such a class counts, so that
-    `on(Exception)` does not repeat what raised `Permanent`.
+    1. a rule that names a class of the exception;
+    2. `Permanent`, `Transient` or `RetryAfter` raised by the task;
+    3. the user's classifiers;
+    4. the HTTP response that the exception carries, read as its provider means it;
+    5. the names of its classes.
 
-    Of an ExceptionGroup the cancelled members are ignored; one permanent member makes it permanent, else
-    one unknown makes it unknown, else the member with the longest wait stands for it.
+    Otherwise the verdict is unknown. Explicit causes are followed for all of these, implicit contexts only
+    for the evidence. A rule that names a reason applies to the reason found by the others.
+
+    A rule sets the verdict: `retry=True` makes it transient, `retry=False` permanent. The reason and the wait
+    stay. If the task itself raised a verdict, only a rule that names such a class applies, so that
+    `on(Exception)` does not retry a task that raised `Permanent`.
+
+    In an ExceptionGroup, cancelled members are ignored. One permanent member makes the group permanent,
+    otherwise one unknown member makes it unknown, otherwise the member with the longest wait decides.
 
     Args:
-        exc: What the body raised.
-        rules: The task function's, the first match counts.
-        now: Seconds since the epoch, UTC; dates in headers are measured against it.
-        classifiers: Asked in order.
-        provider: Whom the task's upstream declares to call (`providers/packs/`).
-        longest_wait_seconds: A server that asks for more is believed this much.
+        exc: The exception that the task function raised.
+        rules: The task function's rules. The first match applies.
+        now: Seconds since the epoch, UTC. Dates in headers are compared with it.
+        classifiers: The user's classifiers, called in order.
+        provider: The provider that the task's upstream declares (`providers/packs/`).
+        longest_wait_seconds: A longer wait that a server names is cut to this.
     """
     options = _Options(tuple(rules), tuple(classifiers), now, provider)
     try:
         found = _classified(exc, options)
     except BaseException as fault:
-        # A failure that is not understood must still be recorded, and retried as unknown.
+        # A failure that cannot be classified must still be recorded, and retried as unknown.
         evidence = f"could not be classified: {type(fault).__name__}"
         found = Classified(Failure(Verdict.UNKNOWN, Reason.UNKNOWN, evidence=evidence))
     return Classified(
@@ -106,15 +112,15 @@ def _classified(exc: BaseException, options: _Options, depth: int = 0) -> Classi
 def _understood(
     exc: BaseException, stated: Transient | Permanent | None, options: _Options, depth: int
 ) -> Classified:
-    """Return what the exception means before its own rules; a rule here is that of a group's member."""
+    """Return what the exception means before its own rules. A rule in the result is a group member's."""
     if stated is not None:
         return Classified(
             _with_stated_verdict(stated, understand(exc, now=options.now, provider=options.provider))
         )
     if (refused := _refusal(exc) or _misuse(exc)) is not None:
         return Classified(refused)
-    if (judged := _ask_classifiers(exc, options.classifiers)) is not None:
-        return Classified(judged)
+    if (classified := _call_classifiers(exc, options.classifiers)) is not None:
+        return Classified(classified)
     observed = understand(exc, now=options.now, provider=options.provider)
     if depth < _DEEPEST_GROUP and (
         isinstance(exc, BaseExceptionGroup) or observed.verdict is Verdict.UNKNOWN
@@ -127,13 +133,13 @@ def _understood(
 
 
 def _stated(exc: BaseException) -> Transient | Permanent | None:
-    """Return the verdict the task raised, be it behind a wrapper."""
+    """Return the verdict that the task raised, even if another exception wraps it."""
     causes, _ = chain(exc)
     return next((link for link in causes if isinstance(link, Transient | Permanent)), None)
 
 
 def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Failure:
-    # What a task says charges an attempt, which a fact about the upstream would not.
+    # A verdict of the task charges an attempt; the upstream's capacity reasons would not.
     reason = Reason.UNKNOWN if observed.reason in CAPACITY_REASONS else observed.reason
     failure = replace(observed, reason=reason, is_stated=True, evidence=f"raised {type(stated).__name__}")
     if isinstance(stated, Permanent):
@@ -146,21 +152,21 @@ def _with_stated_verdict(stated: Transient | Permanent, observed: Failure) -> Fa
 
 
 def _reason_stated(stated: Permanent, observed: Reason) -> Reason:
-    """Return the reason a task gave, else that of the error behind it, else that the task said so."""
+    """Return the reason that the task gave, else that of the error behind it, else `rejected`."""
     named = peek(stated, "reason")
     found = next((reason for reason in Reason if reason == named), observed)
     return Reason.REJECTED if found is Reason.UNKNOWN else found
 
 
 def _refusal(exc: BaseException) -> Failure | None:
-    """Return what a call means that was not made: the upstream is parked, or it can never be let through."""
+    """Return what a refused call means: the upstream is parked, or the call can never be admitted."""
     causes, _ = chain(exc)
     refusal = next((link for link in causes if isinstance(link, UpstreamError)), None)
     if refusal is None:
         return None
     if isinstance(refusal, CallTooLargeError):
         return Failure(Verdict.PERMANENT, Reason.TOO_LARGE, evidence="larger than the upstream's whole limit")
-    # Whatever parked it is a fact about the upstream: the task waits, uncharged.
+    # The upstream is parked, for any reason: the task waits without a charged attempt.
     given = refusal.facts.get("reason")
     reason = next((reason for reason in CAPACITY_REASONS if reason == given), Reason.OVERLOADED)
     return Failure(
@@ -174,10 +180,10 @@ def _refusal(exc: BaseException) -> Failure | None:
 
 
 def _misuse(exc: BaseException) -> Failure | None:
-    """Return what a wrong call of Tidegate by the body means: the same call is refused in every run."""
+    """Return what a wrong call of Tidegate by the task function means: it fails again in every run."""
     causes, _ = chain(exc)
     misuse = next((link for link in causes if isinstance(link, UsageError)), None)
-    # What the store holds, or another process declares, may be different next time.
+    # These depend on the store or on other processes, so the next run may succeed.
     if misuse is None or isinstance(misuse, NotAcceptedError | KeyConflictError | UnknownUpstreamError):
         return None
     return Failure(
@@ -188,39 +194,37 @@ def _misuse(exc: BaseException) -> Failure | None:
     )
 
 
-def _ask_classifiers(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:
+def _call_classifiers(exc: BaseException, classifiers: Iterable[Classifier]) -> Failure | None:
     causes, _ = chain(exc)
     for classifier in classifiers:
         for link in causes:
             try:
-                judged = classifier(link)
-                if isinstance(judged, Failure):
-                    return _checked(judged, classifier)
+                failure = classifier(link)
+                if isinstance(failure, Failure):
+                    return _checked(failure, classifier)
             except BaseException:  # noqa: S112 - a classifier must not be able to break recording
                 continue
     return None
 
 
-def _checked(judged: Failure, classifier: Classifier) -> Failure:
-    """Return a user's failure with fields that can be stored; raises where they are of another kind."""
+def _checked(failure: Failure, classifier: Classifier) -> Failure:
+    """Return a classifier's failure with storable fields. Raises if a field has a wrong type."""
     name = str(getattr(classifier, "__name__", type(classifier).__name__))
     return Failure(
-        Verdict(judged.verdict),
-        Reason(judged.reason),
-        message=presentable(judged.message, MESSAGE_LIMIT),
-        wait_seconds=_usable_wait(judged.wait_seconds),
-        status=None if judged.status is None else int(judged.status),
-        code=presentable(judged.code, _SHORT),
-        request_id=presentable(judged.request_id, _SHORT),
-        evidence=presentable(judged.evidence, _SHORT) or f"classifier {name}",
+        Verdict(failure.verdict),
+        Reason(failure.reason),
+        message=presentable(failure.message, MESSAGE_LIMIT),
+        wait_seconds=_usable_wait(failure.wait_seconds),
+        status=None if failure.status is None else int(failure.status),
+        code=presentable(failure.code, _SHORT),
+        request_id=presentable(failure.request_id, _SHORT),
+        evidence=presentable(failure.evidence, _SHORT) or f"classifier {name}",
     )
 
 
 def _of_members(group: BaseExceptionGroup[BaseException], options: _Options, depth: int) -> Classified:
-    judged = [
-        (_classified(member, options, depth + 1), member) for member in group.exceptions[:_MOST_MEMBERS]
-    ]
-    relevant = [pair for pair in judged if pair[0].failure.reason is not Reason.CANCELLED] or judged
+    pairs = [(_classified(member, options, depth + 1), member) for member in group.exceptions[:_MOST_MEMBERS]]
+    relevant = [pair for pair in pairs if pair[0].failure.reason is not Reason.CANCELLED] or pairs
     found, member = max(relevant, key=lambda pair: _weight(pair[0].failure))
     failure = replace(
         found.failure,
@@ -241,7 +245,7 @@ def _matches(rule: Rule, exc: BaseException) -> bool:
     try:
         return isinstance(rule.match, type) and isinstance(exc, rule.match)
     except Exception:
-        # A metaclass may answer isinstance as it likes.
+        # A metaclass can make isinstance raise.
         return False
 
 
@@ -255,11 +259,11 @@ def _with_rule(failure: Failure, rule: Rule | None) -> Failure:
     if rule is None:
         return failure
     name = rule.match.value if isinstance(rule.match, Reason) else rule.match.__name__
-    beside = f" ({failure.evidence})" if failure.evidence else ""
+    evidence = f" ({failure.evidence})" if failure.evidence else ""
     return replace(
         failure,
         verdict=Verdict.TRANSIENT if rule.retry else Verdict.PERMANENT,
-        evidence=f"rule on {name}{beside}",
+        evidence=f"rule on {name}{evidence}",
     )
 
 
@@ -274,7 +278,7 @@ def _with_description(failure: Failure, exc: BaseException) -> Failure:
 
 
 def _with_bounded_wait(failure: Failure, longest_wait_seconds: float) -> Failure:
-    """Return the failure with its wait bounded; a permanent one has nothing to wait for."""
+    """Return the failure with its wait bounded, or without a wait if it is permanent."""
     if failure.verdict is Verdict.PERMANENT or failure.wait_seconds is None:
         return replace(failure, wait_seconds=None)
     return replace(failure, wait_seconds=min(max(0.0, failure.wait_seconds), longest_wait_seconds))

@@ -1,4 +1,4 @@
-"""What becomes of a run whose process died: the crash ladder, decided without the user's code."""
+"""Decides the outcome of a run whose process or machine died, without the user's code."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tidegate.policy.charge import INTERRUPTED_LIMIT, charge_for_release
 from tidegate.policy.order import LIFT_SECONDS
 
 LOSS_LIMIT = 10
-"""Lost machines or supervisors one task may survive: it is hardly to blame, but not for ever."""
+"""Losses of its machine or supervisor after which a task is dead. The task is rarely the cause."""
 MEMORY_CRASH_LIMIT = 2
-"""Runs over the memory limit after which a task is dead: it will hardly need less the third time."""
+"""Runs over the memory limit after which a task is dead. A third run would hardly need less memory."""
 MEMORY = "memory limit"
-"""What the words of such an end begin with."""
+"""The beginning of `why` for a run over its memory limit."""
 
 
 def crash_limit_after(why: str, crash_limit: int) -> int:
-    """Return the crash limit that holds for the task that caused this end."""
+    """Return the crash limit of the task that caused a process to end for this reason."""
     return min(crash_limit, MEMORY_CRASH_LIMIT) if why.startswith(MEMORY) else crash_limit
 
 
@@ -34,29 +34,30 @@ def decide_orphan(
     culprit: bool | None = None,
     may_have_called: bool = False,
 ) -> Outcome:
-    """Return what becomes of a run whose worker is gone.
+    """Return the outcome of a run whose worker is gone.
 
-    The first time it runs again at once, ahead of fresh work; then after base, 2 × base… seconds. A crash
-    limit of 0 (`on_crash="fail"`) buries it at the first crash or loss, whoever caused it.
+    After the first crash the task runs again at once, ahead of new work; later after base, 2 × base… seconds.
+    With a crash limit of 0 (`on_crash="fail"`) the first crash or loss makes it dead, even if another task
+    caused it.
 
     Args:
         fence: The orphaned run.
-        why: How the worker ended, in words.
-        loss: Whether the machine or supervisor was lost, rather than the process seen dead.
-        cancel_requested: Whether a person asked for its cancel meanwhile.
-        crash_limit: Crashes after which it is dead.
-        base_seconds: Wait before the third run.
+        why: How the worker ended, for people.
+        loss: True if the machine or supervisor was lost; False if the process was seen dead.
+        cancel_requested: Whether a person requested its cancel meanwhile.
+        crash_limit: The number of crashes after which the task is dead.
+        base_seconds: The wait before the third run.
         cap_seconds: The longest wait.
-        counters: What it had spent before this run.
-        culprit: Whether this run is known to have caused the end; None: nobody knows which did. A run that
-            another one took down, or that an end in good order left behind, is released.
-        may_have_called: Whether it had an upstream, and so may have been in the middle of a call.
+        counters: What the task had spent before this run.
+        culprit: Whether this run caused the end; None if unknown. A run that another run took down, or that
+            was left over after an orderly end, is released.
+        may_have_called: Whether the run had an upstream, and so may have been in a call.
     """
     if cancel_requested:
         return Cancelled(fence, f"cancelled on request; {why}")
     if culprit is False and crash_limit > 0:
         charge = charge_for_release(counters, may_have_called=may_have_called)
-        return release_run(fence, f"its process ended, not through this task: {why}", charge)
+        return release_run(fence, f"its process ended, not because of this task: {why}", charge)
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=f"worker lost: {why}", evidence=why)
     count = (counters.losses if loss else counters.crashes) + 1
     limit = LOSS_LIMIT if loss and crash_limit > 0 else max(1, crash_limit)
@@ -69,27 +70,29 @@ def decide_orphan(
 
 
 def release_run(fence: Fence, why: str, charge: Charge, *, calls: CallSummary = NO_CALLS) -> Released:
-    """Return the outcome of a run that stopped through no fault of its task, which runs again at once.
+    """Return the outcome of a run that was stopped without a fault of its task. The task runs again at once.
 
     Args:
         fence: The run.
-        why: What stopped it, in words.
-        charge: What `charge_for_release` says of it.
-        calls: What it had called.
+        why: What stopped it, for people.
+        charge: The result of `charge_for_release`.
+        calls: The calls that the run made.
     """
-    words = {
+    explanations = {
         Charge.INTERRUPTED: f"{why}; interrupted in a call, uncharged",
         Charge.ATTEMPT: f"{why}; interrupted in a call more than {INTERRUPTED_LIMIT} times, charged",
     }
-    return Released(fence, words.get(charge, why), rank_offset=-LIFT_SECONDS, charge=charge, calls=calls)
+    return Released(
+        fence, explanations.get(charge, why), rank_offset=-LIFT_SECONDS, charge=charge, calls=calls
+    )
 
 
 def dead_if_run_once(fence: Fence, why: str) -> Dead:
-    """Return the end of a task that may run once only and was stopped in the middle by no fault of its own.
+    """Return the outcome of a task that may run only once and was stopped without a fault of its own.
 
     Args:
         fence: The run.
-        why: What stopped it, in words.
+        why: What stopped it, for people.
     """
     message = f"stopped in the middle: {why}"
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=message, evidence=why)

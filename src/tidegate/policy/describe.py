@@ -1,7 +1,7 @@
-"""An exception as text that any store can keep: the most tolerant code of the product.
+"""Describes an exception as text that any store can keep.
 
-A failure that cannot be written is a task that neither retries nor dies, so nothing here may raise,
-whatever the exception does, and no character that a database refuses may come out.
+If a failure could not be written, its task would neither retry nor die. So nothing here may raise, even if
+the exception's own methods do, and the text contains no character that a database refuses.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ _MOST_FRAMES = 100
 
 
 def describe(exc: BaseException) -> tuple[str, str, str]:
-    r"""Return (class name, message, traceback) of the exception, fit to keep and to show. Never raises.
+    r"""Return (class name, message, traceback) of the exception, safe to store and show. Never raises.
 
-    The class name is dotted; of built-in classes it is the bare name, as Python prints it. Characters
-    that no store or terminal should see are shown escaped (`\x00`, `\ud800`). A message over
-    `MESSAGE_LIMIT` characters loses its end, a traceback over `TRACEBACK_LIMIT` its middle, each with a
-    mark that says so. The traceback holds causes and contexts, but no local variables. What
-    looks like a secret is replaced by stars.
+    The class name is dotted; for built-in classes it is the bare name, as Python prints it. Characters that
+    stores or terminals cannot handle are escaped (`\x00`, `\ud800`). A message over `MESSAGE_LIMIT`
+    characters loses its end, a traceback over `TRACEBACK_LIMIT` its middle, and a mark shows the cut. The
+    traceback includes causes and contexts but no local variables. Secrets are replaced by stars.
     """
     return class_name_of(exc), message_of(exc), traceback_of(exc)
 
@@ -53,7 +52,7 @@ def message_of(exc: BaseException) -> str:
 
 
 def traceback_of(exc: BaseException) -> str:
-    """Return the traceback as text, fit to keep, its middle cut out over `TRACEBACK_LIMIT`. Never raises."""
+    """Return the traceback as storable text. Over `TRACEBACK_LIMIT` its middle is cut out. Never raises."""
     for form in (_full_report, _plain_frames):
         try:
             return _middle_cut(form(exc), TRACEBACK_LIMIT)
@@ -84,7 +83,7 @@ def _full_report(exc: BaseException) -> str:
 
 
 def _plain_frames(exc: BaseException) -> str:
-    """Return file, line and function of each frame, without help from code that could fail."""
+    """Return the file, line and function of each frame, without calling code that could fail."""
     lines = ["Traceback (most recent call last), source lines not available:"]
     frame: TracebackType | None = exc.__traceback__
     while frame is not None and len(lines) <= _MOST_FRAMES:

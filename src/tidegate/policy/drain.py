@@ -1,4 +1,4 @@
-"""When will the backlog be gone? By the rate of its limits where it has some, else by its completions."""
+"""Estimates when a queue's backlog clears: from the rate of its limits, or from recent completions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DrainKind(StrEnum):
 
     SECONDS = "seconds"
     UNKNOWN = "unknown"
-    """No task of this queue has ever finished: nothing to reckon with."""
+    """No task of this queue has ever finished, so there is nothing to estimate from."""
     NEVER = "never"
     """Tasks wait, and none finished in the last ten minutes."""
 
@@ -26,7 +26,7 @@ class Drain:
 
     kind: DrainKind
     seconds: float | None = None
-    """Set for `seconds` only."""
+    """The estimate; None unless the kind is `SECONDS`."""
 
     def __str__(self) -> str:
         return self.kind.value if self.seconds is None else format_duration(self.seconds)
@@ -43,17 +43,17 @@ def drain_estimate(
 ) -> Drain:
     """Return the estimate for a queue.
 
-    Tasks under a rate limit take as long as their limits say. The others take as long as the completions of
-    the last minute or of the last ten minutes say, whichever went faster: a queue that was idle or blocked
-    before would else seem slow.
+    For tasks under a rate limit the estimate follows from their limits. For other tasks it follows from the
+    rate of completions, in the last minute or the last ten minutes, whichever is higher: otherwise a queue
+    that was idle or blocked before would seem slow.
 
     Args:
-        depth: Runnable and paced tasks now; blocked and waiting ones left out.
-        done: Tasks that reached a final state within `history_seconds`.
-        history_seconds: The span looked at: ten minutes, or less for a young queue; 0 for none.
-        done_last_minute: Of `done`, those of the last 60 seconds.
-        limited: Of `depth`, the tasks under a rate limit.
-        limited_seconds: Until the last of these may start.
+        depth: The number of runnable and paced tasks, without blocked and waiting ones.
+        done: The number of tasks that reached a final state in `history_seconds`.
+        history_seconds: The length of the period: ten minutes, or less for a young queue; 0 for none.
+        done_last_minute: How many of `done` finished in the last 60 seconds.
+        limited: How many of `depth` are under a rate limit.
+        limited_seconds: Seconds until the last of these may start.
     """
     rest = depth - limited
     if rest <= 0:

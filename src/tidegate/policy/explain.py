@@ -1,4 +1,4 @@
-"""Why a task does not run, in sentences, from what the store knows; what it waits for now comes first."""
+"""Explains to people why a task does not run, from the state in the store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ HOLDERS = {
     "upstream": "the retry budget of its upstream",
     "system": "the retry budget of the system",
 }
-"""What keeps a retry back after its planned moment, by the name a store keeps."""
+"""What holds a retry back after its planned time, by the name that the store keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingTask:
-    """What is known of one task and of what may stand before it."""
+    """One task and everything that may hold it back."""
 
     state: State
     queue: str
@@ -31,46 +31,46 @@ class WaitingTask:
     upstream: str
     due_at: float | None
     message: str
-    """Of the last failure, or why it waits."""
+    """The message of the last failure, or why the task waits."""
     gates: Sequence[GateRow]
     in_flight: int
-    """Runs and calls of its upstream."""
+    """The runs and calls of its upstream in flight."""
     serving: LiveWorkers
     """The live workers."""
     is_declared: bool
     """Whether some application that ran here declares its function."""
     held_until_at: float | None = None
-    """Until when it is kept back after `due_at`."""
+    """Until when it is held back after `due_at`; None if it is not held back."""
     held_by: str = ""
-    """What keeps it back: one of `HOLDERS`; empty for nothing."""
+    """What holds it back: one of `HOLDERS`; empty for nothing."""
 
     def gate(self, kind: GateKind, name: str) -> GateRow | None:
-        """Return one of the gates."""
+        """Return the gate of this kind and name; None if there is none."""
         return next((row for row in self.gates if (row.kind, row.name) == (kind, name)), None)
 
 
 def explain_wait(task: WaitingTask, now: float) -> list[str]:
-    """Return what keeps a task, the most telling first."""
+    """Return why a task does not run, one sentence per cause; what it waits for now comes first."""
     if task.state in FINAL:
         return [f"it is final: {task.state}"]
     if task.state is State.RUNNING:
-        return ["it runs"]
+        return ["it is running"]
     found = [*_state_reasons(task, now), *_limit_reasons(task, now), *_worker_reasons(task)]
-    return found or ["nothing holds it: it is next, or the tasks before it go first"]
+    return found or ["nothing blocks it: it is next, or other tasks go first"]
 
 
 def _state_reasons(task: WaitingTask, now: float) -> list[str]:
     if task.state is State.SCHEDULED:
         return [f"schedule: due in {_left(task.due_at, now)}"]
     if task.state is State.RETRYING:
-        words = _retry(task, now)
-        return [f"{words} ({task.message})" if task.message else words, *_budget_reasons(task, now)]
+        retry = _format_retry(task, now)
+        return [f"{retry} ({task.message})" if task.message else retry, *_budget_reasons(task, now)]
     if task.state is State.READY:
         return []
     return [f"it is {task.state}"]
 
 
-def _retry(task: WaitingTask, now: float) -> str:
+def _format_retry(task: WaitingTask, now: float) -> str:
     if not task.held_by or task.due_at is None:
         return f"retry: due in {_left(task.due_at, now)}"
     planned = format_duration(max(0.0, now - task.due_at))
@@ -84,7 +84,7 @@ def _limit_reasons(task: WaitingTask, now: float) -> list[str]:
     for kind, name in ((GateKind.UPSTREAM, task.upstream), (GateKind.FUNCTION, task.function)):
         if name and (row := task.gate(kind, name)) is not None:
             status = GateStatus(row, task.in_flight if kind is GateKind.UPSTREAM else 0, now)
-            found += [f"{status.name}: {words}" for words in status.reasons()]
+            found += [f"{status.name}: {reason}" for reason in status.reasons()]
     return found
 
 
@@ -100,7 +100,7 @@ def _budget_reasons(task: WaitingTask, now: float) -> list[str]:
         if wait > 0:
             amount = rate * row.limits.retry_window_seconds / 60
             found.append(
-                f"budget: {name} has spent {used_retries(row, now)} of {amount:g} re-runs in "
+                f"budget: {name} has spent {used_retries(row, now)} of {amount:g} retries in "
                 f"{format_duration(row.limits.retry_window_seconds)}; "
                 f"the next may go in {format_duration(wait)}"
             )

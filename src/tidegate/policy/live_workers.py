@@ -1,4 +1,4 @@
-"""Whether a live worker would run a task: it must serve the task's queue and declare its function."""
+"""Decides whether a live worker can run a task: one must serve its queue and declare its function."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """One live pool process, as far as it matters for what it can run."""
+    """One live pool process and the tasks it can run."""
 
     queues: Collection[str]
     functions: Collection[str] | None = None
-    """Those its application declares; None: unknown."""
+    """The functions that its application declares; None if unknown."""
     free_slots: int = 0
 
     def serves(self, queue: str) -> bool:
-        """Return whether it takes tasks of this queue."""
+        """Return whether it claims tasks of this queue."""
         return ANY_QUEUE in self.queues or queue in self.queues
 
     def declares(self, function: str) -> bool:
@@ -55,7 +55,7 @@ class LiveWorkers:
 
     @property
     def has_unknown_functions(self) -> bool:
-        """Return whether some worker may run functions that nobody has listed."""
+        """Return whether some worker's functions are unknown."""
         return any(worker.functions is None for worker in self.workers)
 
     def free_slots(self, queue: str) -> int:

@@ -1,7 +1,7 @@
-"""Which ready task goes first: shares between priorities, and what moves a task's rank.
+"""Decides which ready task goes first: the shares of priorities, and what changes a task's rank.
 
-Inside a channel tasks go by rank, the moment they became runnable plus or minus the seconds below, so
-that everything ages by construction: a penalty delays a task by that much against newer ones, no more.
+In a channel tasks go in the order of their rank: the time they became runnable, plus or minus the seconds
+below. So a penalty delays a task against newer tasks by that much and no more, and no task starves.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from typing import NamedTuple
 from tidegate.domain.spec import Priority
 
 PENALTY_SECONDS = 60.0
-"""Added to the rank for each charged attempt: work that fails makes room for work that may not."""
+"""Added to the rank for each charged attempt: a task that failed lets others go first."""
 
 LIFT_SECONDS = 600.0
-"""Taken off the rank of work already started and given back: it goes before what waited less than this."""
+"""Subtracted from the rank of a released run: it goes before tasks that have waited less than this."""
 
 DEFAULT_SHARES: Mapping[Priority, float] = {Priority.NORMAL: 0.10, Priority.BULK: 0.10}
-"""The part of all claims that each lower priority is sure of while it has something to do."""
+"""The guaranteed share of all claims for each lower priority that has tasks."""
 
 
 class Portion(NamedTuple):
-    """So many tasks of one priority."""
+    """A number of tasks of one priority."""
 
     priority: Priority
     tasks: int
 
 
 def apportion(
-    slots: int, reserved: Mapping[Priority, int], found: Callable[[Priority, int], int]
+    slots: int, reserved: Mapping[Priority, int], count_ready: Callable[[Priority, int], int]
 ) -> list[Portion]:
-    """Share the slots of one claim between the priorities.
+    """Divide the slots of one claim between the priorities.
 
-    First each priority gets what is reserved for it, then the rest goes to the most urgent that has
-    tasks. A priority whose tasks are not needed is never asked about.
+    First each priority gets the slots reserved for it. The rest goes to the most urgent priority that has
+    tasks. `count_ready` is called only for priorities whose tasks may be needed.
 
     Args:
-        slots: Tasks to take in all.
-        reserved: Slots kept for a priority, as far as it has tasks.
-        found: Tells how many tasks of a priority are ready, counting no further than the given number.
+        slots: The number of tasks to take in total.
+        reserved: The slots reserved for each priority, if it has that many tasks.
+        count_ready: Returns how many tasks of a priority are ready, counting up to the given number.
 
     Returns:
-        Portions in the order they are to be taken; a priority may have two.
+        Portions in the order in which to take them. A priority may have two.
     """
     portions: list[Portion] = []
     taken = dict.fromkeys(Priority, 0)
@@ -52,7 +52,7 @@ def apportion(
         at_most = min(wanted, slots - sum(taken.values()))
         if at_most <= 0:
             return
-        tasks = min(at_most, found(priority, taken[priority] + at_most) - taken[priority])
+        tasks = min(at_most, count_ready(priority, taken[priority] + at_most) - taken[priority])
         if tasks > 0:
             taken[priority] += tasks
             portions.append(Portion(priority, tasks))
@@ -66,18 +66,19 @@ def apportion(
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What each lower priority is owed, carried from claim to claim.
+    """The slots owed to each lower priority, carried from claim to claim.
 
-    A value: `after` returns the next one. Each claimed task adds a priority's share to its debt, a task
-    of that priority pays one back. One that has fewer tasks than it is owed gathers no further debt.
+    An immutable value: `after` returns the next one. Each claimed task adds a priority's share to what it is
+    owed, and each claimed task of that priority subtracts one. A priority with fewer tasks than it is owed
+    gains no more.
     """
 
     shares: Mapping[Priority, float] = field(default_factory=lambda: DEFAULT_SHARES)
     owed: Mapping[Priority, float] = field(default_factory=dict)
-    """Tasks, with fractions, by priority."""
+    """The number of tasks owed, with fractions, by priority."""
 
     def reserved(self) -> dict[Priority, int]:
-        """Return the whole slots owed, as `ClaimRequest.reserved` wants them."""
+        """Return the whole slots owed, for `ClaimRequest.reserved`."""
         whole = {priority: int(debt + _ROUNDING) for priority, debt in self.owed.items()}
         return {priority: slots for priority, slots in whole.items() if slots > 0}
 
@@ -85,8 +86,8 @@ class Shares:
         """Return the shares after a claim made with `reserved()`.
 
         Args:
-            claimed: Tasks it got, by priority.
-            slots: Tasks it asked for; a claim that got fewer has left nobody waiting, so no debt stays.
+            claimed: The tasks that the claim got, by priority.
+            slots: The tasks that it asked for. If it got fewer, no task waits and nothing is owed.
         """
         total = sum(claimed.values())
         if total < slots:
@@ -107,4 +108,4 @@ class Shares:
 
 
 _ROUNDING = 1e-9
-"""Ten times a tenth is a whole slot."""
+"""Makes ten times 0.1 count as one whole slot."""

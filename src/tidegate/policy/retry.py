@@ -1,6 +1,6 @@
-"""The retry decision: a failed run, the task's terms and what it has spent become one outcome.
+"""The retry decision: turns a failed run, the task's terms and its counters into one outcome.
 
-Read `decide` from top to bottom: the first line that applies, applies.
+Start with `decide`; in `_decided` the first condition that holds decides.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_fo
 from tidegate.policy.order import LIFT_SECONDS, PENALTY_SECONDS
 
 PARK_SECONDS = 60.0
-"""Wait after a rate limit or overload whose answer named none."""
+"""The wait after a rate limit or overload without a named wait, for a task without an upstream."""
 
 LIMITS_IN_A_ROW = 3
-"""Rate limits that a task waits out as its gate says; after more its own backoff holds as well, since a gate
-that has parked for it so often may flow for all others."""
+"""For this many rate limits only the gate decides how long a task waits. After more, its own backoff applies
+too: the task may be at fault, and its gate may flow for all others."""
 
 INVALID_OUTPUT_RULE = Rule(Reason.INVALID_OUTPUT, attempts=2)
-"""Holds where the function has no rule of its own for it. A model that is asked once more, with the reason at
-hand, may answer in the form that is wanted; one that does not is not paid for every attempt."""
+"""The default rule for invalid output. A model that is asked once more, with the reason, may answer in the
+right form. If it does not, no further attempts are paid for."""
 
 _NO_TIME_LIMIT = TimeLeft()
 
 
 @dataclass(frozen=True, slots=True)
 class RetryTerms:
-    """What one task is allowed, its own overrides applied."""
+    """The limits of one task's retries, with its own overrides applied."""
 
     max_attempts: int
     backoff: Backoff
     retry_unknown: bool = True
     time_left: TimeLeft = _NO_TIME_LIMIT
-    """Until its total timeout and its deadline."""
+    """The time until its total timeout and its deadline."""
     park_seconds: float = PARK_SECONDS
     upstream: str = ""
-    """The task's own, whose gate holds it; empty: the task waits alone."""
+    """The task's own upstream, whose gate it waits for; empty for none."""
 
     @classmethod
     def of(
@@ -83,26 +83,27 @@ def decide(
     rng: random.Random,
     calls: CallSummary = NO_CALLS,
 ) -> Outcome:
-    """Return what becomes of a task whose run failed.
+    """Return the outcome of a run that failed.
 
     Args:
         fence: The run that failed.
-        failure: What the failure means.
-        rule: The line of `retry=[…]` that matched, if one did.
-        terms: What the task is allowed.
-        counters: What it had spent before this run.
-        rng: For jitter.
-        calls: What it called through transports.
+        failure: The failure.
+        rule: The rule of `retry=[…]` that matched; None if none did.
+        terms: The limits of the task's retries.
+        counters: What the task had spent before this run.
+        rng: The source of jitter.
+        calls: The calls that the run made through transports.
     """
     if rule is None and failure.reason is Reason.INVALID_OUTPUT and not failure.is_stated:
         rule = INVALID_OUTPUT_RULE
     failure = replace(failure, upstream=calls.upstream_of(failure))
     outcome = _decided(fence, failure, rule, terms, counters, rng, calls)
-    return replace(outcome, call_failure=_signal(fence, failure, terms, calls, rng), calls=calls)
+    call_failure = _unreported_call_failure(fence, failure, terms, calls, rng)
+    return replace(outcome, call_failure=call_failure, calls=calls)
 
 
 def call_failure_of(failure: Failure, rng: random.Random, *, task_id: str = "") -> CallFailure | None:
-    """Return what a failure shows of the upstream it came from; None if it is a matter of the task alone."""
+    """Return what a failure shows of its upstream; None if it concerns the task alone."""
     if failure.reason not in GATE_REASONS or failure.is_refusal:
         return None
     return CallFailure(
@@ -116,13 +117,13 @@ def call_failure_of(failure: Failure, rng: random.Random, *, task_id: str = "") 
     )
 
 
-def _signal(
+def _unreported_call_failure(
     fence: Fence, failure: Failure, terms: RetryTerms, calls: CallSummary, rng: random.Random
 ) -> CallFailure | None:
     """Return what the end of a run reports to a gate.
 
-    Calls through a transport have moved their gates at their own ends: only one that the run's time limit cut
-    off has not. A run without such calls counts as one call of its upstream.
+    Calls through a transport have reported to their gates when they ended, except a call that the run's
+    timeout interrupted. A run without such calls counts as one call of its upstream.
     """
     call_failure = call_failure_of(failure, rng, task_id=fence.task_id)
     if call_failure is None:
@@ -169,10 +170,9 @@ def _uncharged(
     counters: Counters,
     rng: random.Random,
 ) -> Retrying | Dead:
-    """Let the task wait uncharged: nothing was processed, and the task is not known to be at fault.
+    """Let the task wait without a charged attempt: nothing was processed, and the task may not be at fault.
 
-    One whose own upstream it was keeps its place, before everything that has not begun: the gate says when
-    it goes.
+    If its own upstream refused it, its gate decides when it goes on, and it goes before new tasks.
     """
     parks = counters.parks + 1
     delay = _uncharged_seconds(failure, rule, terms, parks, rng)
@@ -195,17 +195,17 @@ def _uncharged(
 
 
 def _is_gated(failure: Failure, terms: RetryTerms) -> bool:
-    """Whether the gate of the task's own upstream says when the task goes on."""
+    """Whether the gate of the task's own upstream decides when the task goes on."""
     return bool(terms.upstream) and failure.upstream in ("", terms.upstream)
 
 
 def _uncharged_seconds(
     failure: Failure, rule: Rule | None, terms: RetryTerms, parks: int, rng: random.Random
 ) -> float:
-    """Return how long to wait: the rule's wait if it has one, and never less than the server asked for.
+    """Return the wait: the rule's wait if it has one, and never less than the server asked for.
 
-    A second overload, or a second connection that could not be made, has the task wait out its own backoff:
-    its gate may flow for all others.
+    From the second overload or failed connection on, the task's own backoff applies too: its gate may flow
+    for all others.
     """
     if rule is not None and rule.wait is not None:
         return with_floor(delay_seconds(rule.wait, parks, rng), failure.wait_seconds, rng)
@@ -218,7 +218,7 @@ def _uncharged_seconds(
         return with_floor(delay_seconds(terms.backoff, parks, rng), failure.wait_seconds, rng)
     if failure.wait_seconds is None:
         return with_floor(terms.park_seconds, terms.park_seconds, rng)
-    if failure.wait_seconds == 0:  # it may be asked again at once, but not in a tight loop
+    if failure.wait_seconds == 0:  # a retry at once is allowed, but not in a tight loop
         return min(terms.park_seconds, delay_seconds(terms.backoff, parks, rng))
     return with_floor(0.0, failure.wait_seconds, rng)
 
@@ -231,7 +231,7 @@ def _retry(
     counters: Counters,
     rng: random.Random,
 ) -> Retrying | Dead:
-    """Charge an attempt; try again if some are left and there is time for it."""
+    """Charge an attempt, and retry if attempts and time are left."""
     attempts = counters.attempts + 1
     if rule is not None and rule.attempts is not None and counters.of_rule(rule.name) + 1 >= rule.attempts:
         return Dead(
@@ -239,10 +239,10 @@ def _retry(
         )
     if attempts >= terms.max_attempts:
         return Dead(fence, failure, Charge.ATTEMPT, f"all {terms.max_attempts} attempts spent")
-    last_one_next = attempts + 1 == terms.max_attempts
+    is_last_next = attempts + 1 == terms.max_attempts
     backoff = rule.wait if rule is not None and rule.wait is not None else terms.backoff
     delay = delay_seconds(backoff, attempts, rng)
-    if last_one_next:
+    if is_last_next:
         delay /= 2
     delay = with_floor(delay, failure.wait_seconds, rng)
     if delay >= terms.time_left.seconds:
@@ -252,11 +252,11 @@ def _retry(
         failure,
         delay,
         Charge.ATTEMPT,
-        rank_offset=0.0 if last_one_next else PENALTY_SECONDS * attempts,
+        rank_offset=0.0 if is_last_next else PENALTY_SECONDS * attempts,
         why=f"{failure.reason}: waits {format_duration(delay)} after attempt {attempts}"
         f" of {terms.max_attempts}",
         rule=rule.name if rule is not None else "",
-        is_last=last_one_next,
+        is_last=is_last_next,
     )
 
 
@@ -270,7 +270,7 @@ def decide_requested_retry(
     counters: Counters,
     rng: random.Random,
 ) -> Outcome:
-    """Return what becomes of a task that asked for its own next run by `ctx.retry`."""
+    """Return the outcome of a run that asked for another run by `ctx.retry`."""
     reason = presentable(reason, MESSAGE_LIMIT)
     failure = Failure(
         Verdict.TRANSIENT, Reason.UNKNOWN, message=reason, evidence="ctx.retry", wait_seconds=after_seconds
@@ -292,9 +292,9 @@ def decide_requested_retry(
 
 
 def spent(fence: Fence, terms: RetryTerms, counters: Counters) -> Dead | None:
-    """Return the end of a task that has no attempt left before its run begins; None if it may begin.
+    """Return the outcome of a task without attempts left, before its run begins; None if it may begin.
 
-    Only interruptions leave a task so: whoever gives a run back does not know how many attempts it has.
+    Only interrupted runs cause this, because the code that releases a run does not know `max_attempts`.
     """
     if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < terms.max_attempts:
         return None
@@ -304,12 +304,12 @@ def spent(fence: Fence, terms: RetryTerms, counters: Counters) -> Dead | None:
 
 
 def expired(fence: Fence, limit: TaskLimit, ran_for: str = "") -> Dead:
-    """Return the end of a task whose total timeout or deadline is over.
+    """Return the outcome of a task whose total timeout or deadline is over.
 
     Args:
         fence: The run.
-        limit: Which of the two.
-        ran_for: How long this run had lasted; empty: it was not started.
+        limit: The limit that is over.
+        ran_for: How long this run had lasted, for people; empty if it was not started.
     """
     if ran_for:
         message = f"stopped by its {limit} after it had run for {ran_for}: {limit.fix}"

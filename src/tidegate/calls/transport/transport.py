@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     class _ClientTransport(
         httpx2.AsyncBaseTransport, httpx2.BaseTransport, httpx.AsyncBaseTransport, httpx.BaseTransport
     ):
-        """The type that clients of both libraries accept. Only type checkers need both libraries installed."""
+        """The type that clients of both libraries accept. Only type checkers need both installed."""
 
         async def handle_async_request(self, request: Any) -> Any: ...
         def handle_request(self, request: Any) -> Any: ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.errors import OptionError
-from tidegate.readers import demand_in_time
+from tidegate.readers import require_before_deadline
 from tidegate.store.common.refusals import unstorable
 from tidegate.store.common.rollup_totals import RollupKey
 from tidegate.store.common.text import to_json
@@ -41,7 +41,7 @@ def due_at(now: float, task: NewTask) -> float | None:
     if not math.isfinite(due):
         raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
     deadline = deadline_at(now, task)
-    demand_in_time(due - now, None if deadline is None else deadline - now)
+    require_before_deadline(due - now, None if deadline is None else deadline - now)
     return due if due > now else None
 
 

@@ -33,6 +33,6 @@ class CapacityWatch:
         for shortage in found:
             if shortage.upstream in self._undersized and shortage.upstream not in self._warned:
                 self._warned.add(shortage.upstream)
-                log.warning("%s; %s", shortage.words, shortage.fix)
+                log.warning("%s; %s", shortage.description, shortage.fix)
         self._undersized = frozenset(shortage.upstream for shortage in found)
         return False
