@@ -1,4 +1,4 @@
-"""What a task raises to say how its failure should be treated. These are no errors of Tidegate."""
+"""The exceptions that a task raises to state how to treat its failure. They are not errors of Tidegate."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from tidegate.readers import Seconds, wait_option
 
 
 class Transient(Exception):  # noqa: N818 - a verdict that a task raises, named as such
-    """Raised by a task: the same attempt may succeed later. Retried, and charged as an attempt."""
+    """Raised by a task: a retry may succeed. The task is retried, and an attempt is charged."""
 
 
 class Permanent(Exception):  # noqa: N818
-    """Raised by a task: trying again cannot help. The task is dead at once, no retry spent.
+    """Raised by a task: a retry cannot help. The task is dead at once, without a retry.
 
     Args:
         args: The message, kept in the task's history.
-        reason: A word of `Reason`, such as `invalid_request` or `content_policy`, under which the dead letter
-            is found. Unless given: that of the error it was raised from, if that has one, else `rejected`.
+        reason: A value of `Reason`, such as `invalid_request` or `content_policy`, by which the dead letter
+            can be found. Default: the reason of the error it was raised from, if that has one, else
+            `rejected`.
     """
 
     def __init__(self, *args: object, reason: str = "") -> None:
@@ -24,15 +25,15 @@ class Permanent(Exception):  # noqa: N818
 
 
 class RetryAfter(Transient):
-    """Raised by a task: the other side asked for a wait. Charges no attempt.
+    """Raised by a task: the upstream asked to wait. No attempt is charged.
 
     Args:
-        after: The shortest acceptable wait: seconds, a timedelta, or text such as `30s`. A day at most is
-            honoured; one below 0, such as the time until a moment that has passed, is none.
-        message: Kept in the task's history.
+        after: The shortest wait: seconds, a timedelta, or text such as `30s`. A wait above a day is cut to a
+            day. A negative wait, such as the time until a moment that has passed, counts as 0.
+        message: The message, kept in the task's history.
 
     Raises:
-        OptionError: The wait is no duration.
+        OptionError: The wait is not a duration.
     """
 
     def __init__(self, after: Seconds, message: str = "") -> None:
