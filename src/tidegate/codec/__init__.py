@@ -1,8 +1,8 @@
-"""How arguments and results become bytes, and come back as what they were. Strict JSON, never pickle.
+"""Encodes arguments and results as bytes and decodes them to equal values. Strict JSON, never pickle.
 
-`Signature` checks and stores the arguments of one task function; `encode` and `decode` are for single values
-(steps, progress); `load_result(Shape(), data)` reads a result whose function is not known. What is stored is
-opaque to the stores, which keep `CODEC` beside it.
+`Signature` checks and encodes the arguments of one task function. `encode` and `decode` are for single values
+(steps, progress). `load_result(Shape(), data)` reads a result whose function is unknown. Stores do not
+interpret the bytes; they keep the name of the format (`CODEC`) with them.
 """
 
 from tidegate.codec.result import EncodedResult, Unstorable, encode_result, load_result

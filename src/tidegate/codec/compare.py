@@ -1,4 +1,4 @@
-"""Is what came out what went in? Stricter than `==`: types must agree too, all the way down."""
+"""Compares a value with its decoded copy. Stricter than `==`: types must be equal too, at every level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Difference:
     """The first place where two values differ."""
 
     keys: tuple[object, ...]
-    """The way to it, outermost first."""
+    """The keys that lead to it, outermost first."""
     before: Any
     after: Any
 
@@ -29,9 +29,9 @@ _MISSING: Any = object()
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return the first place where `after` is not the same as `before`, or `None`.
+    """Return the first place where `after` differs from `before`; None if they are the same.
 
-    One widening counts as the same, as for type checkers: an `int` that comes back as the equal `float`.
+    An `int` that comes back as the equal `float` counts as the same, as it does for type checkers.
     """
     kind = type(before)
     if kind is not type(after):
@@ -76,7 +76,7 @@ def _by_position(before: Any, after: Any) -> Difference | None:
 def _by_key(before: dict[Any, Any], after: dict[Any, Any]) -> Difference | None:
     if len(before) != len(after):
         return Difference((), before, after)
-    keys = {key: key for key in after}  # an equal key may still be of another type
+    keys = {key: key for key in after}  # an equal key may have another type
     return _first((key, key, keys.get(key, _MISSING)) for key in before) or _first(
         (key, item, after[key]) for key, item in before.items()
     )
@@ -98,6 +98,6 @@ def _same_scalar(before: Any, after: Any) -> bool:
 
 
 def _clock_parts(value: datetime | time) -> tuple[object, ...]:
-    # A named zone decides what "a day later" means; other offsets only have to be the same offset.
+    # A named zone decides what "a day later" means. For other zones only the offset must be equal.
     zone = zone_name(value.tzinfo) or value.tzinfo is None
     return value.replace(tzinfo=None), value.utcoffset(), zone

@@ -1,4 +1,4 @@
-"""Reading a task function's declaration: its parameters, their annotations, and what is refused."""
+"""Reads a task function's parameters and annotations, and refuses functions that cannot be tasks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tidegate.domain.text import presentable
 from tidegate.errors import ConfigError
 
 KEYWORD_ONLY_AT = 1_000_000
-"""A position that no argument reaches."""
+"""The position of keyword-only parameters, which no positional argument reaches."""
 
 _LONGEST_LIST = 400
-"""Characters of an error about arguments that come from their names."""
+"""A list of arguments in an error is cut to this many characters."""
 
 _NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -33,17 +33,17 @@ class Parameter:
 
     name: str
     shape: Shape
-    """Its annotation; for `*args` and `**kwargs`, that of one item."""
+    """Its annotation; for `*args` and `**kwargs` the annotation of one item."""
     at: int
-    """Its place among the positional ones, or `KEYWORD_ONLY_AT`."""
+    """Its index among the positional parameters, or `KEYWORD_ONLY_AT`."""
     nameable: bool
-    """Whether it can be given by name."""
+    """Whether it can be passed by name."""
     required: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a task function's `def` line says, the context left out."""
+    """A task function's parameters and return annotation, without the context parameter."""
 
     name: str
     """`module:qualname`."""
@@ -57,18 +57,18 @@ class Declaration:
     """`**kwargs`."""
     returns: Shape
     context: str | None
-    """The parameter that takes the context, if any."""
+    """The name of the parameter that takes the context; None if there is none."""
     context_at: int
-    """How many positional parameters stand before it."""
+    """How many positional parameters come before the context."""
 
 
 def read_declaration(
     function: Callable[..., Any], *, injected: type | None, namespace: Mapping[str, Any]
 ) -> Declaration:
-    """Return what the declaration of `function` says.
+    """Return the declaration of `function`.
 
     Raises:
-        ConfigError: It is no plain function, or an annotation cannot be resolved.
+        ConfigError: It is not a plain function, or an annotation cannot be resolved.
     """
     require_plain_function(function)
     hints = _Hints(function, injected, namespace)
@@ -77,7 +77,7 @@ def read_declaration(
     context = takers[0] if takers else None
     if len(takers) > 1 or (context and context.kind not in _NAMED_KINDS):
         raise ConfigError(
-            f"{hints.function_name} takes its context in a way that cannot be filled",
+            f"{hints.function_name} takes its context in a way that is not supported",
             fix=f"use one parameter for it, as in `ctx: {injected.__name__ if injected else ''}`",
         )
     visible = [item for item in listed if item is not context]
@@ -98,7 +98,7 @@ def read_declaration(
 
 
 def faults_of_call(declaration: Declaration, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Say why these arguments cannot be matched with the parameters: names and types, never values."""
+    """Return why these arguments do not match the parameters. The text has names and types, never values."""
     given, count = len(args), len(declaration.positional)
     takers = {p.name: p for p in declaration.positional} | dict(declaration.by_name)
     faults = [f"missing {n}" for n, p in takers.items() if p.required and p.at >= given and n not in kwargs]
@@ -115,7 +115,6 @@ def faults_of_call(declaration: Declaration, args: Sequence[Any], kwargs: Mappin
 
 
 def _cut(text: str) -> str:
-    """Return text that names what a caller sent, in one line of bounded length."""
     return text if len(text) <= _LONGEST_LIST else f"{text[: _LONGEST_LIST - 1]}…"
 
 
@@ -124,14 +123,14 @@ def _takes_other(declaration: Declaration, name: str) -> bool:
 
 
 def _type_shown(value: Any) -> str:
-    return "…" if isinstance(value, msgspec.Raw) else type_name(value)  # stored bytes have no type yet
+    return "…" if isinstance(value, msgspec.Raw) else type_name(value)  # stored bytes are not decoded yet
 
 
 def require_plain_function(function: Callable[..., Any]) -> None:
-    """Refuse what no worker could find by name and call.
+    """Refuse a callable that a worker cannot find by name and call.
 
     Raises:
-        ConfigError: It is no plain `def` or `async def`.
+        ConfigError: It is not a plain `def` or `async def`.
     """
     fault = _fault(function)
     if fault:
@@ -149,18 +148,18 @@ def _fault(function: Any) -> str:
     if inspect.isclass(function):
         return "it is a class"
     if not inspect.isfunction(function):
-        return f"it is no Python function but a {type(function).__name__}"
+        return f"it is not a Python function but a {type(function).__name__}"
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return "it is a generator, which returns no value"
     first = next(iter(inspect.signature(function).parameters), "")
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
-        return "it is a method, and there would be no instance to call it on"
+        return "it is a method, and there is no instance to call it on"
     return ""
 
 
 class _Hints:
-    """The annotations of one function, resolved one by one so that an error can name the one at fault."""
+    """The annotations of one function, resolved one by one so that an error can name the faulty one."""
 
     def __init__(
         self, function: Callable[..., Any], injected: type | None, namespace: Mapping[str, Any]
@@ -171,10 +170,10 @@ class _Hints:
         self._globals = getattr(declared, "__globals__", {})
         self._names = dict(namespace)
         if injected is not None and injected.__name__ not in self._globals:
-            self._names.setdefault(injected.__name__, injected)  # imported for type checkers only
+            self._names.setdefault(injected.__name__, injected)  # it may be imported for type checkers only
 
     def of(self, name: str) -> Any:
-        """Return the annotation of a parameter (or of `return`), `Any` if it has none."""
+        """Return the annotation of a parameter (or of `return`); `Any` if there is none."""
         if name not in self._annotations:
             return Any
         written = self._annotations[name]
@@ -185,7 +184,7 @@ class _Hints:
                 localns=self._names,
                 include_extras=True,
             )[name]
-        except Exception as error:  # the text of an annotation is code
+        except Exception as error:  # an annotation is code and can raise anything
             raise self._unusable(name, written, error) from error
 
     def shape(self, name: str, hint: Any) -> Shape:
@@ -232,7 +231,7 @@ _LONGEST_DEFAULT = 100
 
 
 class _Default:
-    """A default as it may be shown: cut, and without secrets."""
+    """A default value for display: cut, and without secrets."""
 
     def __init__(self, name: str, value: object) -> None:
         text = presentable(f"{name}={value!r}", len(name) + 1 + _LONGEST_DEFAULT)

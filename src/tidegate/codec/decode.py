@@ -1,4 +1,4 @@
-"""From bytes to values, by annotation. Failures come as `ValueError`s whose text is "what - at `$.place`"."""
+"""Decodes bytes to values by annotation. Raises `ValueError` with the text "what - at `$.place`"."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ loads = msgspec.json.Decoder().decode
 
 
 class Decoder:
-    """Reads one annotated value.
+    """Decodes values of one annotation.
 
     Args:
-        hint: The annotation, resolved.
+        hint: The resolved annotation.
 
     Raises:
-        TypeError: The annotation is one that values cannot be decoded by.
+        TypeError: Values cannot be decoded by this annotation.
     """
 
     __slots__ = ("_hint", "_plain")
@@ -41,7 +41,7 @@ class Decoder:
 
 
 class FreeDecoder:
-    """Reads a value without annotation: plain JSON, and what its tags say."""
+    """Decodes values without an annotation: plain JSON and tagged values."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _as_is(kind: Any, stored: Any) -> Any:
-    # Abstract annotations (Iterable[int], Hashable) arrive here as well as classes nobody can decode.
+    # Abstract annotations (Iterable[int], Hashable) come here, and classes that cannot be decoded.
     origin = typing.get_origin(kind) or kind
     if isinstance(stored, origin):
         return stored

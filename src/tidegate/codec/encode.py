@@ -1,7 +1,8 @@
-"""From a value to a tree that JSON can hold, or to a refusal that says where and what.
+"""Turns a value into a tree that JSON can hold, or raises an error that names the place.
 
-Two forms: *plain*, what a person would write and an annotation reads back (`"2026-01-02"` for a date), and
-*exact*, where every value JSON has no form for carries a tag. Which one is stored is decided in `shape.py`.
+There are two forms: *plain*, as a person would write it (`"2026-01-02"` for a date), which needs the
+annotation to read it back; and *exact*, with a tag on each value that JSON has no form for. `shape.py`
+decides which one is stored.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from tidegate.codec.tags import TAG, TAGS, tagged
 from tidegate.errors import ArgumentsError
 
 MAX_DEPTH = 64
-"""Containers inside each other that are accepted."""
+"""The most levels of nested containers."""
 MAX_DIGITS = 4_000
-"""Digits of an integer that are accepted; Python itself reads 4,300 at most by default."""
+"""The most digits of an integer. Python itself reads at most 4,300 by default."""
 
 _INT_END = 10**MAX_DIGITS
 _WITHOUT_NUMBERS = frozenset({str, bool, type(None)})
@@ -39,14 +40,15 @@ dumps = msgspec.json.Encoder().encode
 
 
 def is_plain(value: Any, room: list[int], depth: int = MAX_DEPTH) -> bool:
-    """Return whether JSON without annotation or tag gives this very value back.
+    """Return whether JSON without annotation and tags gives the same value back.
 
-    The quick answer for everyday arguments; "no" only means that the careful way must look.
+    A fast check for usual arguments. False only means that the slow path must check.
 
     Args:
-        value: Anything.
-        room: One number, counted down for every item met: ends the walk of values that share parts endlessly.
-        depth: Containers that may still open.
+        value: Any value.
+        room: A list of one number, which is reduced for each item. At 0 the check stops, so that it also ends
+            for values that share parts many times.
+        depth: The levels of containers that are still allowed.
     """
     kind = type(value)
     if kind in _WITHOUT_NUMBERS:
@@ -73,7 +75,7 @@ def _are_plain(items: Iterable[Any], room: list[int], depth: int) -> bool:
         return True
     if kinds == {float}:
         return all(map(math.isfinite, items))
-    return all(is_plain(item, room, depth) for item in items)  # stops at the first no
+    return all(is_plain(item, room, depth) for item in items)
 
 
 def type_name(value: object) -> str:
@@ -83,19 +85,19 @@ def type_name(value: object) -> str:
 
 
 class Flattener:
-    """Makes the JSON tree of one value. Use once.
+    """Makes the JSON tree of one value. Use each instance once.
 
     Args:
-        path: What the value is called: the parameter's name, or `result`.
-        exact: Whether values JSON has no form for carry tags.
-        limit: Bytes the encoded value may take; a value of more items is refused without building it.
+        path: The value's name in errors: the parameter's name, or `result`.
+        exact: Whether to tag values that JSON has no form for.
+        limit: The most bytes of the encoded value. A value with too many items is refused early.
     """
 
     def __init__(self, path: str, *, exact: bool, limit: int) -> None:
         self._path = path
         self._exact = exact
         self._limit = limit
-        self._room = limit // 2  # an item takes two bytes at least, with its comma
+        self._room = limit // 2  # each item takes at least two bytes, including its comma
         self._keys: list[object] = []
         self._open: set[int] = set()
 
@@ -103,7 +105,7 @@ class Flattener:
         """Return the tree of `value`.
 
         Raises:
-            ArgumentsError: The value, or a part of it, cannot be stored. `facts["path"]` says which.
+            ArgumentsError: The value, or a part of it, cannot be stored. `facts["path"]` names the part.
         """
         kind = type(value)
         if kind is str:
@@ -140,7 +142,7 @@ class Flattener:
     def _number(self, value: float | Decimal, *, nan: bool, finite: bool) -> float | Decimal:
         if not finite:
             text = "NaN" if nan else "infinite"
-            raise self._refusal(f"is {text}, which JSON cannot hold", value, "pass None or leave it out")
+            raise self._refusal(f"is {text}, which JSON cannot hold", value, "pass None or omit it")
         return value
 
     def _container(self, kind: type, value: Any) -> Any:
@@ -148,7 +150,7 @@ class Flattener:
             return self._mapping(value)
         items = self._parts(value, range(len(value)), value)
         if kind in (set, frozenset):
-            items.sort(key=dumps)  # so that equal sets have equal bytes, in every process
+            items.sort(key=dumps)  # so that equal sets have equal bytes in every process
         return tagged(kind.__name__, items) if self._exact and kind is not list else items
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
@@ -210,7 +212,7 @@ class Flattener:
     def _model(self, value: Any) -> Any:
         try:
             fields = models.dump(value, exact=self._exact)
-        except Exception as error:  # serializers are the user's code
+        except Exception as error:  # serializers are user code
             text = f"could not be dumped by its own serializer ({type(error).__name__})"
             raise self._refusal(text, value, "see the cause") from error
         return self.flatten(fields)

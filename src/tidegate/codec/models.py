@@ -1,4 +1,4 @@
-"""The seam to pydantic (version 2), which is never imported here: whoever passes a model has it loaded."""
+"""Support for pydantic 2 models. pydantic is not imported here: a caller with a model has loaded it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def is_model(kind: type) -> bool:
 
 
 def dump(model: Any, *, exact: bool) -> Any:
-    """Return the model's fields, all of them: as Python values if `exact`, else in the model's own JSON form.
+    """Return all fields of the model: as Python values if `exact`, else in the model's own JSON form.
 
-    Warnings are off because what counts is whether the model comes back, and that is tried afterwards.
+    Warnings are off: whether the model can be decoded is checked afterwards.
     """
     mode = "python" if exact else "json"
     return model.model_dump(mode=mode, by_alias=True, round_trip=True, warnings=False)
 
 
 def load(kind: Any, fields: Any, *, exact: bool) -> Any:
-    """Return the model of class `kind` made from what `dump` gave.
+    """Return the model of class `kind` made from the fields that `dump` returned.
 
-    The JSON form goes through the model's JSON validation, where even a strict model accepts a date's text.
+    The JSON form uses the model's JSON validation, in which even a strict model accepts a date as text.
 
     Raises:
-        ValueError: The fields do not fit. The text holds no values, since those may be secret.
+        ValueError: The fields do not fit. The text contains no values, because those may be secret.
     """
     try:
         if exact:

@@ -1,4 +1,4 @@
-"""Where in a value something is, in words: `doc.tags[3].name`."""
+"""Formats the place of a part in a value: `doc.tags[3].name`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _segment(key: object) -> str:
 
 
 def relocate(root: str, message: str) -> tuple[str, str]:
-    """Split a msgspec message into our path under `root` and what it says: ``int expected - at `$.x` ``."""
+    """Split a msgspec message such as ``int expected - at `$.x` `` into a path under `root` and the rest."""
     found = _MSGSPEC_PATH.match(message)
     if found is None:
         return root, message

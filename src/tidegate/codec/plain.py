@@ -1,4 +1,4 @@
-"""What is stored as plain JSON for readers outside Python: no tags, and numbers that fit into a double."""
+"""Converts stored values to plain JSON for clients outside Python: no tags, and numbers that fit a double."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tidegate.codec.shape import Shape
 from tidegate.codec.tags import TAG_MARK
 
 LARGEST_EXACT = 2**53 - 1
-"""Whole numbers beyond this become strings."""
+"""Whole numbers above this become strings."""
 
 _MAY_BE_LARGE = re.compile(rb"\d{16}")
 _ANY = Shape()
 _LONGEST_STAND_IN = 8_192
-"""Bytes: a name and a reason of 500 characters at most, each escaped."""
+"""The most bytes of a stand-in: a name and a reason of at most 500 characters, each escaped."""
 
 to_json = msgspec.json.Encoder(enc_hook=str).encode
-"""Encodes a value; what JSON has no form for becomes text."""
+"""Encodes a value. A part that JSON has no form for becomes text."""
 
 
 def is_plain(stored: bytes) -> bool:
-    """Return whether a stored value is plain JSON as it is. It looks through the bytes, in C."""
+    """Return whether a stored value is already plain JSON. It searches the bytes, which is fast."""
     return TAG_MARK not in stored and not _MAY_BE_LARGE.search(stored)
 
 
 def unstorable(stored: bytes) -> Unstorable | None:
-    """Return the stand-in for a result that could not be stored, if this is one."""
+    """Return the stand-in for a result that could not be stored; None if this is a normal result."""
     if len(stored) > _LONGEST_STAND_IN or TAG_MARK not in stored:
         return None
     value = load_result(_ANY, stored)
@@ -39,8 +39,8 @@ def unstorable(stored: bytes) -> Unstorable | None:
 def plain(stored: bytes) -> msgspec.Raw:
     """Return a stored result or chunk as plain JSON: without tags, large whole numbers as strings.
 
-    Bytes become Base64, sets and tuples arrays, moments ISO 8601, durations ISO 8601 durations. The time it
-    takes grows with the number of values, unless `is_plain`.
+    Bytes become Base64, sets and tuples become arrays, times and durations become ISO 8601. If `is_plain`
+    returns False, the cost grows with the number of values.
     """
     if is_plain(stored):
         return msgspec.Raw(stored)

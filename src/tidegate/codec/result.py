@@ -1,4 +1,4 @@
-"""Results: stored like arguments, but a result that cannot be stored never undoes the work that made it."""
+"""Results: encoded like arguments, but a result that cannot be stored does not make the task fail."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ _FREE = Shape()
 
 @dataclass(frozen=True, slots=True)
 class Unstorable:
-    """Stands where a result should be that could not be stored. The task succeeded; its body ran once."""
+    """Replaces a result that could not be stored. The task succeeded, and its function is not run again."""
 
     type_name: str
-    """The type of what the body returned."""
+    """The type of the value that the function returned."""
     reason: str
-    """Why it could not be stored, with the place."""
+    """Why it could not be stored, with the place in the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedResult:
-    """What to write for a body that returned."""
+    """The encoded result of a function that returned."""
 
     data: bytes
-    """The encoded result, or its stand-in; never larger than the limit where that is a sensible one."""
+    """The encoded result, or a stand-in. It is not larger than the limit, unless that is very small."""
     stored: bool
-    """False: `data` is a stand-in that decodes to `Unstorable`."""
+    """False if `data` is a stand-in that decodes to `Unstorable`."""
     note: str = ""
-    """Why it is a stand-in, for history and log; empty when stored."""
+    """Why it is a stand-in, for the history and the log; empty if the result is stored."""
     other_type: str = ""
-    """The type of a value that is stored although it is not what the return annotation says."""
+    """The type of a stored value that does not fit the return annotation; empty if it fits."""
 
 
 def encode_result(shape: Shape, value: Any, limit: int = LIMIT_BYTES) -> EncodedResult:
-    """Return the bytes for what a body returned. Raises nothing: the work is done, whatever it gave.
+    """Return the bytes of a function's result. Never raises, because the work is already done.
 
-    A value that is not what the return annotation says is kept as it is, if it can be kept without one.
-    One that cannot be kept is replaced by a stand-in with its type and the reason.
+    A value that does not fit the return annotation is encoded without it if possible. A value that cannot be
+    encoded is replaced by a stand-in with its type and the reason.
 
     Args:
         shape: The return annotation.
-        value: What the body returned.
-        limit: Bytes the result may take.
+        value: The returned value.
+        limit: The most bytes of the result.
     """
     try:
         data, fits = _encode(shape, value, limit)
         return EncodedResult(data, stored=True, other_type="" if fits else type_name(value))
-    except BaseException as error:  # a value may raise anything when it is looked at
+    except BaseException as error:  # reading a value can raise anything
         if type(value) is CoroutineType:
-            value.close()  # the reason says it was not awaited; without this the collector would warn as well
+            value.close()  # else Python would also warn that it was not awaited, which the reason states
         if isinstance(error, TidegateError):
             return _stand_in(type_name(value), f"{error.message}; {error.fix}")
         return unencodable(value, error)
 
 
 def unencodable(value: Any, fault: BaseException) -> EncodedResult:
-    """Return the stand-in for what a body returned where the encoding itself raised this fault."""
+    """Return the stand-in for a value whose encoding raised this error."""
     return _stand_in(type_name(value), f"{type(fault).__name__} while encoding")
 
 
 def _encode(shape: Shape, value: Any, limit: int) -> tuple[bytes, bool]:
-    """Return the bytes, and whether the value is what the annotation says."""
+    """Return the bytes, and whether the value fits the annotation."""
     try:
         return shape.encode(value, path="result", limit=limit), True
     except ArgumentsError as error:
@@ -92,14 +92,14 @@ def _stand_in(name: str, reason: str) -> EncodedResult:
 
 
 def load_result(shape: Shape, data: bytes) -> Any:
-    """Return what the body returned, or an `Unstorable`.
+    """Return the value that the function returned, or an `Unstorable`.
 
     Args:
-        shape: The return annotation as it is now; `Shape()` where the function is not known.
-        data: What `encode_result` gave.
+        shape: The current return annotation; `Shape()` if the function is unknown.
+        data: The bytes that `encode_result` returned.
 
     Raises:
-        ArgumentsError: The bytes do not fit the annotation as it is now.
+        ArgumentsError: The bytes do not fit the current annotation.
     """
     if TAG_MARK not in data:
         return shape.decode(data, path="result")

@@ -1,4 +1,4 @@
-"""What a task function takes, as JSON Schema (2020-12), for those who call it over HTTP."""
+"""Describes a task function's arguments as JSON Schema (2020-12), for clients over HTTP."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Schema = dict[str, Any]
 def arguments_schema(declaration: Declaration) -> Schema:
     """Return the schema of a call's arguments.
 
-    An object with a property for each parameter; an array by position where some have no name
-    (positional-only ones, `*args`). An annotation that has no JSON Schema is left open: the arguments are
-    checked by the signature all the same.
+    The schema is an object with a property for each parameter, or an array by position if some parameters
+    have no name (positional-only ones, `*args`). An annotation without a JSON Schema accepts any value: the
+    signature still checks the arguments.
     """
     listed = list(declaration.positional)
     listed += [parameter for name, parameter in declaration.by_name.items() if parameter not in listed]
@@ -45,7 +45,7 @@ def arguments_schema(declaration: Declaration) -> Schema:
 
 
 def _without_secrets(schema: Any, name: str = "") -> Any:
-    """Return a schema, that of the property `name`, with stars for secrets in its values and descriptions."""
+    """Return the schema of the property `name` with secrets in its values and descriptions starred out."""
     if isinstance(schema, list):
         return [_without_secrets(item, name) for item in schema]
     if not isinstance(schema, dict):
@@ -53,7 +53,7 @@ def _without_secrets(schema: Any, name: str = "") -> Any:
     shown: Schema = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
-            shown[key] = {one: _without_secrets(part, one) for one, part in value.items()}
+            shown[key] = {property_: _without_secrets(part, property_) for property_, part in value.items()}
         elif key in _VALUES:
             shown[key] = _value(value, name)
         elif key == "description" and isinstance(value, str):
@@ -86,7 +86,7 @@ def _by_position(declaration: Declaration, schemas: dict[str, Schema]) -> Schema
 
 
 def _schemas(parameters: list[Parameter]) -> tuple[dict[str, Schema], Schema]:
-    """Return the schema of each parameter by name, and the definitions they share."""
+    """Return the schema of each parameter by name, and their shared definitions."""
     schemas: dict[str, Schema] = {}
     defs: Schema = {}
     for parameter in parameters:
@@ -116,4 +116,4 @@ def _hook(kind: type) -> Schema:
     if isinstance(kind, type) and models.is_model(kind):
         schema: Schema = kind.model_json_schema(ref_template=_REFS.replace("{name}", "{model}"))  # type: ignore[attr-defined]
         return schema
-    raise NotImplementedError  # msgspec's word for "no schema"
+    raise NotImplementedError  # means "no schema" to msgspec

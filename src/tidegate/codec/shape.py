@@ -1,8 +1,8 @@
-"""One annotation, ready to store values under it: here "what comes out is what went in" is decided.
+"""Encodes and decodes values of one annotation, and guarantees that a decoded value equals the original.
 
-A value is written in the form the annotation reads; the bytes are read back at once and compared with the
-value. If they differ, the same is tried with tags; if they still differ, the value is refused. So for every
-value either the run sees an equal value of the same type, or enqueue says no. Everyday values skip all that.
+A value is encoded in the form that the annotation reads. The bytes are decoded at once and compared with the
+value. If they differ, the value is encoded with tags. If that differs too, the value is refused. So either
+the run gets an equal value of the same type, or enqueue raises. Usual values skip the comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.codec.paths import locate, relocate
 from tidegate.errors import ArgumentsError
 
 LIMIT_BYTES = 1_048_576
-"""Default for how large the arguments, and the result, of one task may be once encoded: 1 MiB."""
+"""The default limit of a task's encoded arguments, and of its encoded result: 1 MiB."""
 
 _SELF_EVIDENT = frozenset({str, int, bool, type(None)})
 _FREE_HINTS = (Any, object)
@@ -30,12 +30,12 @@ class Shape:
     """An annotation with its decoder.
 
     Args:
-        hint: The annotation, resolved; `Any` (or `object`) where there is none.
+        hint: The resolved annotation; `Any` (or `object`) if there is none.
 
     Attributes:
-        exact: The types whose values are right under this annotation without a look.
-        trouble: Why values cannot be decoded by this annotation; empty if they can. Then it is as if
-            there were none.
+        exact: The types whose values fit this annotation without a check.
+        trouble: Why values cannot be decoded by this annotation; empty if they can. With a trouble, the
+            annotation is ignored.
     """
 
     __slots__ = ("_decoder", "_free", "exact", "hint", "trouble")
@@ -53,16 +53,16 @@ class Shape:
         self.exact = _SELF_EVIDENT if self._free else _exact_types(hint)
 
     def encode(self, value: Any, *, path: str, limit: int = LIMIT_BYTES) -> bytes:
-        """Return the bytes from which `decode` makes the same value again.
+        """Return the bytes from which `decode` makes an equal value.
 
         Args:
-            value: What to store.
-            path: What it is called in messages: the parameter's name, or `result`.
-            limit: Bytes it may take.
+            value: The value to encode.
+            path: The value's name in errors: the parameter's name, or `result`.
+            limit: The most bytes.
 
         Raises:
             ArgumentsError: The value cannot be stored, does not fit the annotation, would come back as
-                something else, or is too large. `facts["path"]` says which part.
+                another value, or is too large. `facts["path"]` names the part.
         """
         data = self._quickly(value, limit) or self._carefully(value, path, limit)
         if len(data) > limit:
@@ -70,20 +70,20 @@ class Shape:
         return data
 
     def decode_untagged(self, data: bytes | msgspec.Raw) -> Any:
-        """Return the value of bytes known to hold no tag. The quick way; what it raises is not for users."""
+        """Return the value of bytes that contain no tag. Fast, but its errors are not meant for users."""
         return self._decoder.decode(data)
 
     def decode(self, data: bytes, *, path: str) -> Any:
-        """Return the value that `encode` stored, or that somebody wrote as plain JSON.
+        """Return the value of bytes that `encode` returned, or that a person wrote as plain JSON.
 
         Raises:
-            ArgumentsError: The bytes do not fit the annotation as it is now. `facts["path"]` says where.
+            ArgumentsError: The bytes do not fit the current annotation. `facts["path"]` names the place.
         """
         try:
             return self._decoder.decode_tagged(data)
-        except Exception as error:  # constructors and validators are the user's code
+        except Exception as error:  # constructors and validators are user code
             place, what = relocate(path, _described(error))
-            fix = "pass what the annotation says"
+            fix = "pass a value that fits the annotation"
             raise ArgumentsError(f"{place}: {what}", fix=fix, path=place) from error
 
     def _quickly(self, value: Any, limit: int) -> bytes | None:
@@ -95,7 +95,7 @@ class Shape:
                 back = self._decoder.decode(data)
                 if back != value or not is_plain(back, [limit]):  # an equal str may be an enum's member
                     return None
-        except Exception:  # the careful way finds the place and the words
+        except Exception:  # the slow path finds the place and the message
             return None
         return data
 
@@ -106,10 +106,10 @@ class Shape:
                 data = dumps(Flattener(path, exact=exact, limit=limit).flatten(value))
                 self._require_same(value, data, path)
             except ArgumentsError as error:
-                if "limit" in error.facts:  # tags would only make it larger
+                if "limit" in error.facts:  # tags would make it even larger
                     raise
                 refusal = error
-            except Exception as error:  # attributes, serializers and comparisons are the user's code
+            except Exception as error:  # attributes, serializers and comparisons are user code
                 refusal = _failed_on(path, value, error)
             else:
                 return data
@@ -133,7 +133,7 @@ class Shape:
         elif before == after:
             fix = "pass plain values, or give the class fields that hold all of its state"
         else:
-            fix = f"annotate the {place} so that it says {before} here, or pass what it says now"
+            fix = f"annotate the {place} with {before} here, or pass a value that fits its annotation"
         return ArgumentsError(message, fix=fix, path=path, type=before)
 
 
@@ -145,13 +145,13 @@ def _failed_on(path: str, value: Any, error: Exception) -> ArgumentsError:
 
 
 def too_large(path: str, size: int, limit: int) -> ArgumentsError:
-    """Return the error for `size` encoded bytes where `limit` are allowed."""
+    """Return the error for `size` encoded bytes when `limit` are allowed."""
     message = f"{path} takes {size:,} bytes; the limit is {limit:,} bytes"
     return ArgumentsError(message, fix=TOO_LARGE_FIX, path=path, size=size, limit=limit)
 
 
 def encode(value: Any, *, path: str, hint: Any = Any, limit: int = LIMIT_BYTES) -> bytes:
-    """Return the bytes of one value, as `Shape(hint).encode` does; keep a `Shape` where speed matters.
+    """Return the bytes of one value, as `Shape(hint).encode` does. Keep a `Shape` if speed matters.
 
     Raises:
         ArgumentsError: The value cannot be stored as it is.
@@ -160,7 +160,7 @@ def encode(value: Any, *, path: str, hint: Any = Any, limit: int = LIMIT_BYTES) 
 
 
 def decode(data: bytes, *, path: str = "value", hint: Any = Any) -> Any:
-    """Return the value that `encode` stored under `hint`.
+    """Return the value that `encode` encoded with `hint`.
 
     Raises:
         ArgumentsError: The bytes do not fit `hint`.
@@ -172,7 +172,7 @@ def _exact_types(hint: Any) -> frozenset[Any]:
     origin = typing.get_origin(hint)
     members = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
     kinds = frozenset(type(None) if member is None else member for member in members if _hashable(member))
-    # In a union with anything else another member (a date, say) may claim a str for itself.
+    # In a union with other types, another member (a date for example) may also accept a str.
     return kinds if len(kinds) == len(members) and kinds <= _SELF_EVIDENT else frozenset()
 
 

@@ -1,7 +1,7 @@
-"""A call of a task function as bytes, and the bytes as a call again.
+"""Encodes the arguments of a task function's call as a payload, and decodes the payload.
 
-Arguments are stored by name wherever Python allows it, so that a release may reorder or add parameters while
-tasks wait. Defaults are not stored: they belong to the code that runs.
+Arguments are stored by name where Python allows it, so that a release may reorder or add parameters while
+tasks wait. Defaults are not stored: the code that runs the task decides them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _Store = Callable[[Parameter, str, Any], Any]
 
 class _Payload(msgspec.Struct, forbid_unknown_fields=True):
     a: list[msgspec.Raw] = []
-    """Positional arguments: those that have no name, and all of them when `*args` are among them."""
+    """Positional arguments: those without a name, or all of them if some belong to `*args`."""
     k: dict[str, msgspec.Raw] = {}
-    """The others, by name."""
+    """All other arguments, by name."""
 
 
 _read_payload = msgspec.json.Decoder(_Payload).decode
@@ -41,8 +41,8 @@ class Signature:
 
     Attributes:
         name: `module:qualname` of the function, for messages.
-        text: The signature as callers see it, the context left out.
-        context: Name of the parameter that takes the context, or `None`.
+        text: The signature as callers see it, without the context.
+        context: The name of the parameter that takes the context, or `None`.
         is_async: Whether the function is `async def`.
 
     Example:
@@ -71,15 +71,15 @@ class Signature:
     ) -> Signature:
         """Read the signature of a task function.
 
-        Annotations are resolved now, so call this when the module of the function is loaded whole.
+        Annotations are resolved now, so call this after the function's module is fully loaded.
 
         Args:
             function: A plain `def` or `async def`.
-            injected: The class whose parameter (`ctx: Context`, also `Context | None`) callers do not see.
+            injected: The class of the parameter that callers do not see (`ctx: Context`, `Context | None`).
             namespace: More names that annotations written as text may use.
 
         Raises:
-            ConfigError: It is no plain function, or an annotation cannot be resolved.
+            ConfigError: It is not a plain function, or an annotation cannot be resolved.
         """
         declaration = read_declaration(function, injected=injected, namespace=namespace or {})
         return cls(declaration, is_async=inspect.iscoroutinefunction(function))
@@ -87,37 +87,37 @@ class Signature:
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int = LIMIT_BYTES) -> bytes:
         """Check a call against the signature and return its payload.
 
-        Every value that would not reach the body as it is now is refused here.
+        A value that would not reach the function unchanged is refused here.
 
         Args:
-            args: Positional arguments, the context left out.
+            args: Positional arguments, without the context.
             kwargs: Keyword arguments.
-            limit: Bytes the payload may take.
+            limit: The most bytes of the payload.
 
         Raises:
             ArgumentsError: The arguments do not fit the signature or their annotations, cannot be stored, or
-                are too large. `facts["path"]` names the place where one argument is to blame.
+                are too large. `facts["path"]` names the faulty argument, if there is one.
         """
         try:
             data = dumps(self._placed(args, kwargs, functools.partial(self._pack, limit)))
-        except ValueError:  # some text is no UTF-8: only the careful way finds which
+        except ValueError:  # some text is not valid UTF-8; the slow path finds which
             data = self._bind_carefully(args, kwargs, limit)
         if len(data) > limit:
             raise self._too_large(data, limit)
         return data
 
     def load(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a payload, decoded by the annotations of the code as it is now.
+        """Return the arguments of a payload, decoded by the annotations of the current code.
 
         Args:
-            payload: What `bind` gave, in this or an older release; or the same written by hand: an object
-                with `a` (array, by position) and `k` (object, by name), each optional.
+            payload: The bytes that `bind` returned, in this or an older release, or JSON written by hand: an
+                object with `a` (array, by position) and `k` (object, by name), each optional.
 
         Returns:
             Positional and keyword arguments, without the context; see `with_context`.
 
         Raises:
-            ArgumentsError: The arguments do not fit this code. The body must not be entered, and trying again
+            ArgumentsError: The arguments do not fit this code. The function must not be called, and a retry
                 cannot help.
         """
         try:
@@ -129,9 +129,9 @@ class Signature:
         return tuple(placed["a"]), placed["k"]
 
     def accept(self, payload: bytes, *, limit: int = LIMIT_BYTES) -> bytes:
-        """Return a payload written by hand as `bind` would have written it, after checking it like `load`.
+        """Check a payload written by hand as `load` does, and return it as `bind` would have written it.
 
-        For arguments that arrive as JSON: from the command line, over HTTP, edited before a redrive.
+        For arguments that come as JSON: from the command line, over HTTP, or edited before a redrive.
 
         Raises:
             ArgumentsError: The arguments do not fit.
@@ -142,7 +142,7 @@ class Signature:
     def with_context(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], context: object
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with the context put where the function takes it, if it takes it."""
+        """Return the arguments with the context added, if the function takes it."""
         if self.context is None:
             return tuple(args), dict(kwargs)
         at = self._declaration.context_at
@@ -151,10 +151,10 @@ class Signature:
         return tuple(args), {**kwargs, self.context: context}
 
     def fingerprint(self, payload: bytes) -> bytes:
-        """Return the SHA-256 (32 bytes) of a payload from `bind`: equal arguments, equal fingerprint.
+        """Return the SHA-256 (32 bytes) of a payload from `bind`. Equal arguments have equal fingerprints.
 
-        How the call was written (by position or by name) and the order of keys make no difference; a default
-        that is written out does.
+        It makes no difference whether arguments were passed by position or by name, and in which order the
+        keys are. It does make a difference whether a default was passed explicitly.
         """
         tree = msgspec.json.decode(payload)
         if TAG_MARK in payload:
@@ -163,30 +163,30 @@ class Signature:
         return hashlib.sha256(msgspec.json.encode(tree, order="sorted")).digest()
 
     def schema(self) -> dict[str, Any]:
-        """Return what a call takes as JSON Schema (2020-12)."""
+        """Return the JSON Schema (2020-12) of the arguments."""
         from tidegate.codec.schema import arguments_schema
 
         return arguments_schema(self._declaration)
 
     def encode_result(self, value: Any, limit: int = LIMIT_BYTES) -> EncodedResult:
-        """Return the bytes for what the body returned, or a stand-in for it. Raises nothing.
+        """Return the bytes of the function's result, or a stand-in for it. Never raises.
 
         Args:
-            value: What the body returned.
-            limit: Bytes the result may take.
+            value: The returned value.
+            limit: The most bytes of the result.
         """
         return encode_result(self._declaration.returns, value, limit)
 
     def load_result(self, data: bytes) -> Any:
-        """Return what the body returned, by the return annotation as it is now, or an `Unstorable`.
+        """Return the result, decoded by the current return annotation, or an `Unstorable`.
 
         Raises:
-            ArgumentsError: The stored result does not fit the annotation any more.
+            ArgumentsError: The stored result no longer fits the annotation.
         """
         return load_result(self._declaration.returns, data)
 
     def _placed(self, args: Sequence[Any], kwargs: Mapping[str, Any], store: _Store) -> dict[str, Any]:
-        """Match arguments with parameters; return what `store` makes of each, by position and by name."""
+        """Match arguments with parameters. Return `store`'s result for each, by position and by name."""
         takes = self._declaration
         given, count, rest = len(args), len(takes.positional), takes.rest
         if given > count and rest is None:
@@ -215,7 +215,7 @@ class Signature:
         placed = self._placed(args, kwargs, functools.partial(self._pack_carefully, limit))
         try:
             return dumps(placed)
-        except ValueError as error:  # the values are bytes by now, so it is a name among **kwargs
+        except ValueError as error:  # the values are bytes already, so it is a name in **kwargs
             raise self._misfit("a name has a lone surrogate, which UTF-8 cannot hold") from error
 
     def _pack(self, limit: int, parameter: Parameter, label: str, value: Any) -> Any:
@@ -233,7 +233,7 @@ class Signature:
     def _unpack(self, parameter: Parameter, label: str, raw: msgspec.Raw) -> Any:
         try:
             return parameter.shape.decode_untagged(raw)
-        except Exception:  # decoding again gives the place and the words
+        except Exception:  # decoding again finds the place and the message
             return self._unpack_tagged(parameter, label, raw)
 
     def _unpack_tagged(self, parameter: Parameter, label: str, raw: msgspec.Raw) -> Any:

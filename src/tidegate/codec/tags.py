@@ -1,8 +1,8 @@
-"""Tags: how a value whose plain JSON form would come back as something else says what it is.
+"""Tags: mark the type of a value whose plain JSON form would come back as another value.
 
-A tagged value is an object with the key `$tg`, as `{"$tg": "tuple", "v": [1, 2]}`. A tag is used only where
-the annotation does not restore the value by itself, so most stored JSON has none. Both directions stand side
-by side: `TAGS` writes the scalars, `untag` reads everything.
+A tagged value is an object with the key `$tg`, such as `{"$tg": "tuple", "v": [1, 2]}`. A tag is used only if
+the annotation does not restore the value, so most stored JSON has none. `TAGS` writes the scalars, and
+`untag` reads all tags.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from uuid import UUID
 import msgspec
 
 CODEC = "json/1"
-"""Kept beside every stored payload and result. A new form of the bytes gets a new name."""
+"""The name of the format, stored with every payload and result. A new format gets a new name."""
 
 TAG = "$tg"
 TAG_MARK = b'"$tg"'
-"""Bytes without this hold no tag. (Inside a JSON string the closing quote would be escaped.)"""
+"""Bytes without this contain no tag. (Inside a JSON string the quotes would be escaped.)"""
 
 
 def tagged(name: str, value: Any) -> dict[str, Any]:
-    """Return the tagged form of `value`, which must be JSON-able already."""
+    """Return the tagged form of `value`, which JSON must be able to hold."""
     return {TAG: name, "v": value}
 
 
 def zone_name(zone: tzinfo | None) -> str:
-    """Return the name of a `zoneinfo` zone, as `Europe/Paris`, or nothing for any other kind of zone."""
-    named = type(zone).__module__ == "zoneinfo"  # not imported here: whoever passes one has it loaded
+    """Return the name of a `zoneinfo` zone, such as `Europe/Paris`; empty for any other kind of zone."""
+    named = type(zone).__module__ == "zoneinfo"  # not imported here; a caller with such a zone has loaded it
     return getattr(zone, "key", None) or "" if named else ""
 
 
@@ -51,11 +51,11 @@ TAGS: dict[type, Callable[[Any], Any]] = {
     UUID: lambda value: tagged("uuid", str(value)),
     bytes: lambda value: tagged("bytes", base64.b64encode(value).decode()),
 }
-"""The scalars JSON has no form for, each with the function that writes it."""
+"""The scalar types that JSON has no form for, each with the function that tags it."""
 
 
 def untag(tree: Any) -> Any:
-    """Return decoded JSON with every tagged value put back.
+    """Return decoded JSON with every tagged value restored.
 
     Raises:
         ValueError: A tag is unknown (written by a newer release?) or its value is malformed.
@@ -99,7 +99,7 @@ def _read_set(make: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         values = untag(items)
         try:
             return make(values)
-        except TypeError:  # instances of a class are still dicts here; the annotation makes the set
+        except TypeError:  # instances of a class are still dicts here; the annotation makes the set later
             return values
 
     return read

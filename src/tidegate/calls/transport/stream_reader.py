@@ -82,7 +82,7 @@ class StreamReader:
         if not self._readable:
             return ""
         if self._end.missing:
-            return f"the stream is incomplete: it ended without {self._end.missing}"
+            return f"the stream is incomplete: the end of its protocol ({self._end.missing}) is missing"
         if self._is_event_stream and self._end.is_empty:
             return "the requested stream is empty"
         return ""
