@@ -308,7 +308,7 @@ def test_an_exit_from_the_body_is_unknown_and_named():
     failure = failure_of(SystemExit(500))
     assert (failure.verdict, failure.reason) == (UNKNOWN, Reason.UNKNOWN)
     assert failure.message == "exit code 500"
-    assert failure.evidence == "SystemExit raised by the body"
+    assert failure.evidence == "SystemExit raised by the task function"
     for exc in (KeyboardInterrupt(), GeneratorExit(), chained(SystemExit(1), cause=TimeoutError())):
         assert meaning_of(exc) == (UNKNOWN, Reason.UNKNOWN)
         assert type(exc).__name__ in failure_of(exc).evidence

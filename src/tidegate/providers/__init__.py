@@ -1,4 +1,5 @@
-"""What AI providers' errors, headers and usage mean, as facts. No SDK is imported; nothing is called.
+"""Reads the errors, headers and usage of AI providers. No SDK is imported and nothing is called.
 
-`packs/` has one small file a provider; the modules beside it read answers and exceptions in general.
+`packs/` has one small file per provider. The other modules read responses and exceptions in general;
+`understand.py` is the entry point for errors, `waits.py` for waits, `limits.py` for limits in headers.
 """

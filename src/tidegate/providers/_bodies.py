@@ -1,6 +1,6 @@
-"""What a provider's error body says, whatever its nesting: its inner error, its codes, its text.
+"""Reads a provider's error body, with any nesting: its inner error, its codes, its text.
 
-Bodies come from strangers; everything here answers with what it finds and ignores the rest.
+Bodies are foreign data: these functions return what they can read and ignore the rest.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _CODE_LENGTH = 200
 
 
 def as_document(body: object) -> Document | None:
-    """Return the body as one JSON object, or None.
+    """Return the body as one JSON object; None if it is not one.
 
-    Takes the object itself, its JSON text or bytes, or a list whose first member it is (streaming
-    endpoints wrap errors so).
+    Accepts the object itself, its JSON as text or bytes, or a list with the object as its first member
+    (streaming endpoints wrap errors like this).
     """
     if isinstance(body, bytes | bytearray):
         body = bytes(body[:_LONGEST_BODY]).decode("utf-8", "replace")
@@ -30,15 +30,15 @@ def as_document(body: object) -> Document | None:
     try:
         return dict(body) if isinstance(body, Mapping) else None
     except Exception:
-        # A mapping of a stranger's making may do anything when it is read.
+        # Reading a foreign mapping class can raise anything.
         return None
 
 
 def error_part(document: Document) -> Document:
-    """Return the inner error of `{"error": {…}}` and its likes, else the document itself.
+    """Return the inner error of `{"error": {…}}` and similar forms, else the document itself.
 
-    OpenRouter puts the error of a provider behind it into `choices[].error`, Cloudflare's gateways put a list
-    of them into `errors`.
+    OpenRouter puts the error of the provider behind it into `choices[].error`. Cloudflare's gateways put a
+    list of errors into `errors`.
     """
     for name in ("error", "Error"):
         if isinstance(inner := document.get(name), dict):
@@ -51,9 +51,9 @@ def error_part(document: Document) -> Document:
 
 
 def is_error(document: Document) -> bool:
-    """Return whether a document is an error, no matter which status came with it.
+    """Return whether a document is an error, with any HTTP status.
 
-    Z.ai answers 200 with `{"success": false, "code": 500}`, Cloudflare's gateways alike.
+    Z.ai and Cloudflare's gateways answer 200 with `{"success": false, "code": 500}`.
     """
     if document.get("error") or document.get("status") == "failed" or error_part(document) is not document:
         return True
@@ -61,7 +61,7 @@ def is_error(document: Document) -> bool:
 
 
 def meant_status(document: Document) -> int | None:
-    """Return the status that an error behind a 200 means, where its code is one."""
+    """Return the real status of an error in a 200 response; None if its code is not an HTTP status."""
     code = error_part(document).get("code")
     if isinstance(code, str) and len(code) == 3 and code.isascii() and code.isdigit():
         code = int(code)
@@ -69,7 +69,7 @@ def meant_status(document: Document) -> int | None:
 
 
 def members(document: Document, name: str) -> Iterator[Document]:
-    """Yield the objects in the field `name`, be it one object or a list of them."""
+    """Yield the objects in the field `name`, which may be one object or a list."""
     value = document.get(name)
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
@@ -77,7 +77,7 @@ def members(document: Document, name: str) -> Iterator[Document]:
 
 
 def message_text(document: Document) -> str:
-    """Return the human sentence of the error, or an empty text."""
+    """Return the error's message for people, or an empty text."""
     error = error_part(document)
     for value in (
         error.get("message"),
@@ -92,7 +92,7 @@ def message_text(document: Document) -> str:
 
 
 def codes(document: Document) -> Iterator[str]:
-    """Yield the machine-readable codes of the body, the most telling first."""
+    """Yield the machine-readable codes of the body, the most specific first."""
     error = error_part(document)
     for details in members(error, "details"):
         yield from _words(details, "error_code", "reason")

@@ -1,6 +1,6 @@
-"""Numbers, durations and dates as servers write them into headers and messages.
+"""Reads numbers, durations and dates in headers and messages of servers.
 
-Every function answers `None` for what it cannot read; none raises.
+Each function returns `None` if it cannot read the text. None raises.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GO_TOKEN = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|μs|ns|d|h|m|s)", re.ASCII)
 _GO_DURATION = re.compile(rf"(?:{_GO_TOKEN.pattern})+", re.ASCII)
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
 _HTTP_DATES = (
-    # IMF-fixdate and RFC 850; the weekday is ignored, since senders get it wrong.
+    # IMF-fixdate and RFC 850. The weekday is ignored because some servers get it wrong.
     re.compile(
         r"(?:[A-Za-z]+, *)?(?P<day>\d{1,2})[ -](?P<month>[A-Za-z]{3})[ -](?P<year>\d{4}|\d\d) "
         + _CLOCK
@@ -65,9 +65,9 @@ _EPOCH_SECONDS = 1e9
 
 
 def read_number(text: str) -> float | None:
-    """Return a non-negative decimal number; ASCII digits with an optional fraction only.
+    """Return a non-negative decimal number of ASCII digits with an optional fraction.
 
-    `float()` would also take `nan`, `inf`, `1e9`, `1_000` and the digits of other scripts.
+    `float()` would also accept `nan`, `inf`, `1e9`, `1_000` and the digits of other scripts.
     """
     text = text.strip()
     return _finite(float(text)) if _NUMBER.fullmatch(text) else None
@@ -84,12 +84,12 @@ def read_duration(text: str) -> float | None:
 def read_moment(text: str, *, now: float) -> float | None:
     """Return a date as seconds since the epoch.
 
-    Reads the three forms of RFC 9110 section 5.6.7 and RFC 3339. Without a zone it is UTC. Days that do
-    not exist are refused rather than rolled over.
+    Reads the three forms of RFC 9110 section 5.6.7 and RFC 3339. A date without a zone is UTC. Dates that do
+    not exist are refused.
 
     Args:
         text: The date.
-        now: Seconds since the epoch; places a year of two digits at most 50 years ahead.
+        now: Seconds since the epoch. A year of two digits is taken to be at most 50 years ahead of it.
     """
     text = text.strip()
     try:
@@ -104,10 +104,10 @@ def read_moment(text: str, *, now: float) -> float | None:
 
 
 def read_reset(text: str, *, now: float) -> float | None:
-    """Return the seconds from `now` to a limit's reset, past ones as 0.
+    """Return the seconds from `now` to a limit's reset; 0 if it has passed.
 
-    A duration, a date, or a bare number: from 1e12 on it is epoch milliseconds, from 1e9 on epoch
-    seconds, otherwise seconds to wait.
+    The text is a duration, a date or a number. A number from 1e12 on is milliseconds since the epoch, from
+    1e9 on seconds since the epoch, otherwise seconds to wait.
     """
     number = read_number(text)
     if number is not None:
@@ -122,7 +122,7 @@ def read_reset(text: str, *, now: float) -> float | None:
 
 
 def read_spoken_wait(text: str) -> float | None:
-    """Return the seconds of a "try again in 7m12s" or "retry after 37 seconds" inside a message."""
+    """Return the seconds of a "try again in 7m12s" or "retry after 37 seconds" in a message."""
     found = _SPOKEN_WAIT.search(text[:_TEXT_LIMIT])
     if found is None:
         return None
@@ -131,9 +131,9 @@ def read_spoken_wait(text: str) -> float | None:
 
 
 def read_spoken_reset(text: str, *, now: float) -> float | None:
-    """Return the seconds from `now` to the moment of a "resets at 2026-11-09T00:00:00Z" inside a message.
+    """Return the seconds from `now` to the time of a "resets at 2026-11-09T00:00:00Z" in a message.
 
-    A moment without a zone is not read: its zone is the provider's own.
+    A time without a zone is not read, because it may be in the provider's own zone.
     """
     found = _SPOKEN_MOMENT.search(text[:_TEXT_LIMIT])
     return None if found is None else read_reset(found[1], now=now)

@@ -1,7 +1,7 @@
-"""The frames of AWS's binary event streams, as lines that can be searched like those of other streams.
+"""Converts the frames of AWS's binary event streams to lines, which are searched like other streams.
 
-Source: the event stream encoding of the AWS SDKs (botocore 1.44.8 `eventstream.py`). Checksums are left to
-the SDK that reads the stream.
+Source: the event stream encoding of the AWS SDKs (botocore 1.44.8 `eventstream.py`). The SDK that reads the
+stream verifies the checksums.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _LONGEST_FRAME = 16_777_216
 
 
 class AwsFrames:
-    """Cuts a binary event stream into lines: the name of each event, and what it holds."""
+    """Splits a binary event stream into lines: the name of each event, and its payload."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the lines that the bytes complete.
+        """Yield the lines of the frames that these bytes complete.
 
         Raises:
-            ValueError: They are no frames.
+            ValueError: The bytes are not frames of an event stream.
         """
         self._rest += piece
         while len(self._rest) >= _PRELUDE_BYTES:
             length = int.from_bytes(self._rest[:4], "big")
             headers_end = _PRELUDE_BYTES + int.from_bytes(self._rest[4:8], "big")
             if not headers_end + _CHECKSUM_BYTES <= length <= _LONGEST_FRAME:
-                message = "no frame of an AWS event stream"
+                message = "not a frame of an AWS event stream"
                 raise ValueError(message)
             if len(self._rest) < length:
                 return
@@ -71,7 +71,7 @@ def _lines(headers: dict[str, str], payload: bytes) -> Iterator[bytes]:
 
 
 def _unwrapped(payload: bytes) -> bytes:
-    """Return the model's own event where the frame wraps one, else what the frame holds."""
+    """Return the model's own event if the payload wraps one, else the payload."""
     if not payload.startswith(b'{"bytes"'):
         return payload
     try:

@@ -1,4 +1,4 @@
-"""Answers with status 200 that are no success: refusals, and failures told in the body alone.
+"""Recognises responses with status 200 that are not a success: refusals, and failures in the body.
 
 Sources: openai 3.57.0 `types/responses/response.py`; anthropic 2.14.0 `types/stop_reason.py`; google-genai
 3.6.1 `types.py` (FinishReason, BlockedReason); the Bedrock Converse and Cohere Chat references.
@@ -36,7 +36,7 @@ _ENDINGS = table(
 
 
 def ending_of(document: Document) -> Finding | None:
-    """Return what an answer's own word for its end means; None for an ordinary end."""
+    """Return what a response's finish reason means; None for a normal end."""
     for word in _words(document):
         if isinstance(word, str) and (meaning := _ENDINGS.get(word)):
             return Finding(meaning, f"ended as {word}", word)

@@ -1,7 +1,7 @@
-"""What one exception object or answer carries of HTTP: status, headers, body, codes.
+"""Reads the HTTP facts of an exception or response: status, headers, body, codes.
 
-Found by duck typing; no SDK or HTTP library is imported, nothing is called, nothing is read from a
-socket. Every SDK keeps these facts somewhere else, hence the lists of names.
+They are found by duck typing: no SDK or HTTP library is imported, no method is called, and nothing is read
+from a socket. Each SDK keeps these facts under other names, hence the lists of names.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _MOST_CLASSES = 100
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The HTTP facts of one exception; every field may be empty."""
+    """The HTTP facts of one exception or response. Every field may be empty."""
 
     status: int | None
     headers: tuple[tuple[str, str], ...]
-    """Names in lower case."""
+    """The headers, with names in lower case."""
     document: Document | None
-    """The body, where it was a JSON object."""
+    """The body; None if it was not a JSON object."""
     codes: tuple[str, ...]
-    """Machine-readable codes, the most telling first."""
+    """Machine-readable codes, the most specific first."""
     request_id: str
     is_page: bool
-    """HTML: an edge answered, not the service."""
+    """The body is HTML: an edge server answered, and not the service."""
     text: str
-    """The human sentence: of the body, or else the exception's own."""
+    """The message for people: of the body, or else of the exception."""
     host: str
-    """Who answered; empty where that is not known."""
+    """The host that answered; empty if unknown."""
     modules: tuple[str, ...]
-    """Root modules of the exception's classes, the nearest first; empty for an answer."""
+    """The root modules of the exception's classes, the nearest first; empty for a response."""
     source: object
-    """The exception itself; None for an answer."""
+    """The exception; None for a response."""
 
     def header(self, name: str) -> str | None:
-        """Return the first value of the header, its name in lower case."""
+        """Return the first value of the header, whose name is given in lower case; None if it is missing."""
         return next((value for known, value in self.headers if known == name), None)
 
 
 def read_evidence(exc: BaseException) -> Evidence:
-    """Return the HTTP facts the exception carries."""
+    """Return the HTTP facts of an exception."""
     response = peek(exc, "response")
     headers = tuple(_headers(exc, response))
     bodies = [body for body in _bodies(exc, response) if isinstance(body, _BODY_KINDS)]
@@ -83,7 +83,7 @@ def read_evidence(exc: BaseException) -> Evidence:
 
 
 def evidence_of_answer(status: int | None, headers: object, body: object, *, host: str = "") -> Evidence:
-    """Return the facts of an answer that nobody made an exception of."""
+    """Return the facts of a response for which no exception was raised."""
     pairs = tuple(header_pairs(headers))
     document = as_document(body)
     return Evidence(
@@ -101,7 +101,7 @@ def evidence_of_answer(status: int | None, headers: object, body: object, *, hos
 
 
 def peek(holder: object, name: str) -> object:
-    """Return an attribute, or None where reading it raises: a property of a stranger may do anything."""
+    """Return an attribute; None if it is missing or reading it raises, as a foreign property may."""
     try:
         return getattr(holder, name, None)
     except BaseException:
@@ -114,7 +114,7 @@ def field(holder: object, name: str) -> object:
 
 
 def own_text(exc: BaseException) -> str:
-    """Return the beginning of the exception's own text, or nothing where it fails to say it."""
+    """Return the beginning of the exception's own text, or an empty text if reading it fails."""
     try:
         text = str.__str__(str(exc))[:_LONGEST_TEXT]
     except BaseException:
@@ -131,7 +131,7 @@ def _status(exc: BaseException, response: object) -> int | None:
         _as_status(field(field(response, "ResponseMetadata"), "HTTPStatusCode")),
     ]
     statuses = [status for status in found if status is not None]
-    # A stream that began well carries 200 beside the status of what went wrong later.
+    # A stream that began with 200 also has the status of the error that came later.
     return next((status for status in statuses if status >= 400), statuses[0] if statuses else None)
 
 

@@ -1,6 +1,6 @@
-"""What an HTTP status, a machine-readable code or a class name means to everyone, as tables.
+"""Tables of what an HTTP status, an error code or a class name generally means.
 
-What one provider alone means by a code belongs to its pack.
+If a code has another meaning for one provider, that belongs in its pack.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tidegate.providers.meaning import (
 )
 
 CLIENT_FAULTS = frozenset({CUT_OFF_BY_SETTING, INVALID})
-"""Faults of the caller's own set-up, which clients wrap into a mere connection error."""
+"""Faults of the caller's own configuration, which clients wrap in a connection error."""
 TOO_LARGE_FOR_NOW = Meaning(Verdict.TRANSIENT, Reason.TOO_LARGE)
-"""413 with Retry-After: the server says itself that it is temporary (RFC 9110 section 15.5.14). It
-is a matter of this one request, so its task alone waits."""
+"""413 with Retry-After: the server states that it is temporary (RFC 9110 section 15.5.14). It concerns this
+request only, so only its task waits."""
 
 _STATUS = {
     401: AUTH,
@@ -42,7 +42,7 @@ _STATUS = {
     403: AUTH,
     404: NOT_FOUND,
     408: TIMEOUT,
-    # SDKs take it for a lock that could not be had in time, and repeat the call.
+    # SDKs take it as a lock timeout and repeat the call.
     409: SERVER_ERROR,
     410: NOT_FOUND,
     413: TOO_LARGE,
@@ -51,7 +51,7 @@ _STATUS = {
     425: SERVER_ERROR,
     429: RATE_LIMIT,
     431: TOO_LARGE,
-    # Two providers mean opposite things by it.
+    # Two providers give it opposite meanings.
     498: NOTHING_KNOWN,
     499: CANCELLED,
     501: INVALID,
@@ -60,7 +60,7 @@ _STATUS = {
     505: INVALID,
     507: NOTHING_KNOWN,
     511: NETWORK,
-    # Cloudflare's own, about the way to the origin.
+    # Cloudflare's own statuses for problems on the way to the origin server.
     521: NETWORK,
     522: TIMEOUT,
     523: NETWORK,
@@ -97,7 +97,7 @@ DECISIVE_CODES = codes(
         USED_UP,
         (
             "quota_exceeded daily_limit_exceeded weekly_limit_exceeded monthly_limit_exceeded"
-            # of a plan, as ChatGPT's and coding plans have them: they come back by themselves
+            # limits of a plan, such as ChatGPT's and coding plans: they reset by themselves
             " usage_limit_reached usage_limit usage_not_included"
         ),
     ),
@@ -123,7 +123,7 @@ DECISIVE_CODES = codes(
         ),
     ),
 )
-"""Say more than the status beside them. However they are written, `code_key` makes one of them."""
+"""Codes that are more specific than the status. `code_key` unifies their spellings."""
 
 VAGUE_CODES = codes(
     (RATE_LIMIT, "rate_limit RESOURCE_EXHAUSTED"),
@@ -142,7 +142,7 @@ VAGUE_CODES = codes(
     (NOT_FOUND, "not_found ResourceNotFound model_not_found DeploymentNotFound"),
     (TOO_LARGE, "request_too_large"),
 )
-"""Kinds of errors: they repeat what the status says, and count only where there is none."""
+"""Codes that only repeat the status. They are used only if there is no status."""
 
 CLASS_NAMES = table(
     (
@@ -178,7 +178,7 @@ CLASS_NAMES = table(
     (CONTENT_POLICY, "ContentFilterFinishReasonError ContentPolicyViolationError"),
     (CONTEXT_LENGTH, "LengthFinishReasonError ContextWindowExceededError ContextLengthExceededError"),
 )
-"""Classes of the usual HTTP clients and SDKs, by name alone: two packages may hold twins of one class."""
+"""Exception classes of the usual HTTP clients and SDKs, by name: two packages may copy one class."""
 
 _TIMEOUT_NAME = re.compile(r"(?:Timeout|TimedOut|TimeoutExpired)(?:Error|Exception)?$|^DeadlineExceeded$")
 _NETWORK_NAME = re.compile(
@@ -187,9 +187,9 @@ _NETWORK_NAME = re.compile(
 
 
 def of_status(status: int) -> Meaning | None:
-    """Return what an HTTP status says by itself; None below 400.
+    """Return what an HTTP status means by itself; None below 400.
 
-    An unlisted one counts as its class's first, as RFC 9110 section 15 has it: 4xx as 400, 5xx as 500.
+    An unlisted status counts as the first of its class, by RFC 9110 section 15: 4xx as 400, 5xx as 500.
     """
     if status < 400:
         return None
@@ -197,12 +197,12 @@ def of_status(status: int) -> Meaning | None:
 
 
 def is_money(key: str) -> bool:
-    """Return whether the code says that an account is out of money or over a limit on spending."""
+    """Return whether the code means that the account is out of money or over a spending limit."""
     return _MONEY.search(key) is not None
 
 
 def of_class_name(name: str) -> Meaning | None:
-    """Return what an exception class of this name says, wherever it comes from."""
+    """Return what an exception class of this name means, from any package; None if unknown."""
     if _TIMEOUT_NAME.search(name):
         return TIMEOUT
     return CLASS_NAMES.get(name) or (NETWORK if _NETWORK_NAME.search(name) else None)

@@ -1,7 +1,7 @@
-"""From the evidence of one answer to what it means: the pack's tables first, then everyone's.
+"""Decides what the evidence of one response means: by the provider's pack first, then by the general tables.
 
-In the order of what says most: a code, the status, a number given as code, a vague code, the answer's own
-word for its end. The text only names a better reason (`texts.py`).
+The most specific evidence decides: a code, then the status, a number used as a code, a vague code, and the
+response's finish reason last. The text only makes the reason more specific (`texts.py`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tidegate.providers.pack import Pack
 from tidegate.providers.texts import sharpened
 
 _STATUS_OVER_CODE = frozenset({402, 413})
-"""Beside these a code that says "later" is about something else: no money, or larger than the bucket."""
+"""With these statuses a code that means "later" is wrong: there is no money, or the request is too large."""
 
 
 def judged(evidence: Evidence, pack: Pack) -> Finding | None:
-    """Return what the evidence means by this pack; None where it says nothing."""
+    """Return what the evidence means by this pack; None if it shows nothing."""
     if evidence.status is None and evidence.document is None and not pack.judge:
-        # A code on an error that carries no answer may be of the user's own making.
+        # A code on an error without a response may be the user's own.
         return None
     finding = _found(evidence, pack)
     return None if finding is None else sharpened(finding, evidence.text)
 
 
 def class_names(source: object) -> Iterator[str]:
-    """Yield the names of an exception's classes, the nearest first, those that say nothing left out."""
+    """Yield the names of an exception's classes, the nearest first, without the built-in base classes."""
     for kind in type(source).__mro__:
         if kind not in (Exception, BaseException, object):
             yield kind.__name__
@@ -72,11 +72,11 @@ def _by_code(evidence: Evidence, pack: Pack) -> Finding | None:
 
 
 def _named(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, code, where it was read)."""
+    """Yield (key, code, where the code was read)."""
     for code in evidence.codes:
         yield code_key(code), code, f"code {code}"
     if evidence.source is not None and evidence.status is not None and evidence.status >= 400:
-        # SDKs give some codes a class; without a status a user's own class might bear such a name.
+        # SDKs have classes for some codes. Without a status it could be a user's own class of that name.
         for name in class_names(evidence.source):
             yield code_key(name), "", f"class {name}"
 
@@ -96,7 +96,7 @@ def _by_status(evidence: Evidence, pack: Pack) -> Finding | None:
 
 
 def _by_number(evidence: Evidence) -> Finding | None:
-    """Judge a code that is an HTTP status: errors in a stream that began with 200 come so."""
+    """Read a code that is an HTTP status, as in errors in a stream that began with 200."""
     for code in evidence.codes:
         if len(code) == 3 and code.isascii() and code.isdigit() and code < "600":
             meaning = of_status(int(code))

@@ -1,4 +1,4 @@
-"""The limits that an answer's headers show: how large each is, what is left, when it is full again.
+"""Reads the limits in a response's headers: their size, the remaining amount, and the reset.
 
 Sources: OpenAI, Groq and Azure `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`; Anthropic
 `anthropic-ratelimit-{dimension}-{part}`; Mistral `x-ratelimit-{part}-{req,tokens}-minute`; bare
@@ -34,12 +34,12 @@ _WINDOWS = {"minute": 60.0, "day": 86_400.0}
 
 
 def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tuple[HeaderLimit, ...]:
-    """Return what the headers show of each limit, in the order of `Dimension`. Never raises.
+    """Return the limits that the headers show, in the order of `Dimension`. Never raises.
 
     Args:
-        headers: In any shape `server_wait` takes.
-        now: Seconds since the epoch, UTC; a `Date` header is preferred to it.
-        pack: The provider's; says over which time its limit on requests is counted.
+        headers: The headers, in any form that `server_wait` accepts.
+        now: Seconds since the epoch, UTC. A `Date` header is preferred to it.
+        pack: The provider's pack, which may know the window of its limit on requests.
     """
     pairs = header_pairs(headers)
     date = read_moment(dict(pairs).get("date", ""), now=now)
@@ -53,7 +53,7 @@ def seen_limits(headers: Headers, *, now: float, pack: Pack | None = None) -> tu
         if match is None or match["what"] not in _DIMENSIONS:
             continue
         facts = found.setdefault(_DIMENSIONS[match["what"]], {})
-        # -1 means "unknown", and is no number here.
+        # -1 means "unknown" and is not read as a number.
         reset = match["part"] == "reset"
         number = read_reset(value, now=now if date is None else date) if reset else read_number(value)
         if number is not None:

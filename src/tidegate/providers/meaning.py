@@ -1,4 +1,4 @@
-"""What one piece of evidence says: the vocabulary in which the packs' tables are written."""
+"""The meanings that the tables of packs refer to: a verdict and a reason for one piece of evidence."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tidegate.domain.failure import Reason, Verdict
 
 
 class Meaning(NamedTuple):
-    """What one piece of evidence says."""
+    """What one piece of evidence means."""
 
     verdict: Verdict
     reason: Reason
 
 
 class Finding(NamedTuple):
-    """A meaning, and what it was read from."""
+    """A meaning and its evidence."""
 
     meaning: Meaning
     by: str
-    """In a few words, for `Failure.evidence`."""
+    """The evidence in a few words, for `Failure.evidence`."""
     code: str = ""
     decisive: bool = False
-    """A code said so, rather than a status or a class."""
+    """A code decided it, and not a status or a class."""
 
 
 def _transient(reason: Reason) -> Meaning:
@@ -37,18 +37,18 @@ def _permanent(reason: Reason) -> Meaning:
 
 NOTHING_KNOWN = Meaning(Verdict.UNKNOWN, Reason.UNKNOWN)
 MAYBE_DONE = Meaning(Verdict.UNKNOWN, Reason.SERVER_ERROR)
-"""The change may have happened: a blind repeat could do it twice."""
+"""The work may have been done: a retry could do it twice."""
 
 RATE_LIMIT = _transient(Reason.RATE_LIMIT)
 OVERLOADED = _transient(Reason.OVERLOADED)
 USED_UP = _transient(Reason.QUOTA)
-"""A quota that comes back by itself, at midnight say."""
+"""A quota that resets by itself, at midnight for example."""
 TIMEOUT = _transient(Reason.TIMEOUT)
 NETWORK = _transient(Reason.NETWORK)
 SERVER_ERROR = _transient(Reason.SERVER_ERROR)
 CANCELLED = _transient(Reason.CANCELLED)
 INVALID_OUTPUT = _transient(Reason.INVALID_OUTPUT)
-"""What a model wrote does not have the form that was asked for: another answer may."""
+"""The model's output does not have the requested form. Another output may."""
 AUTH_FOR_NOW = _transient(Reason.AUTH)
 
 NO_MONEY = _permanent(Reason.QUOTA)
@@ -59,19 +59,19 @@ TOO_LARGE = _permanent(Reason.TOO_LARGE)
 CONTENT_POLICY = _permanent(Reason.CONTENT_POLICY)
 CONTEXT_LENGTH = _permanent(Reason.CONTEXT_LENGTH)
 CUT_OFF_BY_SETTING = _permanent(Reason.NETWORK)
-"""The network is there, but this set-up never gets through it: a refused certificate, offline mode."""
+"""The network works, but not with this configuration: a refused certificate, or offline mode."""
 
 
 def table(*rows: tuple[Meaning, str]) -> Mapping[str, Meaning]:
-    """Return the meanings by word, from rows of one meaning and all words that have it."""
+    """Return the meanings by word, from rows of a meaning and its words."""
     return MappingProxyType({word: meaning for meaning, words in rows for word in words.split()})
 
 
 def code_key(code: str) -> str:
-    """Return the form under which a code is looked up, the same for all ways of writing it.
+    """Return the key of a code in the tables, which is the same for all its spellings.
 
-    `rate_limit_error`, `RateLimitError` and `rate-limit` are one; a name space before `#` and an AWS
-    suffix after `:` do not count.
+    `rate_limit_error`, `RateLimitError` and `rate-limit` have the same key. A name space before `#` and an
+    AWS suffix after `:` are ignored.
     """
     bare = code.rpartition("#")[2].partition(":")[0]
     key = "".join(letter for letter in bare.lower() if letter.isascii() and letter.isalnum())
@@ -82,5 +82,5 @@ def code_key(code: str) -> str:
 
 
 def codes(*rows: tuple[Meaning, str]) -> Mapping[str, Meaning]:
-    """Return the meanings by `code_key`, from rows of one meaning and its codes as they are documented."""
+    """Return the meanings by `code_key`, from rows of a meaning and its codes as documented."""
     return MappingProxyType({code_key(word): meaning for meaning, words in rows for word in words.split()})

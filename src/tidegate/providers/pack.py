@@ -1,4 +1,4 @@
-"""The form of a pack: what one provider means where it differs from what is generally meant."""
+"""The class of a pack: what one provider's errors mean where they differ from the general meaning."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from tidegate.providers.evidence import Evidence
 from tidegate.providers.meaning import Finding, Meaning
 
 Judge = Callable[[Evidence], Finding | None]
-"""Looks at one answer or exception before the tables do; None leaves it to them."""
+"""Reads one response or exception before the tables. None leaves it to the tables."""
 ReadWait = Callable[[Evidence, float, float | None], float | None]
-"""Corrects a wait: the evidence, the moment, and the wait as generally read, to the seconds to believe."""
+"""Corrects a wait. Takes the evidence, the current time and the wait as generally read; returns seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """One provider's own meanings. What it does not name is read as for everyone."""
+    """One provider's own meanings. Everything else has its general meaning."""
 
     name: str
     aliases: tuple[str, ...] = ()
-    """Other names under which it is declared as an upstream's provider."""
+    """Other names for it in an upstream's `provider=`."""
     hosts: tuple[str, ...] = ()
-    """Its hosts; each also stands for the hosts below it."""
+    """Its hosts. Each includes the hosts below it."""
     modules: tuple[str, ...] = ()
-    """Root modules of its SDKs' exceptions."""
+    """The root modules of its SDKs' exceptions."""
     codes: Mapping[str, Meaning] = field(default_factory=dict)
-    """By `code_key`. They say more than the status, and more than anybody else's codes."""
+    """Meanings by `code_key`. They take precedence over the status and the general codes."""
     statuses: Mapping[int, Meaning] = field(default_factory=dict)
     classes: Mapping[str, Meaning] = field(default_factory=dict)
-    """Names of exception classes that are defined in its own modules."""
+    """Meanings of the exception classes that its own modules define, by name."""
     judge: Judge | None = None
-    """For what no table can say."""
+    """Reads evidence that tables cannot describe."""
     read_wait: ReadWait | None = None
     requests_window_seconds: float | None = None
-    """Over which its limit on requests is counted, where its headers do not say."""
+    """The window of its limit on requests, if its headers do not name one."""

@@ -1,7 +1,7 @@
-"""What a request asks for, read before it is sent: model, prompt, longest answer, and whether as a stream.
+"""Reads a request before it is sent: the model, the size of prompt and output, and whether it streams.
 
 Sources: the request bodies of OpenAI chat, Responses and embeddings, Anthropic messages, Gemini
-`generateContent`, Bedrock Converse, Cohere, Ollama. How large a prompt is in tokens is only estimated.
+`generateContent`, Bedrock Converse, Cohere, Ollama. The tokens of a prompt are only estimated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STREAMING_URL = re.compile(
     r"|/generate_stream|[?&]alt=sse\b"
 )
 _STREAMING_UNLESS_DECLINED = re.compile(r"/api/(?:chat|generate)(?:\?|$)")
-"""Ollama streams unless it is asked not to."""
+"""Ollama streams unless the request declines it."""
 _MODEL_URL = re.compile(
     r"/(?:chat/completions|completions|responses|messages|embeddings|rerank|images/generations"
     r"|audio/(?:transcriptions|translations|speech)|api/(?:chat|generate|embed))(?:\?|$)"
@@ -41,21 +41,22 @@ _MODEL_URL = re.compile(
 _NAMED_MODEL = re.compile(rb'^\s*\{.*"model"\s*:\s*"', re.DOTALL)
 _MOST_PARTS = 20_000
 _LONGEST_BLOB = 512
-"""A longer run of characters without a space is data, an image say, and no text."""
+"""A longer run of characters without a space is data, such as an image, and not text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a request names and holds."""
+    """The model and the sizes that a request names."""
 
     model: str = ""
     input_tokens: int = 0
+    """An estimate of the prompt's tokens."""
     output_tokens: int = 0
-    """0 where the request sets no limit."""
+    """The limit on the output's tokens; 0 if the request sets none."""
 
 
 def sizes_of(body: object) -> Sizes:
-    """Return what a request's body asks for. What cannot be read counts as nothing."""
+    """Return the sizes that a request's body names. A part that cannot be read counts as nothing."""
     document = as_document(body)
     if document is None:
         return Sizes()
@@ -69,12 +70,12 @@ def sizes_of(body: object) -> Sizes:
 
 
 def asks_for_stream(url: str, headers: Mapping[str, str], body: bytes | None) -> bool:
-    """Return whether a request asks for its answer in pieces, whichever content type comes back.
+    """Return whether a request asks for a streamed response.
 
     Args:
-        url: Of the request.
-        headers: By name in lower case.
-        body: None where it cannot be read beforehand.
+        url: The request's URL.
+        headers: The headers, by name in lower case.
+        body: The request's body; None if it cannot be read before sending.
     """
     if _STREAM_ASKED_FOR.search(body or b"") or _STREAMING_URL.search(url):
         return True
@@ -87,12 +88,12 @@ def asks_for_stream(url: str, headers: Mapping[str, str], body: bytes | None) ->
 
 
 def is_model_call(method: str, url: str, body: bytes | None) -> bool:
-    """Return whether a request asks a model for something: by its path, or by a body that names a model.
+    """Return whether a request calls a model, which its path or a `model` in its body shows.
 
     Args:
-        method: Of the request.
-        url: Of the request.
-        body: None where it cannot be read beforehand.
+        method: The request's method.
+        url: The request's URL.
+        body: The request's body; None if it cannot be read before sending.
     """
     if method != "POST":
         return False

@@ -1,7 +1,7 @@
-"""How the streams of each protocol end, so that one that broke off is not taken for a whole answer.
+"""Knows how the streams of each protocol end, so that an incomplete stream is not taken as complete.
 
-A key in quotes cannot occur inside the text a model wrote: JSON escapes the quotes there. So the lines are
-searched as bytes and need not be parsed.
+A key in quotes cannot occur in the text that a model wrote, because JSON escapes quotes there. So the lines
+are searched as bytes and need not be parsed.
 
 Sources: openai 3.57.0 `_streaming.py`, `types/responses/`, `types/audio/`, `types/image_*_event.py`;
 anthropic 2.14.0 `types/raw_message_*_event.py`; google-genai 3.6.1 `types.py` (FinishReason) and its
@@ -16,18 +16,18 @@ import re
 from dataclasses import dataclass
 
 _MOST_LINES_TO_RECOGNISE = 50
-"""After so many lines a stream is of no protocol that is known here."""
+"""If the first lines up to this number match no protocol, the protocol is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Protocol:
     name: str
     mark: re.Pattern[bytes]
-    """A line that only this protocol has."""
+    """Matches a line that only this protocol has."""
     end: re.Pattern[bytes]
-    """The line without which the answer is not whole."""
+    """Matches the line without which the response is incomplete."""
     pack: str = ""
-    """The provider whose streams alone are looked at; empty: any."""
+    """The only provider whose streams may have this protocol; empty for any."""
 
 
 def _protocol(name: str, *, mark: bytes, end: bytes, pack: str = "") -> _Protocol:
@@ -124,7 +124,7 @@ _PROTOCOLS = (
 
 
 class StreamEnd:
-    """Watches the lines of one stream for the end that its protocol promises.
+    """Reads the lines of one stream and looks for the end of its protocol.
 
     Args:
         pack: The name of the provider's pack.
@@ -137,7 +137,7 @@ class StreamEnd:
         self._has_ended = False
 
     def feed(self, line: bytes) -> None:
-        """Look at the next line, without its end of line."""
+        """Read the next line, without its line end."""
         if self._has_ended or not line:
             return
         self._lines += 1
@@ -148,7 +148,7 @@ class StreamEnd:
 
     @property
     def missing(self) -> str:
-        """The protocol whose end never came; empty where it came or the protocol is not known."""
+        """The protocol whose end is missing; empty if it came or the protocol is unknown."""
         return "" if self._protocol is None or self._has_ended else self._protocol.name
 
     @property

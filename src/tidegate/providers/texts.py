@@ -1,7 +1,7 @@
-"""What the human sentence of an error adds. Providers change their wording, so it never turns a verdict.
+"""Reads an error's message for people. Providers change their wording, so it never changes a verdict.
 
-It may name a better reason for a request that is refused anyway. The one exception is arithmetic, not
-wording: a limit that is smaller than the request can never be met.
+It can give a more specific reason for a request that is refused anyway. There is one exception, which depends
+on numbers and not on wording: a request larger than the whole limit can never succeed.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _SHARPER: tuple[tuple[Meaning, re.Pattern[str]], ...] = (
     ),
 )
 _USAGE_LIMIT = re.compile(
-    # of a plan or a trial; Cohere: "limited to 1000 API calls / month"; Bedrock: "Too many tokens per day"
+    # Plans and trials. Cohere: "limited to 1000 API calls / month"; Bedrock: "Too many tokens per day"
     r"\busage limit"
     r"|(?:daily|weekly|monthly) (?:(?:request|token|message|api) )?(?:limit|quota|cap|allowance)\b"
     r"|(?:calls|requests|tokens) ?(?:/|per|a) ?month\b|too many (?:tokens|requests) per day",
     re.IGNORECASE,
 )
-"""Limits over a day and longer: they tell of the account, and no wait of a minute helps."""
+"""Limits over a day or longer. They concern the account, and waiting a minute does not help."""
 # OpenAI and Groq: "Request too large … on tokens per min (TPM): Limit 30000, Requested 34307."
 _LARGER_THAN_THE_BUCKET = re.compile(r"\bLimit:? (\d{1,15}),.{0,60}?\bRequested:? (\d{1,15})\b", re.ASCII)
 
 
 def sharpened(finding: Finding, text: str) -> Finding:
-    """Return the finding with the reason that the text of the error gives, if it gives a better one."""
+    """Return the finding with a more specific reason, if the error's text gives one."""
     text = text[:_LONGEST_TEXT]
     if finding.meaning == RATE_LIMIT and _never_fits(text):
         return finding._replace(meaning=TOO_LARGE, by=f"{finding.by}, requested over the whole limit")

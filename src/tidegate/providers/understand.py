@@ -1,8 +1,8 @@
-"""What an exception, or an answer nobody made one of, means by itself: the one entrance to the packs.
+"""Decides what an exception or response means. This is the only entry point to the packs.
 
-HTTP evidence decides before class names: many a client's 401 is also an `OSError`. Along explicit causes
-the most specific evidence wins; an implicit context only speaks where the exception and its causes are
-silent, since it may be an error that was dealt with.
+HTTP evidence takes precedence over class names, because some clients' 401 is an `OSError` too. Among explicit
+causes the most specific evidence decides. An implicit context is used only if the exception and its causes
+show nothing, because it may be an error that was already handled.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ _NETWORK_ERRNOS = frozenset(
 
 
 def understand(exc: BaseException, *, now: float, provider: str = "") -> Failure:
-    """Return what the exception says by itself; unknown where nothing does.
+    """Return what the exception means; unknown if nothing shows it.
 
     Args:
-        exc: With all that is chained to it.
+        exc: The exception, with its chain of causes and contexts.
         now: Seconds since the epoch, UTC.
-        provider: Whom the task's upstream declares to call; the answer's host and the SDK go before it.
+        provider: The provider that the task's upstream declares. The response's host and the exception's SDK
+            take precedence over it.
     """
     if not isinstance(exc, Exception) and of_class_name(type(exc).__name__) is None:
-        # SystemExit, KeyboardInterrupt and the like: the body was ended, its causes explain nothing.
-        return Failure(*NOTHING_KNOWN, evidence=f"{type(exc).__name__} raised by the body")
+        # SystemExit, KeyboardInterrupt and the like end the function, so their causes explain nothing.
+        return Failure(*NOTHING_KNOWN, evidence=f"{type(exc).__name__} raised by the task function")
     causes, contexts = chain(exc)
     for links in (causes, contexts):
         found = _from_answers(links, now, provider) or _from_classes(links, [*causes, *contexts])
@@ -73,15 +74,15 @@ def understand_answer(
     provider: str = "",
     host: str = "",
 ) -> Failure | None:
-    """Return what an answer means; None where it is a success, or says nothing of itself.
+    """Return what a response means; None if it is a success or shows nothing.
 
     Args:
-        status: HTTP status; None for a piece of a stream that tells of an error.
-        headers: In any shape `server_wait` takes.
-        body: JSON as values, its text or bytes; None where it was not read.
+        status: The HTTP status; None for a piece of a stream that reports an error.
+        headers: The headers, in any form that `server_wait` accepts.
+        body: JSON as values, text or bytes; None if it was not read.
         now: Seconds since the epoch, UTC.
-        provider: Whom the upstream declares to call; the host goes before it.
-        host: Who answered.
+        provider: The provider that the upstream declares. The host takes precedence over it.
+        host: The host that answered.
     """
     evidence = evidence_of_answer(status, headers, body, host=host)
     pack = pack_for(host=host, provider=provider)
@@ -92,7 +93,7 @@ def understand_answer(
 
 
 def chain(exc: BaseException) -> tuple[list[BaseException], list[BaseException]]:
-    """Return the exception with its explicit causes, and what is only known as context of those."""
+    """Return two lists: the exception with its explicit causes, and the implicit contexts behind them."""
     links: tuple[list[BaseException], list[BaseException]] = ([], [])
     seen: set[int] = set()
     explicit = True

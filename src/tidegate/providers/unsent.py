@@ -1,7 +1,7 @@
-"""Failures by which the request never left: nothing was processed, so nothing can have been billed.
+"""Recognises failures in which the request was not sent, so nothing can have been processed or billed.
 
-By class names, as all clients have them: a client's own pool had no connection free, no connection could be
-made, or the request was refused before it was sent.
+The class name shows it: the client's connection pool was full, no connection could be made, or the client
+refused the request before sending it.
 
 Sources: httpx 0.28.1 and httpx2 2.16.2 `_exceptions.py`; aiohttp 3.14.5 `client_exceptions.py`; urllib3 2.8.0
 and requests 2.34.2 `exceptions.py`; botocore 1.44.8; azure-core 1.41; grpc 1.76; the system's own errors.
@@ -33,7 +33,7 @@ _DEEPEST = 5
 
 
 def never_sent(links: Sequence[BaseException]) -> str:
-    """Return the name of the class that says that nothing was sent; empty if none does.
+    """Return the name of the class that shows that nothing was sent; empty if none does.
 
     Args:
         links: The exception and its explicit causes.
@@ -51,7 +51,7 @@ def never_sent(links: Sequence[BaseException]) -> str:
 
 
 def _with_inner(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception and those it holds: requests' holds urllib3's, which holds its reason."""
+    """Yield the exception and those inside it: requests wraps urllib3's exception, which holds its reason."""
     for _ in range(_DEEPEST):
         yield error
         args = peek(error, "args")

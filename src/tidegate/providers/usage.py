@@ -1,4 +1,4 @@
-"""What a call consumed, from the usage fields of its answer, whatever the provider calls them.
+"""Reads the usage of a call from its response, for the field names of all providers.
 
 Sources: the usage objects of OpenAI chat and Responses (which Groq, Together, Fireworks, DeepSeek, Mistral,
 vLLM and TGI share), Anthropic messages, Gemini, Bedrock Converse, Cohere v2, Ollama, Voyage and Replicate.
@@ -18,12 +18,12 @@ _LARGEST = 10**12
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Where one provider's answers keep their counts, as dotted paths. Those of `input` are added up."""
+    """The dotted paths of one provider's token counts. The counts of `input` and `output` are added up."""
 
     input: _Paths
     output: _Paths
     cached: _Paths = ()
-    """The first that is there counts, as for the next two."""
+    """The first path that exists is used, also for the next two fields."""
     cache_write: _Paths = ()
     reasoning: _Paths = ()
 
@@ -37,7 +37,7 @@ _SHAPES = (
         ("usage.prompt_tokens_details.cache_write_tokens",),
         ("usage.completion_tokens_details.reasoning_tokens",),
     ),
-    # OpenAI Responses, and DashScope. Anthropic alone counts what is cached beside its input.
+    # OpenAI Responses, and DashScope. Only Anthropic counts cached tokens separately from its input.
     _Shape(
         ("usage.input_tokens", "usage.cache_read_input_tokens", "usage.cache_creation_input_tokens"),
         ("usage.output_tokens",),
@@ -45,7 +45,7 @@ _SHAPES = (
         ("usage.cache_creation_input_tokens", "usage.input_tokens_details.cache_write_tokens"),
         ("usage.output_tokens_details.reasoning_tokens", "usage.output_tokens_details.thinking_tokens"),
     ),
-    # Gemini and Vertex: what was thought is counted apart from what was said
+    # Gemini and Vertex: reasoning tokens are counted separately from the text
     _Shape(
         ("usageMetadata.promptTokenCount", "usageMetadata.toolUsePromptTokenCount"),
         ("usageMetadata.candidatesTokenCount", "usageMetadata.thoughtsTokenCount"),
@@ -53,7 +53,7 @@ _SHAPES = (
         (),
         ("usageMetadata.thoughtsTokenCount",),
     ),
-    # Bedrock Converse: what is cached is counted beside the input
+    # Bedrock Converse: cached tokens are counted separately from the input
     _Shape(
         ("usage.inputTokens", "usage.cacheReadInputTokens", "usage.cacheWriteInputTokens"),
         ("usage.outputTokens",),
@@ -71,11 +71,11 @@ _SHAPES = (
     _Shape(("usage.total_tokens",), ()),
 )
 _HOLDERS = ("", "message", "response", "x_groq", "delta")
-"""Where pieces of a stream keep what a whole answer has at its top."""
+"""The fields in which pieces of a stream keep what a complete response has at its top level."""
 
 
 def usage_of(document: Document) -> Usage | None:
-    """Return the usage that an answer, or a piece of a stream, tells of; None where it tells of none."""
+    """Return the usage in a response or a piece of a stream; None if it states none."""
     for holder in _holders(document):
         for shape in _SHAPES:
             counted = _counted(holder, shape)
@@ -89,11 +89,11 @@ def usage_of(document: Document) -> Usage | None:
     return None
 
 
-def later(known: Usage | None, told: Usage | None) -> Usage | None:
-    """Return the usage after one more piece of a stream: its counts are totals, and replace the earlier."""
-    if known is None or told is None:
-        return told or known
-    changes = {field.name: getattr(told, field.name) for field in fields(Usage)}
+def later(known: Usage | None, new: Usage | None) -> Usage | None:
+    """Return the usage after one more piece of a stream. Its counts are totals and replace earlier ones."""
+    if known is None or new is None:
+        return new or known
+    changes = {field.name: getattr(new, field.name) for field in fields(Usage)}
     return replace(known, **{name: value for name, value in changes.items() if value})
 
 

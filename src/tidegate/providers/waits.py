@@ -1,6 +1,6 @@
-"""How long a server asked us to wait, read from the headers and body of its answer.
+"""Reads how long a server asked us to wait, from the headers and body of its response.
 
-Only reads; what to do with the wait is decided elsewhere, and `clamp_wait` bounds what is believed.
+It only reads. Other modules decide what to do with the wait; `clamp_wait` bounds it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegate.providers._moments import (
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 LONGEST_WAIT_SECONDS = 86_400.0
-"""Longer waits are not believed: one day. Our own choice; no specification sets one."""
+"""A longer wait is cut to this: one day. This is our choice; no specification sets a limit."""
 
 _MILLISECOND_HEADERS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 _BODY_SECONDS = (
@@ -51,7 +51,7 @@ _BODY_RESETS = (
     "quotaResetDelay",
     "quotaResetTimeStamp",
 )
-"""OpenAI's usage limits of a plan, gateways, and Google's `ErrorInfo`: seconds, a duration, or a moment."""
+"""Used by OpenAI's plans, gateways, and Google's `ErrorInfo`. The value is seconds, a duration, or a time."""
 _BODY_MILLISECONDS = ("retry_after_ms", "retryAfterMs", "retry-after-ms")
 _BARE_RESETS = ("x-ratelimit-reset", "ratelimit-reset")
 _MOST_HEADERS = 500
@@ -68,25 +68,25 @@ class _Answer:
     headers: dict[str, list[str]]
     document: Document
     now: float
-    """The server's own clock where it sends one, since its dates are by that clock."""
+    """The server's own time if it sends one, because its dates are by that clock."""
 
 
 def server_wait(headers: Headers, *, now: float, body: object = None) -> float | None:
-    """Return the shortest wait in seconds that the server asked for; `None` when nothing is usable.
+    """Return the shortest wait in seconds that the server asked for; None if it named no usable wait.
 
-    0.0 means that it spoke and asks for no wait. The first usable evidence decides, in this order:
-    headers in milliseconds, `Retry-After` (RFC 9110 section 10.2.3; numbers, fractions and dates),
-    fields of the body, exhausted items of the IETF draft's `RateLimit`, a "try again in …" or "resets at …"
-    in the error's text, and the latest reset among the limits whose remainder is 0. Of values given twice
-    the largest valid one counts. The number is not bounded: see `clamp_wait`.
+    0.0 means that the server explicitly asks for no wait. The first usable evidence decides, in this order:
+    headers in milliseconds; `Retry-After` (RFC 9110 section 10.2.3; numbers, fractions and dates); fields of
+    the body; exhausted items of the IETF draft's `RateLimit`; a "try again in …" or "resets at …" in the
+    error's text; the latest reset among the limits with 0 remaining. If a value is given twice, the largest
+    valid one counts. The wait is not bounded: see `clamp_wait`.
 
     Args:
-        headers: A mapping or pairs, in any case, names repeated or not. Values other than text are
-            taken for what they print as.
-        now: Seconds since the epoch, UTC; a `Date` header is preferred to it.
+        headers: A mapping or pairs. Names may be in any case and may be repeated. Values that are not text
+            are converted to text.
+        now: Seconds since the epoch, UTC. A `Date` header is preferred to it.
         body: The error's body: a JSON object, or its text.
 
-    Never raises, whatever the input.
+    Never raises, for any input.
     """
     answer = _answer(headers, now, body)
     for evidence in _ORDER:
@@ -97,12 +97,12 @@ def server_wait(headers: Headers, *, now: float, body: object = None) -> float |
 
 
 def clamp_wait(seconds: float) -> float:
-    """Return the wait within 0 and `LONGEST_WAIT_SECONDS`; nan counts as 0."""
+    """Return the wait, bounded to 0 and `LONGEST_WAIT_SECONDS`. NaN counts as 0."""
     return min(max(0.0, seconds), LONGEST_WAIT_SECONDS)
 
 
 def header_pairs(headers: object) -> list[tuple[str, str]]:
-    """Return the readable headers as (lower-case name, value); what cannot be read is left out."""
+    """Return the readable headers as (lower-case name, value). Unreadable headers are left out."""
     pairs: list[tuple[str, str]] = []
     try:
         listing = getattr(headers, "items", None)
@@ -110,7 +110,7 @@ def header_pairs(headers: object) -> list[tuple[str, str]]:
         for name, value in islice(source, _MOST_HEADERS):
             pairs.extend((_text(name).strip().lower(), text) for text in _texts(value))
     except Exception:
-        # An iterable of strangers may break off anywhere; what was read until then still counts.
+        # A foreign iterable can raise at any item. The headers read until then are kept.
         return pairs
     return pairs
 
@@ -127,7 +127,7 @@ def _guarded(evidence: Callable[[_Answer], float | None], answer: _Answer) -> fl
     try:
         return evidence(answer)
     except Exception:
-        # One hostile value must not hide the rest of the answer, and a failure must always be recorded.
+        # One malformed value must not hide the rest of the response, and a failure must always be recorded.
         return None
 
 
@@ -173,7 +173,7 @@ def _ratelimit_field(answer: _Answer) -> float | None:
 
 
 def exhausted_items(field: str) -> Iterator[float]:
-    """Yield `t` of the items with `r=0`; nothing when any part is malformed, as the draft demands."""
+    """Yield `t` of the items with `r=0`; nothing if any part is malformed, as the draft requires."""
     position, waits = 0, []
     while position < len(field):
         item = _RATELIMIT_ITEM.match(field, position)
@@ -200,10 +200,10 @@ def _spoken(answer: _Answer) -> float | None:
 
 
 def _resets(answer: _Answer) -> float | None:
-    """Return the latest reset among the dimensions with nothing left.
+    """Return the latest reset among the limits with nothing remaining.
 
-    A reset is the time to a full bucket, so it over-waits; that is why it comes last. `-1` left means
-    unknown. A bare reset with no remainder beside it is believed.
+    A reset is the time until the limit is full, which is longer than needed, so it is the last evidence.
+    A remaining amount of `-1` means unknown. A reset without any remaining amount is used.
     """
     remainders = {
         name: values

@@ -1,4 +1,4 @@
-"""The packs: one small file a provider, mostly tables. Here they are found again, by whatever is known."""
+"""The packs: one small file per provider, mostly tables. `pack_for` finds the pack of a response or error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PACKS = (
     OUTPUTS,
 )
 GENERAL = Pack(name="general")
-"""For a provider that is not known: what is meant by everyone."""
+"""The pack of an unknown provider: only general meanings."""
 
 _BY_NAME = {name: pack for pack in PACKS for name in (pack.name, *pack.aliases)}
 _BY_HOST = {host: pack for pack in PACKS for host in pack.hosts}
@@ -65,12 +65,12 @@ _BY_MODULE = {module: pack for pack in PACKS for module in pack.modules}
 
 
 def pack_for(*, host: str = "", modules: Iterable[str] = (), provider: str = "") -> Pack:
-    """Return the pack of a provider, by the surest of what is known; `GENERAL` if nothing tells.
+    """Return the pack of a provider, found by the first of these that is known; else `GENERAL`.
 
     Args:
-        host: Of the answer, which is surest: one SDK may call many providers.
-        modules: Root modules of the exception's classes, the nearest first.
-        provider: As the upstream declares it, in any case. A name like `openai-eu` counts as `openai`.
+        host: The host that answered. It comes first because one SDK may call many providers.
+        modules: The root modules of the exception's classes, the nearest first.
+        provider: The upstream's declared name, in any case. A name like `openai-eu` counts as `openai`.
     """
     return _of_host(host.lower()) or _of_modules(modules) or _of_name(provider.lower()) or GENERAL
 

@@ -1,7 +1,7 @@
-"""Anthropic. `error.details.error_code` says more than `error.type`, which repeats the status.
+"""Anthropic. `error.details.error_code` is more specific than `error.type`, which repeats the status.
 
 Sources: platform.claude.com "Errors" and "Rate limits"; anthropic 2.14.0 `_error_classes.py`, its classes
-by (status, error_code). A spend limit that the account set itself is a 400, and only its text says so.
+by (status, error_code). A spend limit that the account set itself is a 400, and only its text shows that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANTHROPIC = Pack(
             ),
         ),
         (AUTH, "organization_on_hold api_key_scope_missing claude_code_key_creator_not_member"),
-        # 409 and 503 that pass by themselves,
+        # 409 and 503 that resolve by themselves,
         (
             SERVER_ERROR,
             (

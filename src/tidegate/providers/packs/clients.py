@@ -1,4 +1,4 @@
-"""HTTP clients: classes whose bare names would say too little.
+"""HTTP clients: exception classes whose names alone are ambiguous.
 
 Source: requests 2.34.2 `exceptions.py`: every one of them is an `OSError`.
 """
@@ -11,6 +11,6 @@ from tidegate.providers.pack import Pack
 REQUESTS = Pack(
     name="requests",
     modules=("requests",),
-    # Its own retries were in vain.
+    # Its own retries failed.
     classes=table((SERVER_ERROR, "RetryError")),
 )

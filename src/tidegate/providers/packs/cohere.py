@@ -1,4 +1,4 @@
-"""Cohere. Errors hold a message and no code; 498 is a token that is not valid.
+"""Cohere. Errors have a message and no code; 498 is an invalid token.
 
 Sources: cohere-ai/cohere-developer-experience `errors.mdx`, `rate-limits.mdx`; cohere 7.3.1 `errors/`.
 """

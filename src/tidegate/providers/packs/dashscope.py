@@ -1,6 +1,6 @@
 """DashScope (Alibaba Model Studio, Qwen). `insufficient_quota` is tokens per minute here, not money.
 
-Its own SDK raises nothing: a task gets a response object with `status_code` and `code`, and must look.
+Its own SDK raises nothing: a task gets a response object with `status_code` and `code`, and must check it.
 
 Sources: help.aliyun.com/en/model-studio "error-code"; dashscope 2.0.2.
 """

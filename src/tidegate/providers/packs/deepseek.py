@@ -1,4 +1,4 @@
-"""DeepSeek. 402 is an empty balance, whatever code stands beside it.
+"""DeepSeek. 402 is an empty balance, with any code.
 
 Source: api-docs.deepseek.com "Error codes".
 """

@@ -1,8 +1,8 @@
 """Gemini and Vertex AI, with errors in the form of `google.rpc.Status`.
 
-A quota for the day comes with a `retryDelay` of seconds that is plainly wrong: what it names is only
-believed from ten minutes on, otherwise the wait is until midnight in California, when daily quotas are
-reset. A limit of 0 is a tier that has no quota for the model at all.
+A daily quota comes with a `retryDelay` of a few seconds, which is wrong. A delay of ten minutes or more is
+used; otherwise the wait is until midnight in California, when daily quotas reset. A limit of 0 means that the
+tier has no quota for the model at all.
 
 Sources: ai.google.dev "Troubleshooting" and "Rate limits"; google-gemini/gemini-cli
 `googleQuotaErrors.ts`; docs.cloud.google.com "API errors"; google-genai 3.6.1.
@@ -61,7 +61,7 @@ def until_midnight_in_california(now: float) -> float:
     moment = datetime.fromtimestamp(now, UTC)
     local = moment + _offset(moment)
     midnight = datetime(local.year, local.month, local.day, tzinfo=UTC) + timedelta(days=1)
-    # No change of the clock lies between midnight and the moment the offset is taken at.
+    # The clock does not change between midnight and the time for which the offset is computed.
     return (midnight - _offset(midnight + timedelta(hours=8)) - moment).total_seconds()
 
 
@@ -90,7 +90,7 @@ VERTEX = Pack(
     name="vertex",
     aliases=("vertexai", "vertex-ai", "vertex_ai"),
     hosts=("aiplatform.googleapis.com",),
-    # Pay-as-you-go capacity is shared by everyone: this says that it is short, not that we were too fast.
+    # Pay-as-you-go capacity is shared by all customers: it is short, and we are not too fast.
     codes=codes((OVERLOADED, "RESOURCE_EXHAUSTED")),
     judge=_judge,
     read_wait=_read_wait,

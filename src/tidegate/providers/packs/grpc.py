@@ -35,7 +35,7 @@ _NO_CONNECTION = ("failed to connect", "dns resolution failed", "name resolution
 
 
 def status_of(source: object) -> tuple[str, str]:
-    """Return the name of the status of a gRPC error, and its details; empty texts where it has none."""
+    """Return the name of a gRPC error's status and its details; empty texts if it has none."""
     for holder in (source, peek(source, "_state")):
         for name in ("_code", "code"):
             code = peek(peek(holder, name), "name")
@@ -46,7 +46,7 @@ def status_of(source: object) -> tuple[str, str]:
 
 
 def is_unsent(source: object) -> bool:
-    """Return whether a gRPC call never left, since no connection could be made."""
+    """Return whether a gRPC call was not sent because no connection could be made."""
     code, details = status_of(source)
     return code == "UNAVAILABLE" and any(words in details.lower() for words in _NO_CONNECTION)
 

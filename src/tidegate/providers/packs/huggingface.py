@@ -1,4 +1,4 @@
-"""Hugging Face: Inference, the Hub, and Text Generation Inference (TGI) wherever it runs.
+"""Hugging Face: Inference, the Hub, and Text Generation Inference (TGI), also self-hosted.
 
 A cold start is a 503 with `estimated_time`, a guess; some models never load.
 
@@ -27,7 +27,7 @@ HUGGINGFACE = Pack(
     modules=("huggingface_hub", "text_generation"),
     codes=codes((AUTH, "GatedRepo"), (NOT_FOUND, "RepoNotFound RevisionNotFound EntryNotFound")),
     classes=table(
-        # A built-in ConnectionError that no wait cures.
+        # A built-in ConnectionError that waiting does not resolve.
         (CUT_OFF_BY_SETTING, "OfflineModeIsEnabled"),
         (OVERLOADED, "OverloadedError"),
         (SERVER_ERROR, "GenerationError IncompleteGenerationError"),

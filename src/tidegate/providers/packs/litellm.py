@@ -1,4 +1,4 @@
-"""LiteLLM, a client of many providers. It overwrites code and type: what the provider said is in the text.
+"""LiteLLM, a client of many providers. It overwrites code and type: the provider's own are in the text only.
 
 Source: litellm 1.110.2 `exceptions.py`.
 """

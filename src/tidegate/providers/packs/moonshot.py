@@ -1,4 +1,4 @@
-"""Moonshot (Kimi). One 429 is an empty account; a prompt that is too long is told by the text alone.
+"""Moonshot (Kimi). One 429 means an empty account; only the text shows that a prompt is too long.
 
 Sources: kimi.com "Kimi API"; MoonshotAI/kimi-cli#2011.
 """

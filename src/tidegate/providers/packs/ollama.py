@@ -1,4 +1,4 @@
-"""Ollama. A full queue is a 503; a model that is not pulled a 404; a stream breaks off with status -1.
+"""Ollama. A full queue is a 503; a model that is not pulled is a 404; a stream breaks off with status -1.
 
 Sources: ollama/ollama `server/routes.go`, `docs/api/errors.mdx`; ollama 0.6.3.
 """

@@ -1,6 +1,6 @@
-"""OpenAI. Its codes are the ones that everyone else borrowed, so they are in the general tables.
+"""OpenAI. Other providers use its codes too, so they are in the general tables.
 
-No module is named: many other providers are called through its SDK.
+The pack names no module, because many other providers are called through OpenAI's SDK.
 
 Sources: developers.openai.com error codes; help.openai.com 5955604 and 6614457; openai 3.57.0
 `types/responses/response_error.py`, `types/beta/session_turn_error.py`.

@@ -1,6 +1,6 @@
-"""OpenRouter. `error.code` is the status that was meant, also in answers with status 200.
+"""OpenRouter. `error.code` is the real status, even in responses with status 200.
 
-One 402 passes by itself: the budget for calls in flight. 403 with `reasons` or `flagged_input` is moderation.
+One 402 resolves by itself: the budget for calls in flight. 403 with `reasons` or `flagged_input`: moderation.
 
 Sources: openrouter.ai "Errors and debugging", "Limits"; dirge-code/dirge#719.
 """

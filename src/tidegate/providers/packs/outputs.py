@@ -1,6 +1,6 @@
-"""Libraries by which a model's output is read into a form: what does not fit is the fault of that output.
+"""Libraries that parse a model's output: a validation error is taken as the fault of that output.
 
-They also check values that no model wrote. A value that never fits is given up after the same two attempts.
+They also check values that no model wrote. A value that never fits ends its task after the same two attempts.
 
 Sources: pydantic 2.14 `ValidationError` (of pydantic_core); msgspec 0.23 `ValidationError`; jsonschema
 `ValidationError`; langchain-core `OutputParserException`; instructor `IncompleteOutputException`,

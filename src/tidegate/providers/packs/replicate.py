@@ -1,4 +1,4 @@
-"""Replicate. The wait is `retry_after` in the body; of that and the headers its SDK keeps only the text.
+"""Replicate. The wait is `retry_after` in the body. Its SDK keeps only the text of the error.
 
 Sources: replicate 1.0.7 `exceptions.py`; nodetool-ai/nodetool#5196.
 """

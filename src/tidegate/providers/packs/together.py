@@ -1,4 +1,4 @@
-"""Together. 429 is above your own rate, which grows with steady traffic; 503 is their capacity.
+"""Together. 429 means above your own rate, which grows with steady traffic; 503 means no capacity.
 
 Sources: docs.together.ai "Rate limits"; together 3.1.1.
 """

@@ -1,4 +1,4 @@
-"""vLLM, which repeats the status as `error.code`. Whatever goes wrong in it may come as a 400.
+"""vLLM, which repeats the status as `error.code`. Any internal error may come as a 400.
 
 Source: vllm-project/vllm `entrypoints/openai/engine/serving.py`.
 """

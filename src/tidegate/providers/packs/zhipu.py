@@ -1,6 +1,6 @@
-"""Zhipu (Z.ai). Its own numbers as codes, most of them under HTTP 429.
+"""Zhipu (Z.ai). Its codes are its own numbers, most of them with HTTP 429.
 
-The reset of a quota stands in the text alone, as a date without a zone; it is taken for China's.
+Only the text names the reset of a quota, as a date without a zone. It is read as a time in China.
 
 Sources: docs.bigmodel.cn "API codes", "Rate limit".
 """
