@@ -151,10 +151,10 @@ class Callable:
     ("function", "said"),
     [
         (functools.partial(plain, 1), "functools.partial"),
-        (Callable(), "no Python function but a Callable"),
+        (Callable(), "not a Python function but a Callable"),
         (Callable, "a class"),
-        (len, "no Python function"),
-        (functools.lru_cache(plain), "no Python function"),
+        (len, "not a Python function"),
+        (functools.lru_cache(plain), "not a Python function"),
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"name": "f"}])

@@ -72,7 +72,7 @@ async def test_calls_outside_tasks_wait_for_each_other(app: Tidegate) -> None:
     assert await gone(app)
 
 
-async def test_a_call_that_others_keep_out_for_too_long_is_refused_in_words(
+async def test_a_call_that_waits_too_long_for_a_place_is_refused_with_a_reason(
     app: Tidegate, hurried: None
 ) -> None:
     upstream = app.upstream("u", max_in_flight=1)
@@ -86,7 +86,7 @@ async def test_a_call_that_others_keep_out_for_too_long_is_refused_in_words(
     assert await gone(app)
 
 
-async def test_a_call_that_fails_or_is_cancelled_makes_room_too(app: Tidegate) -> None:
+async def test_a_call_that_fails_or_is_cancelled_frees_its_place_too(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
     with pytest.raises(ZeroDivisionError):
         async with upstream.call():
@@ -136,7 +136,7 @@ async def _parked(app: Tidegate, task_id: str):
 # --- in tasks ---
 
 
-async def test_calls_of_one_run_take_turns_on_its_place_where_there_is_no_other(
+async def test_calls_of_one_run_take_turns_on_its_place_if_there_is_no_other(
     app: Tidegate, hurried: None
 ) -> None:
     upstream = app.upstream("u", max_in_flight=1)
@@ -158,7 +158,7 @@ async def test_calls_of_one_run_take_turns_on_its_place_where_there_is_no_other(
     assert (inside.calls, inside.most, row.counters.parks) == (8, 1, 0)
 
 
-async def test_calls_of_one_run_use_what_others_leave_and_no_more(app: Tidegate) -> None:
+async def test_calls_of_one_run_use_only_the_places_that_others_leave_free(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=3)
     inside, flying = Counter(), []
 
@@ -178,7 +178,7 @@ async def test_calls_of_one_run_use_what_others_leave_and_no_more(app: Tidegate)
     assert await gone(app)
 
 
-async def test_calls_of_a_run_after_each_other_ask_for_no_permit(app: Tidegate) -> None:
+async def test_sequential_calls_of_a_run_request_no_permit(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
     store = await core_of(app).opened_store()
     asked = []
@@ -252,7 +252,7 @@ async def test_a_stream_holds_its_permit_until_it_is_read_to_its_end_or_closed(a
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_an_answer_that_nobody_closes_gives_its_permit_back_by_the_lease(
+async def test_the_permit_of_a_response_that_is_not_closed_expires_with_its_lease(
     app: Tidegate, hurried: None
 ) -> None:
     upstream = app.upstream("u", max_in_flight=1, times=CallTimes(seconds=0.3, idle_seconds=0.3))
@@ -270,9 +270,7 @@ async def test_an_answer_that_nobody_closes_gives_its_permit_back_by_the_lease(
             assert await in_flight(app) == 1
 
 
-async def test_a_stream_that_goes_on_for_longer_than_its_lease_keeps_its_permit(
-    app: Tidegate, hurried: None
-) -> None:
+async def test_a_stream_longer_than_its_lease_keeps_its_permit(app: Tidegate, hurried: None) -> None:
     times = CallTimes(seconds=0.5, idle_seconds=0.5)
     upstream = app.upstream("u", max_in_flight=1, times=times)
     counts = []
@@ -288,7 +286,7 @@ async def test_a_stream_that_goes_on_for_longer_than_its_lease_keeps_its_permit(
     assert await gone(app)
 
 
-async def test_a_forgotten_answer_gives_its_runs_place_to_the_next_call(app: Tidegate) -> None:
+async def test_an_unreferenced_response_frees_its_runs_place_for_the_next_call(app: Tidegate) -> None:
     upstream = app.upstream("u", max_in_flight=1)
     await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     request = PermitRequest(fence=Fence("01900000-0000-7000-8000-000000000001", 1), is_own_upstream=True)
@@ -326,7 +324,7 @@ async def test_three_at_once_are_never_exceeded_by_two_workers_and_calls_from_ou
     await crowded.app.aclose()
 
 
-async def test_a_killed_holders_permits_come_back_by_themselves(
+async def test_permits_of_a_killed_process_expire_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with CountingProvider(seconds=120) as provider:

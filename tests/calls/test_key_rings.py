@@ -79,7 +79,7 @@ async def test_an_upstream_cannot_have_the_name_of_anothers_key(app: Tidegate) -
         app.upstream("u#eu")
 
 
-async def test_a_missing_key_is_told_when_the_transport_is_made(app: Tidegate, tmp_path: Path) -> None:
+async def test_a_missing_key_is_reported_when_the_transport_is_made(app: Tidegate, tmp_path: Path) -> None:
     upstream = app.upstream("u", keys=[Key("k", env="NO_SUCH_VARIABLE")])
     with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE is empty"):
         upstream.transport()
@@ -88,7 +88,7 @@ async def test_a_missing_key_is_told_when_the_transport_is_made(app: Tidegate, t
         upstream.transport()
 
 
-async def test_what_one_key_lacks_parks_that_key_and_the_next_one_serves(app: Tidegate) -> None:
+async def test_a_failure_of_one_key_parks_that_key_and_the_next_one_is_used(app: Tidegate) -> None:
     upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
     first = await upstream.permits.acquire(PermitRequest())
     assert first.api_key == "secret-a"
@@ -129,7 +129,7 @@ async def test_each_key_has_limits_of_its_own(app: Tidegate) -> None:
     ]
 
 
-async def test_a_key_that_is_free_is_taken_before_one_that_must_be_waited_for(app: Tidegate) -> None:
+async def test_a_free_key_is_preferred_to_one_that_must_be_waited_for(app: Tidegate) -> None:
     keys = [Key("a", env="KEY_A", requests_per_minute=20), Key("b", env="KEY_B", requests_per_minute=40)]
     upstream = app.upstream("u", keys=keys)
     found = [(await upstream.permits.acquire(PermitRequest())).api_key for _ in range(3)]
@@ -263,7 +263,7 @@ async def test_an_upstream_without_keys_opens_with_the_key_that_a_person_opens(a
     assert (await states(app))["u"] is GateState.PARKED
 
 
-async def test_a_body_that_calls_without_the_transport_parks_the_upstream_all_the_same(app: Tidegate) -> None:
+async def test_a_function_that_calls_without_the_transport_parks_the_upstream_too(app: Tidegate) -> None:
     upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
     calls: list[float] = []
 

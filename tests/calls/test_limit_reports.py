@@ -90,7 +90,7 @@ def a_learner(shelf: Shelf) -> LimitReporter:
     ],
     ids=["requests", "tokens"],
 )
-async def test_with_nothing_declared_no_call_is_refused_for_what_headers_show(tmp_path, settings, more):
+async def test_without_declared_limits_no_call_is_refused_because_of_headers(tmp_path, settings, more):
     """An account nearly used up, and tasks that ask for three times its limit."""
     app = make_app(tmp_path, pools=[Pool(concurrency=8, poll_interval=0.05)])
     upstream = app.upstream("openai")
@@ -124,7 +124,7 @@ async def left_of(client, **more):
     )
 
 
-async def test_a_call_after_the_last_one_waits_for_the_window_instead_of_being_refused(app: Tidegate):
+async def test_a_call_after_the_last_allowed_one_waits_for_the_window(app: Tidegate):
     upstream = app.upstream("openai")
     settings = ProviderSettings(requests_per_minute=60, requests_burst=1)
     async with SimulatedProvider(settings) as provider, a_client(provider, upstream) as client:
@@ -135,7 +135,7 @@ async def test_a_call_after_the_last_one_waits_for_the_window_instead_of_being_r
         assert [call.status for call in provider.ledger.calls()] == [200, 200]
 
 
-async def test_tasks_wait_in_the_store_for_a_spent_window_and_are_charged_nothing(app: Tidegate):
+async def test_tasks_wait_in_the_store_for_an_exhausted_window_uncharged(app: Tidegate):
     upstream = app.upstream("openai")
 
     @app.task(name="t", upstream=upstream)
@@ -155,7 +155,7 @@ async def test_tasks_wait_in_the_store_for_a_spent_window_and_are_charged_nothin
     assert run.run == 1
 
 
-async def test_the_key_that_a_call_carried_is_the_one_that_is_spent(app: Tidegate, monkeypatch):
+async def test_the_limit_of_the_key_that_a_call_used_is_exhausted(app: Tidegate, monkeypatch):
     monkeypatch.setenv("KEY_A", "a")
     monkeypatch.setenv("KEY_B", "b")
     upstream = app.upstream("u", keys=[Key("a", env="KEY_A"), Key("b", env="KEY_B")])
@@ -176,7 +176,7 @@ async def test_a_call_made_in_a_thread_observes_its_headers_there(app: Tidegate)
     await until(lambda: learned_of(app, "u"), what="the store knows")
 
 
-async def test_a_first_call_of_a_task_waits_in_place_for_a_moment_only(app: Tidegate):
+async def test_a_first_call_of_a_task_waits_in_place_only_briefly(app: Tidegate):
     upstream = app.upstream("u")
     permits = GatePermitSource(upstream.declared, core_of(app).opened_store)
     permit = await permits.acquire(PermitRequest(is_charged_at_claim=True))
@@ -191,7 +191,7 @@ async def test_a_first_call_of_a_task_waits_in_place_for_a_moment_only(app: Tide
     assert 19 < raised.value.facts["wait_seconds"] <= 22
 
 
-async def test_a_shown_limit_below_the_stored_one_is_warned_of_once_a_change(app: Tidegate, caplog):
+async def test_an_observed_limit_below_the_stored_one_is_logged_once_per_change(app: Tidegate, caplog):
     upstream = app.upstream("openai", requests_per_minute=900)
 
     async def calls(limit, left):
@@ -246,7 +246,7 @@ async def test_a_thousand_responses_at_once_are_two_writes_and_the_last_counts()
     assert shelf.told[1][1][0].seen.remaining == 0
 
 
-async def test_an_answer_that_says_nothing_new_is_not_written():
+async def test_a_response_that_shows_nothing_new_is_not_written():
     shelf = Shelf()
     learner = a_learner(shelf)
     for left in (999, 998, 997):
@@ -260,7 +260,7 @@ async def test_an_answer_that_says_nothing_new_is_not_written():
     assert len(shelf.told) == 1
 
 
-async def test_a_late_answer_to_an_older_call_reopens_nothing():
+async def test_a_late_response_to_an_older_call_does_not_reopen_the_gate():
     learner = a_learner(Shelf())
     now = time.monotonic()
     learner.observe("u", [requests(10, 0, 30.0)], sent_at=now, request=PermitRequest())

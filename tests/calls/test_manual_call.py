@@ -36,7 +36,7 @@ async def test_a_manual_call_settles_with_the_recorded_result():
 
 
 @pytest.mark.parametrize(("status", "believed"), [(None, 30.0), (200, 30.0), (429, None)])
-async def test_a_429_recorded_by_a_manual_call_counts_by_its_wait_alone(status, believed):
+async def test_only_the_wait_of_a_429_recorded_by_a_manual_call_counts(status, believed):
     permits = MemoryPermitSource()
     async with call(permits) as made:
         made.headers({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "30s"}, status)
@@ -44,7 +44,7 @@ async def test_a_429_recorded_by_a_manual_call_counts_by_its_wait_alone(status, 
     assert (seen.remaining, seen.reset_seconds) == (0.0, believed)
 
 
-async def test_what_is_raised_is_understood_and_passed_on():
+async def test_an_exception_is_classified_and_passed_on():
     permits = MemoryPermitSource()
     with pytest.raises(ConnectionResetError):
         async with call(permits):
@@ -60,7 +60,7 @@ async def test_a_failure_that_is_not_raised_can_be_recorded():
     assert (permits.only.end.failure.reason, permits.only.end.status) == (Reason.RATE_LIMIT, 429)
 
 
-async def test_a_call_that_takes_too_long_is_given_up():
+async def test_a_call_that_takes_too_long_is_aborted():
     permits = MemoryPermitSource()
     with pytest.raises(TimeoutError):
         async with call(permits, times=CallTimes(seconds=0.05)):

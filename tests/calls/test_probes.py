@@ -58,7 +58,7 @@ async def refused(permits: GatePermitSource) -> bool:
     return False
 
 
-async def test_a_call_outside_tasks_tries_a_parked_upstream_alone_and_opens_it(app: Tidegate) -> None:
+async def test_a_call_outside_tasks_probes_a_parked_upstream_and_opens_it(app: Tidegate) -> None:
     permits = await parked(app)
     probe = await probe_of(permits)
     assert (await gate_of(app)).state is GateState.PROBING
@@ -68,7 +68,7 @@ async def test_a_call_outside_tasks_tries_a_parked_upstream_alone_and_opens_it(a
     assert not await refused(permits)
 
 
-async def test_a_call_that_tries_in_vain_leaves_the_upstream_parked(app: Tidegate) -> None:
+async def test_a_failed_probe_leaves_the_upstream_parked(app: Tidegate) -> None:
     permits = await parked(app)
     for failure in (THROTTLED, DOWN):
         await (await probe_of(permits)).settle(CallResult(failure, failure.status))
@@ -76,7 +76,7 @@ async def test_a_call_that_tries_in_vain_leaves_the_upstream_parked(app: Tidegat
         assert (gate.state, gate.reason) == (GateState.PARKED, str(failure.reason))
 
 
-async def test_a_probing_call_that_is_never_made_leaves_the_gate_to_the_next(app: Tidegate) -> None:
+async def test_a_probe_that_is_not_made_lets_the_next_call_probe(app: Tidegate) -> None:
     permits = await parked(app)
     await core_of(app).store.report_probe("u", is_good=True, seconds=600.0)  # a good run takes long here
     await core_of(app).store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
@@ -86,7 +86,7 @@ async def test_a_probing_call_that_is_never_made_leaves_the_gate_to_the_next(app
     assert (await gate_of(app)).state is GateState.FLOWING
 
 
-async def test_a_key_that_was_throttled_without_a_wait_is_tried_again(
+async def test_a_key_that_was_throttled_without_a_wait_is_probed(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEY", "secret")
@@ -100,7 +100,7 @@ async def test_a_key_that_was_throttled_without_a_wait_is_tried_again(
 
 
 @pytest.mark.parametrize("seconds", [3600, 10**9])
-async def test_what_a_person_opens_or_has_tried_is_open_to_those_who_parked_it_too(
+async def test_a_gate_that_a_person_opens_or_probes_is_open_in_the_process_that_parked_it(
     app: Tidegate, seconds: int
 ) -> None:
     upstream = app.upstream("u")
@@ -135,7 +135,7 @@ async def test_what_a_person_opens_or_has_tried_is_open_to_those_who_parked_it_t
 
 @pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("status", [429, 500])
-async def test_bodies_of_several_calls_recover_from_one_failure(
+async def test_functions_with_several_calls_recover_from_one_failure(
     app: Tidegate, monkeypatch: pytest.MonkeyPatch, status: int, has_key: bool
 ) -> None:
     monkeypatch.setenv("KEY", "secret")

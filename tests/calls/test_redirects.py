@@ -82,13 +82,13 @@ def caller(request: pytest.FixtureRequest) -> Caller:
 A, B, NOBODYS = ("a", "Bearer key-a"), ("b", "Bearer key-b"), ("elsewhere", None)
 
 
-async def test_a_redirect_that_nobody_follows_takes_no_key_from_the_next_call(caller: Caller) -> None:
+async def test_a_redirect_that_is_not_followed_does_not_remove_the_next_calls_key(caller: Caller) -> None:
     await caller.post(("a", "http://a/to-b"), ("b", "http://b/"), ("a", "http://a/"), follow="nobody")
     assert caller.sent == [A, B, A]
 
 
 @pytest.mark.parametrize("follow", ["client", "hand"])
-async def test_a_key_stays_behind_only_where_a_redirect_leads_to_another_place(
+async def test_a_key_is_removed_only_if_a_redirect_leads_to_another_origin(
     caller: Caller, follow: str
 ) -> None:
     await caller.post(("a", "http://a/away"), ("b", "http://b/"), ("a", "http://a/over-there"), follow=follow)
@@ -96,7 +96,7 @@ async def test_a_key_stays_behind_only_where_a_redirect_leads_to_another_place(
 
 
 @pytest.mark.parametrize("follow", ["client", "hand"])
-async def test_a_redirect_that_comes_back_has_its_key_again(caller: Caller, follow: str) -> None:
+async def test_a_redirect_back_to_the_origin_carries_the_key_again(caller: Caller, follow: str) -> None:
     await caller.post(("a", "http://a/there-and-back"), follow=follow)
     assert caller.sent == [A, NOBODYS, A]
 

@@ -180,7 +180,7 @@ async def test_a_task_that_is_always_overloaded_is_charged_from_the_21st_run_on(
     assert await charges_of(app, handle.id) == [Charge.PARK] * UNCHARGED_LIMIT + [Charge.ATTEMPT] * 3
 
 
-async def test_a_run_that_had_paid_for_a_call_is_charged_for_the_refusal_of_the_next(app: Tidegate) -> None:
+async def test_a_run_with_a_paid_call_is_charged_when_its_next_call_is_refused(app: Tidegate) -> None:
     upstream = app.upstream("u", retries_per_minute=60_000)
     statuses = iter([200, 429, 200, 200])
     async with client_of(upstream, lambda _: httpx2.Response(next(statuses), json={})) as client:

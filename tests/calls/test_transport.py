@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 # --- before ---
 
 
-async def test_a_permit_is_asked_for_on_behalf_of_the_run():
+async def test_a_permit_is_requested_on_behalf_of_the_run():
     permits = MemoryPermitSource()
     in_a_run(seconds=100, run=4)
     async with client_with_transport(Network(ok()), permits) as http:
@@ -45,7 +45,7 @@ async def test_a_permit_is_asked_for_on_behalf_of_the_run():
     assert 99 < request.max_wait_seconds <= 100
 
 
-async def test_a_run_that_comes_again_sends_the_same_keys():
+async def test_a_repeated_run_sends_the_same_idempotency_keys():
     async def keys(task_id, run):
         network = Network(ok())
         in_a_run(task_id, run=run)
@@ -61,7 +61,7 @@ async def test_a_run_that_comes_again_sends_the_same_keys():
 
 
 @pytest.mark.parametrize("how", ["multipart", "streamed"])
-async def test_an_upload_never_carries_the_key_of_another_one(how):
+async def test_two_uploads_never_share_an_idempotency_key(how):
     def upload(content):
         if how == "multipart":
             return {"files": {"file": ("talk.mp3", content)}}
@@ -80,7 +80,7 @@ async def test_an_upload_never_carries_the_key_of_another_one(how):
     assert len({*first, *again}) == 3
 
 
-async def test_a_key_of_the_users_own_stays_and_reading_has_none():
+async def test_the_users_own_idempotency_key_stays_and_reads_get_none():
     network = Network(ok())
     async with client_with_transport(network) as http:
         await http.post(URL, json=ASKED, headers={"Idempotency-Key": "mine"})
@@ -92,7 +92,7 @@ async def test_a_key_of_the_users_own_stays_and_reading_has_none():
     assert keys[2] != keys[3]
 
 
-async def test_no_key_is_sent_where_none_is_wanted():
+async def test_no_idempotency_key_is_sent_if_it_is_turned_off():
     network = Network(ok())
     async with client_with_transport(network, idempotency_header="") as http:
         await http.post(URL, json=ASKED)
@@ -108,14 +108,14 @@ async def test_no_key_is_sent_where_none_is_wanted():
         ("x-goog-api-key", "sk-pooled"),
     ],
 )
-async def test_the_permits_key_goes_where_the_clients_own_was(header, value):
+async def test_the_permits_api_key_replaces_the_clients_own(header, value):
     network = Network(ok())
     async with client_with_transport(network, MemoryPermitSource("sk-pooled")) as http:
         await http.post(URL, json=ASKED, headers={header: "Bearer sk-own"})
     assert network.requests[0].headers[header] == value
 
 
-async def test_time_limits_are_the_shortest_of_the_clients_ours_and_what_the_run_has_left():
+async def test_time_limits_are_the_shortest_of_the_clients_ours_and_the_runs_remaining_time():
     network = Network(ok())
     async with client_with_transport(network) as http:
         await http.post(URL, json=ASKED, timeout=httpx2.Timeout(600, connect=2))
@@ -126,7 +126,7 @@ async def test_time_limits_are_the_shortest_of_the_clients_ours_and_what_the_run
     assert all(0 < seconds <= 1.0 for seconds in short.values())
 
 
-async def test_a_call_may_be_left_without_limits():
+async def test_a_call_may_have_no_time_limits():
     network = Network(ok())
     async with client_with_transport(network, times=CallTimes(NO_LIMIT, NO_LIMIT, NO_LIMIT)) as http:
         await http.post(URL, json=ASKED, timeout=httpx2.Timeout(None, read=600))
@@ -134,7 +134,7 @@ async def test_a_call_may_be_left_without_limits():
     assert timeouts == {"connect": None, "read": 600, "write": None, "pool": None}
 
 
-async def test_nothing_is_sent_that_could_not_be_recorded_before():
+async def test_a_call_is_not_sent_if_it_cannot_be_recorded_first():
     class Forgetful(MemoryPermitSource):
         async def acquire(self, request):
             permit = await super().acquire(request)
@@ -153,7 +153,7 @@ async def test_nothing_is_sent_that_could_not_be_recorded_before():
     assert permits.only.steps == ["acquire", "release"]
 
 
-async def test_a_wait_for_our_own_connections_moves_no_gate():
+async def test_a_wait_for_the_clients_connections_moves_no_gate():
     permits = MemoryPermitSource()
     async with client_with_transport(Network(httpx2.PoolTimeout("all in use")), permits) as http:
         with pytest.raises(httpx2.PoolTimeout):
@@ -164,7 +164,7 @@ async def test_a_wait_for_our_own_connections_moves_no_gate():
 # --- an SDK's own retries ---
 
 
-async def test_only_a_retry_of_the_same_call_meets_the_first_error():
+async def test_only_a_retry_of_the_same_call_gets_the_first_error():
     network = Network(httpx2.ConnectError("refused"), ok())
     async with client_with_transport(network) as http:
         for count in ("0", "1", "2"):
@@ -177,7 +177,7 @@ async def test_only_a_retry_of_the_same_call_meets_the_first_error():
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
-async def test_every_failed_answer_tells_the_sdk_not_to_repeat_it(status):
+async def test_every_failed_response_asks_the_sdk_not_to_retry(status):
     async with client_with_transport(
         Network(httpx2.Response(status, headers={"x-should-retry": "true"}))
     ) as http:
@@ -196,7 +196,7 @@ async def test_every_failed_answer_tells_the_sdk_not_to_repeat_it(status):
         (524, Reason.TIMEOUT, True),
     ],
 )
-async def test_a_failed_answer_is_understood_and_in_doubt_only_if_a_gateway_gave_up(status, reason, in_doubt):
+async def test_a_failed_response_is_in_doubt_only_if_a_gateway_gave_up(status, reason, in_doubt):
     permits = MemoryPermitSource()
     async with client_with_transport(
         Network(httpx2.Response(status, headers={"Retry-After": "3"})), permits
@@ -208,7 +208,7 @@ async def test_a_failed_answer_is_understood_and_in_doubt_only_if_a_gateway_gave
 
 
 @pytest.mark.parametrize(("status", "believed"), [(200, 30.0), (429, None)])
-async def test_a_429_counts_by_its_wait_alone(status, believed):
+async def test_only_the_wait_of_a_429_counts(status, believed):
     permits = MemoryPermitSource()
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "30s"}
     async with client_with_transport(
@@ -219,7 +219,7 @@ async def test_a_429_counts_by_its_wait_alone(status, believed):
     assert (seen.remaining, seen.reset_seconds) == (0.0, believed)
 
 
-async def test_the_provider_of_the_settings_says_what_a_code_means():
+async def test_the_provider_in_the_settings_decides_what_a_code_means():
     answer = httpx2.Response(429, json={"error": {"code": "insufficient_quota"}})
     for provider, reason in (("dashscope", Reason.RATE_LIMIT), ("openai", Reason.QUOTA)):
         permits = MemoryPermitSource()
@@ -252,14 +252,14 @@ async def test_an_error_inside_a_choice_behind_a_200_gets_the_status_it_means():
 @pytest.mark.parametrize(
     "body", [{"error": None, "status": "completed"}, {"choices": [{"finish_reason": "content_filter"}]}]
 )
-async def test_an_answer_that_is_no_error_counts_as_well_done_whatever_it_says(body):
+async def test_a_response_that_is_not_an_error_counts_as_success_with_any_body(body):
     permits = MemoryPermitSource()
     async with client_with_transport(Network(ok(**body)), permits) as http:
         assert (await http.post(URL, json=ASKED)).status_code == 200
     assert permits.only.end.failure is None
 
 
-async def test_a_compressed_answer_reaches_the_client_as_it_came_and_is_read_all_the_same():
+async def test_a_compressed_response_is_read_and_reaches_the_client_unchanged():
     permits = MemoryPermitSource()
     body = gzip.compress(json.dumps({"usage": USAGE, "text": "x" * 5_000}).encode())
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
@@ -271,7 +271,7 @@ async def test_a_compressed_answer_reaches_the_client_as_it_came_and_is_read_all
     assert permits.only.end.usage == Usage(7, 3)
 
 
-async def test_a_raw_reader_gets_the_bytes_of_an_answer_that_was_read_before():
+async def test_a_raw_reader_gets_the_bytes_of_a_buffered_response():
     async with (
         client_with_transport(Network(httpx2.Response(500, stream=Pieces(b"no", b"pe")))) as http,
         http.stream("POST", URL, json=ASKED) as response,
@@ -293,7 +293,7 @@ async def test_a_raw_reader_gets_the_bytes_of_an_answer_that_was_read_before():
     ],
     ids=["whole", "in pieces", "lines", "amid noise"],
 )
-async def test_the_usage_of_a_stream_is_found_however_it_is_cut(pieces):
+async def test_the_usage_of_a_stream_is_found_with_any_split_into_pieces(pieces):
     permits = MemoryPermitSource()
     async with client_with_transport(Network(stream_of(*pieces)), permits) as http:
         assert (await http.post(URL, json=ASKED)).content == b"".join(pieces)
@@ -328,14 +328,14 @@ async def test_a_compressed_stream_is_passed_on_unread_and_plain_ones_are_asked_
         ),
     ],
 )
-async def test_an_error_inside_a_stream_is_told(line, reason):
+async def test_an_error_inside_a_stream_is_reported(line, reason):
     permits = MemoryPermitSource()
     async with client_with_transport(Network(stream_of(b'data: {"delta": "hi"}\n', line)), permits) as http:
         await http.post(URL, json=ASKED)
     assert permits.only.end.failure.reason is reason
 
 
-async def test_a_permit_that_cannot_be_settled_does_not_cost_the_answer(caplog):
+async def test_the_response_is_returned_even_if_the_permit_cannot_be_settled(caplog):
     class Unsettled(MemoryPermitSource):
         async def acquire(self, request):
             permit = await super().acquire(request)
@@ -355,7 +355,7 @@ async def test_a_permit_that_cannot_be_settled_does_not_cost_the_answer(caplog):
 # --- set-up ---
 
 
-def test_an_inner_transport_of_no_known_library_is_refused():
+def test_an_inner_transport_of_an_unknown_library_is_refused():
     with pytest.raises(ConfigError, match="not a transport of httpx2 or httpx"):
         UpstreamTransport(MemoryPermitSource(), CallSettings("acme"), object())
 
@@ -368,6 +368,6 @@ async def test_a_sync_client_inside_an_event_loop_is_refused():
         httpx2.Client(transport=transport).post(URL, json=ASKED)
 
 
-def test_no_time_is_longer_than_what_the_run_has_left():
+def test_no_time_limit_is_longer_than_the_runs_remaining_time():
     assert CallTimes().within(10) == CallTimes(10, 5, 10)
     assert CallTimes().within(float("inf")) == CallTimes()

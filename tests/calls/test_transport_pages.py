@@ -25,7 +25,7 @@ def page(**headers):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("headers", [{}, {"content-encoding": "gzip"}], ids=["plain", "gzip"])
-async def test_an_sdk_meets_a_page_as_a_permanent_error_that_names_the_address(stream, headers):
+async def test_an_sdk_gets_a_permanent_error_that_names_the_address_for_a_web_page(stream, headers):
     permits = MemoryPermitSource()
     http = client_with_transport(Network(page(**headers)), permits)
     async with openai.AsyncOpenAI(
@@ -52,12 +52,12 @@ async def test_a_model_call_that_is_redirected_to_a_page_is_the_same_error():
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_pages_of_other_services_are_handed_on(method):
+async def test_pages_of_other_services_are_passed_on(method):
     async with client_with_transport(Network(page())) as http:
         response = await http.request(method, "https://render.test/pages", json={"address": "x"})
     assert (response.status_code, response.content) == (200, PAGE)
 
 
-async def test_an_answer_that_is_no_page_is_handed_on():
+async def test_a_response_that_is_not_a_page_is_passed_on():
     async with client_with_transport(Network(ok())) as http:
         assert (await http.post(URL, json=ASKED)).status_code == 200

@@ -67,7 +67,7 @@ def called_and_stopped(body, inner, why=StopReason.CANCEL):
         return raised.result(10)
 
 
-def test_a_blocking_call_is_cut_off_when_its_run_is_asked_to_stop():
+def test_a_blocking_call_is_aborted_when_its_run_is_asked_to_stop():
     permits, inner = MemoryPermitSource(), Silent()
     client = httpx2.Client(transport=UpstreamTransport(permits, SETTINGS, inner))
     error = called_and_stopped(lambda: client.post(URL, json=ASKED), inner)
@@ -75,7 +75,7 @@ def test_a_blocking_call_is_cut_off_when_its_run_is_asked_to_stop():
     assert (permits.only.end.failure.reason, permits.only.end.is_in_doubt) == (Reason.CANCELLED, True)
 
 
-def test_a_stream_that_is_read_by_blocking_is_cut_off_too():
+def test_a_stream_that_is_read_by_blocking_is_aborted_too():
     permits, inner = MemoryPermitSource(), Silent(begins=True)
     client = httpx2.Client(transport=UpstreamTransport(permits, SETTINGS, inner))
 
@@ -87,7 +87,7 @@ def test_a_stream_that_is_read_by_blocking_is_cut_off_too():
     assert isinstance(called_and_stopped(body, inner), TaskStopped)
 
 
-def test_a_blocking_transport_inside_is_left_and_its_late_answer_closed():
+def test_a_blocking_inner_transport_is_abandoned_and_its_late_response_closed():
     inner, let_go = Silent(), threading.Event()
     closed = threading.Event()
 
@@ -110,7 +110,7 @@ def test_a_blocking_transport_inside_is_left_and_its_late_answer_closed():
     assert closed.wait(10)
 
 
-def test_a_body_that_was_cut_off_may_still_clean_up():
+def test_a_function_whose_call_was_aborted_may_still_clean_up():
     inner = Silent()
     client = httpx2.Client(transport=UpstreamTransport(MemoryPermitSource(), SETTINGS, inner))
     other = httpx2.Client(
@@ -128,7 +128,7 @@ def test_a_body_that_was_cut_off_may_still_clean_up():
     assert cleaned == [200]
 
 
-def test_a_call_begun_after_the_word_to_stop_is_cut_off_at_once():
+def test_a_call_begun_after_the_stop_request_is_aborted_at_once():
     def body():
         in_a_run().stop = StopReason.TIMEOUT
         with pytest.raises(TaskStopped):
@@ -145,7 +145,7 @@ def test_a_call_begun_after_the_word_to_stop_is_cut_off_at_once():
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("lost", [False, True], ids=["ended", "lost"])
-async def test_code_that_a_run_left_behind_makes_no_more_calls(lost):
+async def test_code_left_running_by_an_ended_run_makes_no_more_calls(lost):
     network, permits = Network(ok()), MemoryPermitSource()
     control = in_a_run()
     async with client_with_transport(network, permits) as http:
@@ -183,7 +183,7 @@ async def test_a_call_whose_run_ends_while_it_waits_for_its_permit_is_not_sent()
 # --- blocking clients ---
 
 
-def test_any_number_of_blocking_calls_are_under_way_at_once():
+def test_any_number_of_blocking_calls_run_at_once():
     """More than the threads of an event loop's own pool, at most 32."""
     calls = 40
     together = threading.Barrier(calls)
@@ -200,7 +200,7 @@ def test_any_number_of_blocking_calls_are_under_way_at_once():
 
 
 @pytest.mark.anyio
-async def test_a_sync_sdk_in_an_async_body_is_a_permanent_error_that_names_its_async_class():
+async def test_a_sync_sdk_in_an_async_function_is_a_permanent_error_that_names_its_async_class():
     network = Network(ok())
     transport = UpstreamTransport(MemoryPermitSource(), SETTINGS, httpx2.MockTransport(network))
     client = openai.OpenAI(api_key="sk-own", base_url=URL, http_client=httpx2.Client(transport=transport))

@@ -130,7 +130,7 @@ async def test_a_stream_passes_piece_by_piece_and_settles_at_its_end(serve, conn
 
 
 @both
-async def test_a_stream_that_is_left_early_gives_its_permit_back(serve, connect, permits, kind):
+async def test_a_stream_that_is_closed_early_settles_its_permit(serve, connect, permits, kind):
     provider = await serve(tokens_per_second=20)
     stream = await CALLS[kind](await connect(provider, kind), TEXT, stream=True)
     async for _ in stream:
@@ -171,7 +171,7 @@ async def test_a_rate_limit_is_one_call_understood_and_not_repeated_by_the_sdk(s
     ids=str,
 )
 @both
-async def test_every_refusal_costs_one_call_and_tells_its_reason(
+async def test_every_refusal_costs_one_call_and_reports_its_reason(
     serve, connect, permits, kind, settings, text, reason
 ):
     provider = await serve(**settings)
@@ -183,7 +183,7 @@ async def test_every_refusal_costs_one_call_and_tells_its_reason(
 
 
 @both
-async def test_an_sdk_that_tries_again_after_a_broken_connection_meets_the_first_error(
+async def test_an_sdk_that_retries_after_a_broken_connection_gets_the_first_error(
     serve, connect, permits, kind
 ):
     provider = await serve()
@@ -196,7 +196,7 @@ async def test_an_sdk_that_tries_again_after_a_broken_connection_meets_the_first
     assert (end.failure.reason, end.status, end.is_in_doubt) == (Reason.NETWORK, None, True)
 
 
-async def test_a_refused_connection_was_never_sent(serve, connect, permits):
+async def test_a_refused_connection_counts_as_not_sent(serve, connect, permits):
     provider = await serve()
     await provider.begin_outage("refuse")
     with pytest.raises(openai.APIConnectionError):
@@ -207,7 +207,7 @@ async def test_a_refused_connection_was_never_sent(serve, connect, permits):
 
 
 @both
-async def test_a_hanging_provider_is_given_up_after_the_calls_time(serve, connect, permits, kind):
+async def test_a_call_to_a_hanging_provider_ends_after_its_time_limit(serve, connect, permits, kind):
     provider = await serve()
     await provider.begin_outage("hang")
     client = await connect(provider, kind, times=CallTimes(seconds=0.2))
@@ -220,7 +220,7 @@ async def test_a_hanging_provider_is_given_up_after_the_calls_time(serve, connec
 
 
 @both
-async def test_a_stream_that_falls_silent_is_given_up(serve, connect, permits, kind):
+async def test_a_stream_that_falls_silent_is_aborted(serve, connect, permits, kind):
     provider = await serve(tokens_per_second=0.1)
     stream = await CALLS[kind](
         await connect(provider, kind, times=CallTimes(seconds=5, idle_seconds=0.2)), stream=True
@@ -309,7 +309,7 @@ async def test_a_client_of_httpx_is_served_as_well(serve, permits):
 
 
 @both
-async def test_a_sync_client_goes_the_same_way(serve, permits, kind):
+async def test_a_sync_client_works_the_same_way(serve, permits, kind):
     provider = await serve(requests_per_minute=3, requests_burst=3)
     transport = UpstreamTransport(permits, CallSettings(kind, times=QUICK))
 

@@ -52,7 +52,7 @@ class Gated:
     ids=["gemini", "cohere", "body"],
 )
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-async def test_a_stream_that_was_asked_for_passes_in_pieces_whatever_its_label(library, url, body, kind):
+async def test_a_requested_stream_passes_in_pieces_with_any_content_type(library, url, body, kind):
     gated = Gated(library, b'[{"text": "a"}\n', b"]")
     answer = library.Response(200, headers={"content-type": kind}, stream=gated.stream)
     transport = UpstreamTransport(
@@ -72,7 +72,7 @@ async def test_a_stream_that_was_asked_for_passes_in_pieces_whatever_its_label(l
 
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-async def test_json_that_the_client_streams_is_not_read_before(library):
+async def test_json_that_the_client_streams_is_not_buffered(library):
     gated = Gated(library, b'{"rows": [1,', b"2]}")
     answer = library.Response(200, headers={"content-type": "application/json"}, stream=gated.stream)
     transport = UpstreamTransport(
@@ -104,7 +104,7 @@ def test_a_sync_client_that_streams_is_recognised_too():
         assert response.read() == b'{"a": 1}\n{"a": 2}\n'
 
 
-async def test_an_error_of_stated_length_is_read_whole_though_a_stream_was_asked_for():
+async def test_an_error_with_a_length_is_read_whole_even_if_a_stream_was_requested():
     answer = httpx2.Response(200, json={"error": {"code": 429, "message": "slow"}})
     permits = MemoryPermitSource()
     async with client_with_transport(Network(answer), permits, provider="openrouter") as http:
@@ -143,7 +143,7 @@ async def test_a_stream_without_its_end_is_a_failed_call_in_doubt(pieces):
     assert (failure.verdict, failure.reason) == (Verdict.TRANSIENT, Reason.NETWORK)
 
 
-async def test_a_stream_that_names_its_error_before_it_breaks_off_failed_for_that():
+async def test_a_stream_that_names_its_error_before_it_breaks_off_fails_with_that_error():
     permit, _ = await failed_call(stream_of(CHUNK, b'data: {"error": {"type": "overloaded_error"}}\n\n'))
     assert permit.end.failure.reason is Reason.OVERLOADED
 
@@ -157,7 +157,7 @@ async def test_a_json_answer_that_breaks_off_is_a_failed_call_in_doubt():
 
 
 @pytest.mark.parametrize("content", [b"", b'{"a": 1}\n{"a": 2}\n', b"plain"], ids=["empty", "lines", "words"])
-async def test_json_that_is_none_but_whole_is_handed_on(content):
+async def test_a_complete_response_that_is_invalid_json_is_passed_on(content):
     answer = httpx2.Response(200, headers={"content-type": "application/json"}, stream=Pieces(content))
     permits = MemoryPermitSource()
     async with client_with_transport(Network(answer), permits) as http:
@@ -165,7 +165,7 @@ async def test_json_that_is_none_but_whole_is_handed_on(content):
     assert permits.only.end.failure is None
 
 
-async def test_a_client_that_leaves_before_the_end_has_made_a_good_call():
+async def test_a_client_that_closes_a_stream_early_has_made_a_successful_call():
     permits = MemoryPermitSource()
     async with (
         client_with_transport(Network(stream_of(CHUNK, CHUNK)), permits) as http,
@@ -176,7 +176,7 @@ async def test_a_client_that_leaves_before_the_end_has_made_a_good_call():
     assert permits.only.end.is_in_doubt is False
 
 
-async def test_an_sdk_meets_a_half_answer_as_an_error_and_a_whole_one_as_before():
+async def test_an_sdk_gets_an_error_for_an_incomplete_response_only():
     async def text_of(*pieces):
         http = client_with_transport(Network(stream_of(*pieces)))
         async with openai.AsyncOpenAI(api_key="sk-own", base_url=URL, http_client=http) as client:

@@ -97,7 +97,7 @@ async def test_a_task_whose_call_is_rate_limited_waits_uncharged(app: Tidegate):
     assert {row.counters.attempts for row in rows.values()} <= {0, 1}
 
 
-async def test_a_call_by_hand_is_bounded_and_told_of(app: Tidegate):
+async def test_a_manual_call_is_limited_and_reported(app: Tidegate):
     upstream = app.upstream("farm", provider="replicate", times=CallTimes(seconds=0.05))
     await (await core_of(app).opened_store()).declare_limits([upstream.declared])
     async with upstream.call(model="m", output_tokens=5) as call:
@@ -109,7 +109,7 @@ async def test_a_call_by_hand_is_bounded_and_told_of(app: Tidegate):
     assert 59 < raised.value.facts["wait_seconds"] <= 66
 
 
-async def test_the_provider_of_an_upstream_says_what_its_errors_mean(app: Tidegate):
+async def test_the_provider_of_an_upstream_decides_what_its_errors_mean(app: Tidegate):
     upstream = app.upstream("qwen-eu", provider="dashscope")
 
     class QuotaError(Exception):
@@ -187,7 +187,7 @@ async def permits(app: Tidegate):
 
 
 @pytest.mark.parametrize(("asked", "held"), [(7.0, 7.0), (None, DEFAULT_PARK_SECONDS)])
-async def test_calls_are_held_back_for_as_long_as_the_server_asked(permits, asked, held):
+async def test_calls_wait_as_long_as_the_server_asked(permits, asked, held):
     permit = await permits.acquire(FIRST)
     await permit.settle(failed(Reason.RATE_LIMIT, asked))
     permits.clock.now += held - 0.01
@@ -198,13 +198,13 @@ async def test_calls_are_held_back_for_as_long_as_the_server_asked(permits, aske
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.NETWORK, Reason.INVALID_REQUEST, Reason.UNKNOWN])
-async def test_what_says_nothing_of_capacity_or_account_holds_no_call_back(permits, reason):
+async def test_failures_that_do_not_concern_the_upstream_hold_no_call_back(permits, reason):
     permit = await permits.acquire(FIRST)
     await permit.settle(failed(reason, 30.0))
     await permits.acquire(FIRST)
 
 
-async def test_a_permit_tells_of_one_end_only(permits, app: Tidegate):
+async def test_a_permit_reports_one_end_only(permits, app: Tidegate):
     permit = await permits.acquire(FIRST)
     await permit.settle(CallResult())
     await permit.settle(failed(Reason.OVERLOADED, 30.0))
@@ -251,7 +251,7 @@ async def test_calls_outside_tasks_are_paced_too_without_any_worker(app: Tidegat
 @pytest.mark.parametrize(
     ("why", "cause"), [("deploy", r"\(parked by a person: deploy\)"), ("", r"\(parked by a person\)")]
 )
-async def test_a_call_refused_by_a_persons_park_says_so_and_why(app: Tidegate, why: str, cause: str):
+async def test_a_call_refused_by_a_persons_park_names_the_reason(app: Tidegate, why: str, cause: str):
     upstream = app.upstream("acme", times=QUICK)
     store = await core_of(app).opened_store()
     await store.declare_limits(core_of(app).declared())

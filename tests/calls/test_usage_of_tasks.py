@@ -38,7 +38,7 @@ async def stream(client):
     return [piece.usage async for piece in pieces if piece.usage][-1]
 
 
-async def test_whole_and_streamed_answers_of_several_upstreams_add_up_over_all_runs(app: Tidegate):
+async def test_usage_of_whole_and_streamed_responses_adds_up_over_all_runs(app: Tidegate):
     own, other = app.upstream("own", times=QUICK), app.upstream("other", times=QUICK)
     stated = []
     async with (
@@ -68,7 +68,7 @@ async def test_whole_and_streamed_answers_of_several_upstreams_add_up_over_all_r
     assert min(row.usage.input_tokens, row.usage.output_tokens) > 0
 
 
-async def test_a_call_by_hand_counts_with_what_the_task_states(app: Tidegate):
+async def test_a_manual_call_counts_with_the_usage_that_the_task_reports(app: Tidegate):
     upstream = app.upstream("bedrock")
 
     @app.task(name="t", upstream=upstream)
@@ -125,7 +125,7 @@ async def test_a_run_that_is_stopped_or_fails_counts_what_it_had_used(app: Tideg
     assert rows[handle.id].usage == UsageTotals(calls=1, input_tokens=9, output_tokens=1)
 
 
-async def test_a_call_outside_tasks_is_no_tasks_usage(app: Tidegate):
+async def test_a_call_outside_tasks_counts_for_no_task(app: Tidegate):
     upstream = app.upstream("u")
     permit = await upstream.permits.acquire(PermitRequest())
     await permit.settle(CallResult(usage=Usage(input_tokens=1)))

@@ -100,7 +100,7 @@ PART = Part(when=datetime(2026, 1, 2, 3))
         (Private(x=1), Private),
     ],
 )
-def test_a_model_comes_back_by_its_annotation(value, hint):
+def test_a_model_is_decoded_by_its_annotation(value, hint):
     data = encode(value, path="doc", hint=hint)
     assert difference(value, decode(data, hint=hint)) is None
 
@@ -124,7 +124,7 @@ def _changed() -> Private:
         ({"when": "2026-01-02T00:00:00"}, Part, "doc"),
     ],
 )
-def test_a_model_that_would_not_come_back_is_refused(value, hint, path):
+def test_a_model_that_would_not_decode_to_an_equal_one_is_refused(value, hint, path):
     with pytest.raises(ArgumentsError) as refused:
         encode(value, path="doc", hint=hint)
     assert refused.value.facts["path"] == path

@@ -53,7 +53,7 @@ def nothing() -> None: ...
         (summarize, {"text": "x", "at": "2026-01-02T00:00:00"}),
     ],
 )
-def test_a_result_comes_back_as_the_body_returned_it_whatever_the_annotation_says(function, value):
+def test_a_result_comes_back_as_the_function_returned_it_with_any_annotation(function, value):
     signature = Signature.of(function)
     encoded = signature.encode_result(value)
     assert encoded.stored
@@ -95,7 +95,7 @@ def test_a_result_that_cannot_be_stored_is_replaced_by_its_type_and_the_reason(v
     assert len(encoded.data) < 2_000
 
 
-def test_an_open_file_and_a_coroutine_nobody_awaited_are_replaced_without_a_warning():
+def test_an_open_file_and_an_unawaited_coroutine_are_replaced_without_a_warning():
     async def work(): ...
 
     signature = Signature.of(unannotated)
@@ -122,7 +122,7 @@ def test_a_result_up_to_the_limit_is_stored_and_above_it_both_sizes_are_named(fu
         assert "reference" in back.reason
 
 
-def test_the_limit_is_settable_and_holds_for_results_that_are_not_what_was_annotated():
+def test_the_limit_can_be_set_and_applies_to_results_that_do_not_fit_the_annotation():
     signature = Signature.of(title)
     assert signature.encode_result([1, 2], limit=25).stored
     assert not signature.encode_result([1, 2], limit=24).stored

@@ -189,7 +189,7 @@ def test_an_integer_of_4000_digits_comes_back_and_one_of_5001_is_refused():
 
 
 @pytest.mark.parametrize(("value", "hint"), ANNOTATED)
-def test_an_annotation_brings_the_value_back(value, hint):
+def test_an_annotation_restores_the_value(value, hint):
     assert difference(value, _again(value, hint)) is None
 
 
@@ -219,7 +219,7 @@ def test_an_annotation_brings_the_value_back(value, hint):
         (Doc([Tag("a"), Tag(3)], datetime(2026, 1, 2)), Doc, "doc.tags[1].name"),
     ],
 )
-def test_a_value_that_would_come_back_as_something_else_is_refused_with_its_path(value, hint, path):
+def test_a_value_that_would_come_back_as_another_one_is_refused_with_its_path(value, hint, path):
     with pytest.raises(ArgumentsError) as refused:
         encode(value, path="doc", hint=hint)
     assert refused.value.facts["path"] == path
@@ -274,7 +274,7 @@ class TextOfMine(str):
         (int, "doc", "type", "cannot be stored"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_with_path_type_and_fix(value, path, kind, says):
+def test_a_value_that_cannot_be_stored_is_refused_with_path_type_and_fix(value, path, kind, says):
     for hint in (Any, list, dict, float):
         with pytest.raises(ArgumentsError) as refused:
             encode(value, path="doc", hint=hint)
@@ -304,7 +304,7 @@ def test_64_levels_are_accepted_also_with_tags():
     assert _again(value) == value
 
 
-def test_a_small_value_that_shares_its_parts_endlessly_is_refused_quickly():
+def test_a_small_value_that_shares_its_parts_many_times_is_refused_quickly():
     value: Any = ["x"]
     for _ in range(60):
         value = [value, value]
@@ -352,7 +352,7 @@ def test_plain_values_are_stored_as_plain_json_under_their_annotation():
     assert encode({1: (2, 3)}, path="doc", hint=dict[int, tuple[int, ...]]) == b'{"1":[2,3]}'
 
 
-def test_an_attribute_that_no_field_holds_makes_the_value_refused():
+def test_a_value_with_an_attribute_outside_its_fields_is_refused():
     @dataclass
     class Counted:
         x: int
@@ -369,7 +369,7 @@ def test_an_attribute_that_no_field_holds_makes_the_value_refused():
     assert refused.value.facts["path"] == "doc.total"
 
 
-def test_code_of_the_user_that_raises_while_a_value_is_checked_is_a_refusal():
+def test_a_value_whose_code_raises_while_it_is_checked_is_refused():
     @dataclass
     class Fussy:
         x: int

@@ -138,12 +138,12 @@ def test_an_argument_that_does_not_fit_its_annotation_is_refused_at_enqueue():
         assert refused.value.facts["function"] == signature.name
 
 
-def test_what_an_argument_of_an_unannotated_parameter_is_decides_how_it_is_stored():
+def test_the_type_of_an_unannotated_argument_decides_how_it_is_stored():
     arguments = {1: (2, {3}), "4": datetime(2026, 1, 2)}
     assert _called(lambda value: value, arguments) == arguments
 
 
-def test_text_that_is_no_utf_8_is_refused_with_its_place_also_among_names():
+def test_text_that_is_not_utf_8_is_refused_with_its_place_also_in_names():
     for args, kwargs, place in [(("\ud800",), {}, "a"), ((1,), {"b": ["\ud800"]}, r"b\[0\]")]:
         with pytest.raises(ArgumentsError, match=f": {place} .type str. has a lone surrogate"):
             _of(t).bind(args, kwargs)
@@ -296,7 +296,7 @@ def test_the_context_is_not_taken_by_other_keyword_arguments():
         _of(greedy).bind((), {"ctx": 1})
 
 
-def test_a_coroutine_function_is_told_apart():
+def test_a_coroutine_function_is_recognised():
     assert _of(last).is_async
     assert not _of(first).is_async
 
@@ -399,7 +399,7 @@ def _contexts(*ctx: Context): ...
         _contexts,
     ],
 )
-def test_what_is_no_plain_function_is_refused_when_declared(function):
+def test_a_callable_that_is_not_a_plain_function_is_refused_when_declared(function):
     with pytest.raises(ConfigError) as refused:
         _of(function)
     assert refused.value.fix

@@ -12,13 +12,13 @@ def maker(moments: list[int]) -> IdMaker:
     return IdMaker(lambda: moments.pop(0) if len(moments) > 1 else moments[0], random.Random(1).getrandbits)
 
 
-def test_an_id_is_a_version_7_uuid_of_its_moment() -> None:
+def test_an_id_is_a_version_7_uuid_of_its_time() -> None:
     made = uuid.UUID(maker([1_800_000_000_123])())
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
     assert made.int >> 80 == 1_800_000_000_123
 
 
-def test_ids_rise_while_the_clock_stands_still_or_goes_back() -> None:
+def test_ids_increase_while_the_clock_stands_still_or_goes_back() -> None:
     make = maker([1_000, 1_000, 999, 1_001, 500])
     ids = [make() for _ in range(10_000)]
     assert ids == sorted(ids)

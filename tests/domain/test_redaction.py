@@ -44,13 +44,13 @@ def test_a_secret_is_replaced_and_the_words_around_it_stay(shape: str) -> None:
 
 @pytest.mark.parametrize("before", ["upstream said: ", "{'error': '", "\n\t", "«", "(", "错误:"])
 @pytest.mark.parametrize("after", [" (see the docs)", "'}", "\n", "»", "。"])
-def test_a_secret_is_found_wherever_it_stands(before: str, after: str) -> None:
+def test_a_secret_is_found_at_any_place(before: str, after: str) -> None:
     for text, secret in CANARIES.values():
         for part in secret.splitlines():
             assert part not in redact(before + text + after)
 
 
-def test_of_hundreds_of_harmless_texts_at_most_one_in_a_hundred_is_changed() -> None:
+def test_at_most_one_in_a_hundred_harmless_texts_is_changed() -> None:
     changed = [text for text in HARMLESS if redact(text) != text]
     assert len(HARMLESS) >= 200
     assert len(changed) <= len(HARMLESS) / 100, changed
@@ -70,7 +70,7 @@ def test_of_hundreds_of_harmless_texts_at_most_one_in_a_hundred_is_changed() -> 
         ("https://host/path:80/x@y", "https://host/path:80/x@y"),
     ],
 )
-def test_of_a_url_only_the_secret_goes(url: str, shown: str) -> None:
+def test_only_the_secret_in_a_url_is_replaced(url: str, shown: str) -> None:
     assert redact(url) == shown
 
 
@@ -98,7 +98,7 @@ def _is_vague(pattern: str) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "pattern"), _detectors())
-def test_what_detect_secrets_finds_is_replaced(kind: str, pattern: re.Pattern[str]) -> None:
+def test_secrets_that_detect_secrets_finds_are_replaced(kind: str, pattern: re.Pattern[str]) -> None:
     rng = random.Random(kind)
     for _ in range(30):
         text = _example(_parser.parse(pattern.pattern, pattern.flags), rng)
@@ -145,7 +145,7 @@ _BITS = [*"://@=&?-_.,;:'\"\\()[]{}<>+/ \n", "key", "token", "password", "secret
 
 @given(st.lists(st.sampled_from(_BITS), max_size=40).map("".join))
 @settings(max_examples=300, deadline=None, database=None)
-def test_what_was_redacted_once_is_not_changed_again(text: str) -> None:
+def test_redacted_text_is_not_changed_again(text: str) -> None:
     shown = redact(text)
     assert redact(shown) == shown
 
@@ -185,13 +185,13 @@ def test_a_sentence_about_a_cookie_stays() -> None:
         "eyJ-",
     ],
 )
-def test_no_text_takes_time_beyond_its_length(bit: str) -> None:
+def test_the_time_to_redact_grows_only_with_the_length(bit: str) -> None:
     """A pattern that backtracks without bound would take minutes here: the test's own time limit would end it."""
     redact((bit * 50_000)[:50_000])
 
 
 @pytest.mark.parametrize("shape", ["jwt", "pem", "openai", "azure storage", "url query key"])
-def test_a_secret_that_a_cut_goes_through_is_replaced(shape: str) -> None:
+def test_a_secret_that_is_split_by_a_cut_is_replaced(shape: str) -> None:
     text, secret = CANARIES[shape]
     for room in range(8, len(text), 7):
         message = "." * (MESSAGE_LIMIT - room) + " " + text + "." * MESSAGE_LIMIT
@@ -204,7 +204,7 @@ def test_a_secret_that_a_cut_goes_through_is_replaced(shape: str) -> None:
         assert secret[4:16] not in traceback
 
 
-def test_the_body_of_a_key_is_found_without_its_beginning() -> None:
+def test_the_content_of_a_private_key_is_found_without_its_beginning() -> None:
     rng = random.Random(1)
     lines = [base64.b64encode(rng.randbytes(48)).decode() for _ in range(20)]
     shown = redact("\n".join(lines) + "\n-----END RSA PRIVATE KEY-----\nthat was it")
@@ -212,7 +212,7 @@ def test_the_body_of_a_key_is_found_without_its_beginning() -> None:
     assert shown.endswith("that was it")
 
 
-def test_detect_secrets_is_what_it_is_taken_for() -> None:
+def test_detect_secrets_has_the_expected_patterns() -> None:
     with default_settings():
         found = {secret.type for secret in scan_line("AKIA" + "ABCDEFGHIJ012345")}
     assert "AWS Access Key" in found

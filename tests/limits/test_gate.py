@@ -39,7 +39,7 @@ def gate_check(gate: Gate, now: float, in_flight: int = 0, limits: Limits = LIMI
 
 
 @given(wait=st.floats(0, 86_400), jitter=st.floats(0, 0.999))
-def test_a_named_wait_parks_at_least_so_long_and_opens_by_itself(wait, jitter):
+def test_a_named_wait_parks_the_gate_at_least_that_long_and_it_opens_by_itself(wait, jitter):
     gate = failed(FLOWING, CallFailure(Reason.RATE_LIMIT, wait_seconds=wait, jitter=jitter))
     assert gate.state is GateState.PARKED
     assert NOW + wait <= gate.until_at <= NOW + wait + 5.0
@@ -48,12 +48,12 @@ def test_a_named_wait_parks_at_least_so_long_and_opens_by_itself(wait, jitter):
         assert not gate_check(gate, NOW + wait * 0.99).is_open
 
 
-def test_the_longest_of_several_named_waits_counts():
+def test_the_longest_of_several_named_waits_applies():
     waits = [CallFailure(Reason.RATE_LIMIT, wait_seconds=seconds) for seconds in (2.0, 30.0, 1.0)]
     assert failed(FLOWING, *waits).until_at == NOW + 30.0
 
 
-def test_an_overload_without_a_wait_is_tried_by_single_probes_from_a_second_on():
+def test_an_overload_without_a_wait_is_probed_one_at_a_time_after_a_second():
     gate = failed(FLOWING, FULL)
     assert gate.state is GateState.PARKED
     assert not gate_check(gate, NOW + 0.9).is_open
@@ -64,7 +64,7 @@ def test_an_overload_without_a_wait_is_tried_by_single_probes_from_a_second_on()
     assert not at.is_open
 
 
-def test_an_overload_that_names_a_wait_is_tried_by_single_probes_after_it():
+def test_an_overload_that_names_a_wait_is_probed_one_at_a_time_after_it():
     gate = failed(FLOWING, CallFailure(Reason.OVERLOADED, wait_seconds=5.0))
     assert not gate_check(gate, NOW + 4.9).is_open
     at = gate_check(gate, NOW + 5.0)
@@ -76,7 +76,7 @@ def test_an_overload_that_names_a_wait_is_tried_by_single_probes_after_it():
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.006, 1.0, 30.0])
-def test_a_rate_limit_that_names_wait_after_wait_is_tried_by_single_probes_in_the_end(wait):
+def test_a_rate_limit_that_keeps_naming_waits_is_finally_probed_one_at_a_time(wait):
     gate, now, opened = FLOWING, NOW, 0
     while gate.parked_by is not ParkedBy.FAILURES:
         gate = failed(gate, CallFailure(Reason.RATE_LIMIT, wait_seconds=wait), now=now)
@@ -87,7 +87,7 @@ def test_a_rate_limit_that_names_wait_after_wait_is_tried_by_single_probes_in_th
     assert not gate_check(gate, now - max(wait, 0.2) + wait * 0.99).is_open
 
 
-def test_a_good_call_between_two_rate_limits_has_the_next_wait_believed():
+def test_after_a_success_between_two_rate_limits_the_next_wait_is_applied():
     gate, now = FLOWING, NOW
     for _ in range(50):
         gate = failed(gate, CallFailure(Reason.RATE_LIMIT, wait_seconds=0.2), now=now)
@@ -144,7 +144,7 @@ def limited(task_id, wait_seconds=None):
 
 
 @pytest.mark.parametrize("wait", [None, 1.0, 60.0])
-def test_rate_limits_that_one_task_alone_meets_again_and_again_do_not_park_for_all(wait):
+def test_repeated_rate_limits_of_one_task_alone_do_not_park_the_gate(wait):
     gate, now = FLOWING, NOW
     for _ in range(gates.LONE_LIMITS):
         gate = failed(gate, limited("large", wait), now=now)
@@ -156,7 +156,7 @@ def test_rate_limits_that_one_task_alone_meets_again_and_again_do_not_park_for_a
     assert failed(gate, limited("", wait), now=now).state is GateState.PARKED, "a call outside tasks"
 
 
-def test_rate_limits_of_one_task_park_as_long_as_nobody_is_served_between_them():
+def test_rate_limits_of_one_task_park_the_gate_if_no_call_succeeds_between_them():
     gate = good(FLOWING, NOW - 1)
     for number in range(10):
         now = NOW + 2 * number
@@ -172,7 +172,7 @@ def test_failures_of_two_tasks_do_not_admit_the_next_task():
     assert gate_check(good(gate, NOW + 0.6), NOW + 0.6).is_open
 
 
-def test_failures_in_a_row_park_until_a_good_probe_and_then_it_starts_slowly():
+def test_failures_in_a_row_park_the_gate_until_a_probe_succeeds_and_it_starts_slowly():
     gate = failed(FLOWING, *[DOWN] * 5)
     assert (gate.state, gate.parked_by, gate.until_at) == (GateState.PARKED, ParkedBy.FAILURES, None)
     gate = good(gate, NOW + 5)
@@ -185,7 +185,7 @@ def test_failures_in_a_row_park_until_a_good_probe_and_then_it_starts_slowly():
 
 
 @given(st.lists(st.floats(0.01, 30), min_size=1, max_size=60))
-def test_while_it_is_down_probes_are_single_and_a_second_apart(gaps):
+def test_probes_of_a_down_upstream_are_single_and_a_second_apart(gaps):
     gate, now, probes = failed(FLOWING, *[DOWN] * 5), NOW, []
     for gap in gaps:
         now += gap
@@ -223,7 +223,7 @@ def test_failures_of_two_tasks_during_a_slow_start_halve_the_share():
 
 
 @pytest.mark.parametrize("reason", [Reason.QUOTA, Reason.AUTH])
-def test_an_account_matter_waits_for_a_person_and_nothing_else_opens_it(reason):
+def test_an_account_failure_parks_the_gate_until_a_person_opens_it(reason):
     gate = failed(FLOWING, CallFailure(reason, needs_person=True, message="no credit"))
     for later in (
         good(gate, NOW + 60, is_probe=True),
@@ -239,7 +239,7 @@ def test_a_quota_with_a_reset_opens_by_itself():
     assert failed(FLOWING, CallFailure(Reason.QUOTA, wait_seconds=3_600.0)).until_at == NOW + 3_600.0
 
 
-def test_a_person_parks_for_a_time_or_for_good():
+def test_a_person_parks_for_a_time_or_until_it_is_opened():
     assert gates.park_by_person(FLOWING, NOW, 600.0, "deploy").until_at == NOW + 600
     for_good = gates.park_by_person(FLOWING, NOW, None, "deploy")
     assert failed(for_good, DOWN, FULL) == for_good
@@ -247,7 +247,7 @@ def test_a_person_parks_for_a_time_or_for_good():
     assert gate_check(probe, NOW).admit().is_probe
 
 
-def test_an_upstream_without_a_pace_starts_slowly_by_runs_in_flight():
+def test_an_upstream_without_a_rate_limit_starts_slowly_by_runs_in_flight():
     bare = Limits()
     gate = replace(failed(FLOWING, *[DOWN] * 5), failures=5)
     gate = gates.apply_success(gate, bare, NOW, seconds=0.1, successes=1, is_probe=True)
@@ -268,7 +268,7 @@ def test_runs_in_flight_are_limited():
     assert at.next_check_seconds() is None
 
 
-def test_what_a_limit_by_the_minute_keeps_back_for_moments_is_not_blocked_but_an_exhausted_day_is():
+def test_tasks_of_a_limit_by_the_minute_are_not_blocked_but_those_of_an_exhausted_day_are():
     day = Limits(windows=(Window("requests_per_day", 1, 86_400.0, is_fixed=True),))
     at = gate_check(FLOWING, NOW, limits=day)
     assert find_block(at.row, NOW) is None

@@ -58,7 +58,7 @@ def a_row(learned: tuple[LearnedLimit, ...], limits: Limits = NO_LIMITS) -> Gate
 
 
 @given(reset=st.floats(0.001, MAX_RESET_SECONDS), jitter=st.floats(0, 0.999), ago=st.floats(0, 100))
-def test_a_spent_limit_opens_never_before_its_reset_nor_long_after_and_at_most_in_a_day(reset, jitter, ago):
+def test_an_exhausted_limit_opens_shortly_after_its_reset_and_within_a_day(reset, jitter, ago):
     observed = ObservedLimit(requests(remaining=0, reset=reset), ago, 0.0, 1.0, jitter)
     at = next_call_at(merge_observed((), [observed], NOW), NOW)
     floor = NOW + min(reset, 86_400.0)
@@ -78,17 +78,17 @@ def test_a_spent_limit_opens_never_before_its_reset_nor_long_after_and_at_most_i
     ],
     ids=str,
 )
-def test_what_leaves_something_or_names_no_believable_reset_shuts_nothing(seen):
+def test_headers_with_quota_left_or_an_implausible_reset_do_not_close_the_gate(seen):
     assert exhausted_limit(after(seen), NOW) is None
 
 
-def test_too_few_tokens_for_one_more_call_like_it_are_as_good_as_none():
+def test_too_few_tokens_for_one_more_call_count_as_none():
     seen = HeaderLimit(Dimension.TOKENS, remaining=900.0, reset_seconds=30.0)
     assert exhausted_limit(after(seen, needs=899), NOW) is None
     assert exhausted_limit(after(seen, needs=1000), NOW).opens_at == NOW + 30.0
 
 
-def test_a_call_larger_than_the_whole_limit_waits_for_no_more_than_all_of_it():
+def test_a_call_larger_than_the_whole_limit_waits_until_it_is_full():
     seen = HeaderLimit(Dimension.TOKENS, limit=1000.0, remaining=1000.0, reset_seconds=0.0)
     assert exhausted_limit(after(seen, needs=5000), NOW) is None
 
@@ -96,7 +96,7 @@ def test_a_call_larger_than_the_whole_limit_waits_for_no_more_than_all_of_it():
 @pytest.mark.parametrize(
     ("limit", "window"), [(10_000.0, 86_400.0), (500.0, 60.0), (60.0, 60.0), (14_400.0, 86_400.0)]
 )
-def test_of_an_even_refill_only_what_one_call_needs_is_waited_for(limit, window):
+def test_with_an_even_refill_a_call_waits_only_for_the_amount_it_needs(limit, window):
     partly = requests(limit, limit - 1, window / limit)
     empty = requests(limit, 0, window)
     (learned,) = after(partly, empty)
@@ -104,24 +104,24 @@ def test_of_an_even_refill_only_what_one_call_needs_is_waited_for(limit, window)
     assert learned.opens_at == pytest.approx(NOW + window / limit)
 
 
-def test_a_first_word_of_an_empty_bucket_that_is_full_in_a_day_is_taken_for_a_refill():
+def test_a_first_response_with_an_empty_limit_that_is_full_in_a_day_is_read_as_an_even_refill():
     (learned,) = after(requests(10_000.0, 0, 86_400.0))
     assert learned.opens_at == pytest.approx(NOW + 8.64)
 
 
-def test_a_limit_counted_from_edge_to_edge_is_waited_for_until_its_edge():
+def test_a_call_waits_for_the_end_of_a_fixed_window():
     (learned,) = after(requests(100.0, 90, 40.0), requests(100.0, 0, 35.0))
     assert not learned.refills_evenly
     assert learned.opens_at == NOW + 35.0
 
 
-def test_a_named_window_that_does_not_refill_is_no_bucket():
+def test_a_named_window_that_does_not_refill_evenly_is_fixed():
     (learned,) = after(requests(60.0, 50, 55.0, 60.0), requests(60.0, 0, 50.0, 60.0))
     assert (learned.window_seconds, learned.refills_evenly) == (60.0, False)
     assert learned.opens_at == NOW + 50.0
 
 
-def test_answers_in_any_order_leave_the_word_of_the_latest_call():
+def test_responses_in_any_order_leave_the_state_of_the_latest_call():
     observed = [
         ObservedLimit(requests(10, 2, 48.0), sent_seconds_ago=3.0),
         ObservedLimit(requests(10, 0, 60.0), sent_seconds_ago=2.0),
@@ -134,7 +134,7 @@ def test_answers_in_any_order_leave_the_word_of_the_latest_call():
         assert (known[0].remaining, known[0].opens_at, known[0].sent_at) == (1, None, NOW - 1.0)
 
 
-def test_an_answer_that_names_no_reset_neither_shuts_nor_opens():
+def test_a_response_without_a_reset_neither_closes_nor_opens_the_gate():
     (learned,) = after(requests(10, 5, 50.0), requests(10, 0, 40.0), requests(10, 0))
     assert learned.opens_at == NOW + 40.0
 
@@ -142,7 +142,7 @@ def test_an_answer_that_names_no_reset_neither_shuts_nor_opens():
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c.get("status") == 429 and "headers" in c], ids=lambda case: case["id"]
 )
-def test_headers_of_every_case_that_show_nothing_left_hold_calls_no_longer_than_the_case_expects(case):
+def test_headers_of_every_case_with_nothing_left_close_the_gate_no_longer_than_expected(case):
     seen = seen_limits(header_list(case), now=CASES_NOW, pack=pack_for(provider=case["provider"]))
     known = merge_observed((), [ObservedLimit(each) for each in seen], CASES_NOW)
     held = next_call_at(known, CASES_NOW) - CASES_NOW
@@ -155,7 +155,7 @@ def test_headers_of_every_case_that_show_nothing_left_hold_calls_no_longer_than_
 # --- what follows at the gate ----------------------------------------------------------------------------
 
 
-def test_a_spent_limit_shuts_the_door_without_a_probe_and_opens_by_itself():
+def test_an_exhausted_limit_closes_the_gate_without_a_probe_and_opens_by_itself():
     row = a_row(after(requests(remaining=0, reset=12.0)))
     gate_check = GateCheck(row, 0, NOW)
     assert not gate_check.is_open
@@ -166,7 +166,7 @@ def test_a_spent_limit_shuts_the_door_without_a_probe_and_opens_by_itself():
     assert (row.gate.failures, row.gate.parked_by, row.gate.slow_start_at) == (0, None, None)
 
 
-def test_tasks_of_a_long_limit_that_is_spent_are_blocked_with_the_reason_and_time_in_words():
+def test_tasks_of_an_exhausted_long_limit_are_blocked_with_a_reason_and_time():
     row = a_row(after(requests(remaining=0, reset=3_600.0)))
     words = "its limit of requests is used up; opens in 1 h"
     assert format_block(find_block(row, NOW), NO_LIMITS, NOW) == words
@@ -175,7 +175,7 @@ def test_tasks_of_a_long_limit_that_is_spent_are_blocked_with_the_reason_and_tim
 
 
 @pytest.mark.parametrize(("used", "reset"), [((), 12.0), ((requests(100, 99, 864.0),), 86_400.0)])
-def test_tasks_of_a_limit_that_is_spent_for_a_moment_or_refills_evenly_are_paced(used, reset):
+def test_tasks_of_a_briefly_exhausted_or_evenly_refilled_limit_are_paced(used, reset):
     row = a_row(after(*used, requests(100, 0, reset)))
     assert find_block(row, NOW) is None
     (reason,) = explain_wait(waiting_for(row), NOW)
@@ -187,7 +187,7 @@ def waiting_for(row):
     return WaitingTask(State.READY, "q", "f", "u", None, "", [row], 0, serving, True)
 
 
-def test_a_call_of_its_own_waits_for_the_opening_or_is_refused_uncharged():
+def test_a_single_call_waits_for_the_opening_or_is_refused_uncharged():
     row = a_row(after(requests(remaining=0, reset=12.0)))
     assert take_call_slot(row, max_wait_seconds=30, now=NOW)[0].wait_seconds == 12.0
     refused, same = take_call_slot(row, max_wait_seconds=5, now=NOW)
@@ -204,31 +204,31 @@ def waits(gate_check: GateCheck, count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("late", [0.0, 0.2])
-def test_a_spent_window_opens_without_slots_from_while_it_was_shut(late):
+def test_an_exhausted_window_opens_without_slots_from_its_closed_time(late):
     given = Limits(windows=(Window("requests_per_minute", 600, 60.0),))
     row = a_row(after(requests(remaining=0, reset=12.0)), given)
     slots = [max(0.0, number * 0.1 - late) for number in range(6)]
     assert waits(GateCheck(row, 0, NOW + 12.0 + late), 6) == pytest.approx(slots)
 
 
-def test_a_pace_that_was_just_learned_has_no_slots_from_before():
+def test_a_newly_learned_rate_has_no_earlier_slots():
     row = a_row(after(requests(600, 100, 50.0)))
     assert waits(GateCheck(row, 0, NOW), 3) == pytest.approx([0.0, 60 / 700, 120 / 700], abs=0.001)
 
 
-def test_a_look_at_a_spent_window_changes_nothing_that_must_be_written():
+def test_a_check_of_an_exhausted_window_changes_no_row():
     row = a_row(after(requests(600, 0, 60.0)), NO_LIMITS)
     assert not GateCheck(row, 0, NOW).is_changed
 
 
-def test_a_person_who_opens_the_gate_knows_better_than_the_headers():
+def test_a_person_who_opens_the_gate_overrides_the_headers():
     learned = after(requests(100, 0, 3000.0))
     gate = gates.open_by_person(Gate(learned_limits=learned), NO_LIMITS, NOW)
     assert exhausted_limit(gate.learned_limits, NOW) is None
     assert gate.learned_limits[0].limit == 100
 
 
-def test_what_is_learned_outlives_a_park():
+def test_learned_limits_survive_a_park():
     learned = after(requests(100, 0, 3000.0))
     parked = gates.park_by_person(Gate(learned_limits=learned), NOW, 5.0, "")
     assert parked.parked_by is ParkedBy.PERSON
@@ -238,7 +238,7 @@ def test_what_is_learned_outlives_a_park():
 # --- the pace --------------------------------------------------------------------------------------------
 
 
-def test_half_used_calls_are_paced_until_nearly_all_is_there_again():
+def test_calls_are_paced_from_half_used_until_the_limit_is_nearly_full_again():
     known: tuple[LearnedLimit, ...] = ()
     slow = []
     for left in (599, 301, 300, 400, 539, 541, 400):
@@ -247,7 +247,7 @@ def test_half_used_calls_are_paced_until_nearly_all_is_there_again():
     assert slow == [False, False, True, True, True, False, False]
 
 
-def test_a_pace_is_forgotten_after_a_minute_without_answers():
+def test_a_learned_rate_is_forgotten_after_a_minute_without_responses():
     known = after(requests(600, 100, 50.0))
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW + 59).windows == (
         Window("requests_per_minute", 700, 60.0),
@@ -255,12 +255,12 @@ def test_a_pace_is_forgotten_after_a_minute_without_answers():
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW + 61) is NO_LIMITS
 
 
-def test_a_given_limit_is_a_persons_word_and_nothing_is_added_to_it():
+def test_no_learned_rate_is_added_to_a_declared_limit():
     given = Limits(windows=(Window("requests_per_minute", 900, 60.0),))
     assert with_learned_rates(given, Gate(learned_limits=after(requests(600, 100, 50.0))), NOW) is given
 
 
-def test_scarce_tokens_are_a_pace_of_calls_like_those_seen():
+def test_scarce_tokens_limit_the_rate_of_calls_of_the_usual_size():
     known = after(HeaderLimit(Dimension.TOKENS, 90_000.0, 30_000.0, 40.0), needs=300)
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=known), NOW).windows == (
         Window("tokens_per_minute", 400, 60.0),
@@ -269,7 +269,7 @@ def test_scarce_tokens_are_a_pace_of_calls_like_those_seen():
     assert with_learned_rates(NO_LIMITS, Gate(learned_limits=unsized), NOW) is NO_LIMITS
 
 
-def test_a_given_window_above_the_shown_limit_is_found_out():
+def test_a_declared_window_above_the_observed_limit_is_found():
     given = Limits(
         windows=(Window("requests_per_minute", 900, 60.0), Window("requests_per_day", 10, 86_400.0))
     )
@@ -279,7 +279,7 @@ def test_a_given_window_above_the_shown_limit_is_found_out():
     assert windows_above_observed(given, after(requests(600, 599, 50.0))) == [(given.windows[0], 600)]
 
 
-def test_only_what_others_must_know_matters():
+def test_only_changes_that_others_must_know_are_shared():
     (before,) = after(requests(600, 599, 0.1))
     (less,) = merge_observed([before], [ObservedLimit(requests(600, 500, 10.0))], NOW + 1)
     (half,) = merge_observed([before], [ObservedLimit(requests(600, 300, 30.0))], NOW + 1)
@@ -304,7 +304,7 @@ def test_only_what_others_must_know_matters():
     slots=st.integers(1, 24),
     latency=st.floats(0.01, 1.0),
 )
-def test_a_provider_that_shows_its_limit_is_used_up_to_it_and_seldom_refuses(limit, at_first, slots, latency):
+def test_a_provider_that_shows_its_limit_is_fully_used_and_rarely_refuses(limit, at_first, slots, latency):
     """Many tasks from a cold start, nothing declared. Refused at most those under way when it was learned."""
     refused, answered, _ = against_a_bucket(limit, at_first * limit, slots, latency, seconds=90.0)
     assert refused <= max(0, slots - at_first * limit) + 1

@@ -57,7 +57,7 @@ def test_it_doubles_in_a_minute_and_is_forgotten_after_ten():
     assert rate(gate, NOW + 601) is None
 
 
-def test_several_429s_of_one_moment_and_of_runs_begun_before_halve_once():
+def test_several_429s_at_one_time_and_of_earlier_runs_halve_the_rate_once():
     first = refused(replace(busy(8), typical_seconds=4.0), NOW)
     again = refused(refused(first, NOW + 0.1), NOW + 1.0)
     assert again.learned_rate == first.learned_rate
@@ -65,7 +65,7 @@ def test_several_429s_of_one_moment_and_of_runs_begun_before_halve_once():
     assert late.learned_rate == first.learned_rate
 
 
-def test_a_429_at_the_pace_halves_it_again_and_never_below_one_a_minute():
+def test_a_429_at_the_learned_rate_halves_it_again_but_not_below_one_a_minute():
     gate, at, rates = busy(8), NOW, []
     for _ in range(12):
         gate = refused(replace(gate, rate_limited_since_at=None), at)  # some were good in between
@@ -75,7 +75,7 @@ def test_a_429_at_the_pace_halves_it_again_and_never_below_one_a_minute():
     assert rates[-1] == rate_learning.LEAST_PER_SECOND
 
 
-def test_a_young_count_is_reckoned_over_the_time_it_has_had():
+def test_a_young_count_is_averaged_over_its_own_age():
     learned_rate = rate_learning.count_successes(LearnedRate(), 3, NOW)
     gate = refused(Gate(learned_rate=learned_rate), NOW + 2.0)
     assert rate(gate, NOW + 2.0) == pytest.approx(0.75, rel=0.1)
@@ -131,7 +131,7 @@ def test_a_declared_limit_sets_the_rate_and_a_daily_one_does_not():
     ]
 
 
-def test_a_further_call_of_a_run_is_not_charged_the_pace_of_runs():
+def test_a_further_call_of_a_run_is_not_limited_by_the_learned_rate_of_runs():
     row = GateRow(GateKind.UPSTREAM, "u", gate=gates.gate_at(refused(busy(8), NOW), NO_LIMITS, NOW + 3))
     for _ in range(3):
         slot, row = take_call_slot(row, max_wait_seconds=0, now=NOW + 3)
@@ -171,7 +171,7 @@ def test_a_rate_that_is_not_applied_is_not_shown():
 @pytest.mark.parametrize(
     ("limit", "slots", "latency"), [(30, 4, 0.5), (120, 16, 0.5), (600, 32, 2.0), (1200, 32, 0.05)]
 )
-def test_an_unknown_limit_is_met_seldom_and_used_well(limit, slots, latency, names_wait):
+def test_an_unknown_limit_is_rarely_exceeded_and_well_used(limit, slots, latency, names_wait):
     refused, answered = against_a_bucket(limit, slots, latency, names_wait=names_wait, seconds=600.0)
     assert answered >= 0.8 * min(limit * 10, slots / latency * 600)
     assert refused <= 0.05 * answered + 8 * slots

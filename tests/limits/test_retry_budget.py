@@ -35,28 +35,28 @@ def spent(limits: Limits, steps: list[tuple[float, int]], *, urgent: bool = Fals
     steps=st.lists(st.tuples(st.floats(0, 2), st.integers(0, 50)), max_size=60),
     urgent=st.booleans(),
 )
-def test_in_no_window_more_leave_than_the_budget(amount, window, steps, urgent):
+def test_no_window_lets_out_more_retries_than_the_budget(amount, window, steps, urgent):
     limits = Limits(retries_per_minute=amount * 60 / window, retry_window_seconds=window)
     left = spent(limits, steps, urgent=urgent)
     for at in left:
         assert sum(1 for other in left if at <= other < at + window * 0.9999) <= amount
 
 
-def test_a_storm_uses_most_of_it_and_not_all_at_once():
+def test_a_burst_of_failures_uses_most_of_the_budget_and_not_all_at_once():
     limits = Limits(retries_per_minute=1_200.0, retry_window_seconds=1.0)
     left = spent(limits, [(0.01, 100)] * 1_000, urgent=True)
     assert 150 <= len(left) <= 200
     assert max(left.count(at) for at in left) <= 2
 
 
-def test_a_part_is_kept_for_the_urgent():
+def test_a_part_of_the_budget_is_reserved_for_urgent_retries():
     limits = Limits(retries_per_minute=600.0)
     plain = len(spent(limits, [(0.1, 100)] * 600))
     urgent = len(spent(limits, [(0.1, 100)] * 600, urgent=True))
     assert plain == pytest.approx(0.8 * urgent, rel=0.05)
 
 
-def test_an_upstream_may_spend_a_fifth_of_its_requests_unless_it_says_otherwise():
+def test_the_default_budget_of_an_upstream_is_a_fifth_of_its_requests():
     minute = Window("requests_per_minute", 500, 60.0)
     upstream = GateRow(GateKind.UPSTREAM, "u", Limits(windows=(minute,)))
     assert per_minute(upstream) == 100
@@ -65,7 +65,7 @@ def test_an_upstream_may_spend_a_fifth_of_its_requests_unless_it_says_otherwise(
     assert per_minute(GateRow(GateKind.SYSTEM, "")) == 600
 
 
-def test_postponed_re_runs_are_spread_out():
+def test_postponed_retries_are_spread_out():
     budget = RetryBudget(GateRow(GateKind.SYSTEM, "", Limits(retries_per_minute=60.0)), NOW)
     while budget.wait(urgent=False) == 0:
         budget.spend(urgent=False)
@@ -74,7 +74,7 @@ def test_postponed_re_runs_are_spread_out():
     assert waits[-1] - waits[0] >= 8.0
 
 
-def test_a_re_run_spends_the_budget_of_its_upstream_and_of_the_system():
+def test_a_retry_spends_the_budget_of_its_upstream_and_of_the_system():
     rows = [
         GateRow(GateKind.SYSTEM, "", Limits(retries_per_minute=60.0)),
         GateRow(GateKind.UPSTREAM, "u", Limits(retries_per_minute=10.0)),

@@ -34,13 +34,13 @@ def most_in_any(moments: list[float], seconds: float) -> int:
 
 
 @given(bucket, gaps)
-def test_no_span_of_the_windows_length_holds_more_than_the_limit_and_half_a_second_of_it(window, gaps):
+def test_no_period_of_a_windows_length_has_more_requests_than_the_limit_plus_half_a_second(window, gaps):
     stated = math.floor(token_bucket.CATCH_UP_SECONDS / token_bucket.slot_interval(window))
     assert most_in_any(starts(window, gaps), window.seconds) <= window.amount + stated
 
 
 @given(bucket, gaps)
-def test_a_slot_is_never_before_the_request_came(window, gaps):
+def test_a_slot_is_never_before_the_request(window, gaps):
     moment = START
     for gap, at in zip(gaps, starts(window, gaps), strict=True):
         moment += gap
@@ -53,7 +53,7 @@ def test_a_backlog_uses_the_whole_limit():
     assert moments[-1] - START <= 10 * 60
 
 
-def test_an_idle_hour_saves_up_nothing_but_the_catch_up():
+def test_an_idle_hour_saves_up_only_the_catch_up_slots():
     minute = Window("w", 60, 60.0)
     moments = starts(minute, [0.0] * 60 + [3_600.0] + [0.0] * 10)
     after = [at for at in moments if at >= START + 3_600]
@@ -61,9 +61,7 @@ def test_an_idle_hour_saves_up_nothing_but_the_catch_up():
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 30_000), min_size=1, max_size=100))
-def test_a_day_counted_from_edge_to_edge_holds_no_more_than_its_limit_whatever_the_other_clock_says(
-    amount, gaps
-):
+def test_a_fixed_day_has_no_more_requests_than_its_limit_even_if_the_providers_clock_differs(amount, gaps):
     day = Window("requests_per_day", amount, DAY, is_fixed=True)
     moments = starts(day, gaps)
     for skew in (-59.0, 0.0, 59.0):
@@ -73,7 +71,7 @@ def test_a_day_counted_from_edge_to_edge_holds_no_more_than_its_limit_whatever_t
         assert max(by_day.values()) <= amount
 
 
-def test_an_exhausted_day_goes_on_a_guard_past_midnight():
+def test_an_exhausted_day_reopens_a_guard_time_after_midnight():
     day = Window("requests_per_day", 1, DAY, is_fixed=True)
     first, second = starts(day, [10.0, 10.0])
     midnight = math.ceil(first / DAY) * DAY
@@ -87,7 +85,7 @@ def test_a_request_must_wait_for_the_longest_of_its_windows():
     assert token_bucket.next_slot_in_all([minute, day], buckets, START) > START + 3_600
 
 
-def test_a_tenth_of_the_pace_takes_ten_slots_a_request():
+def test_at_a_tenth_of_the_rate_a_request_takes_ten_slots():
     minute = Window("w", 600, 60.0)
     bucket = token_bucket.charge(
         minute, token_bucket.drop_burst(minute, TokenBucket(), START), START, stretch=10.0

@@ -76,14 +76,14 @@ def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate():
     assert backlog.limited_seconds == pytest.approx(120.0)
 
 
-def test_the_task_whose_slot_has_come_is_ready_and_no_look_in_between_shows_any_blocked():
+def test_the_task_whose_slot_has_come_is_ready_and_none_is_shown_as_blocked_meanwhile():
     row = upstream("u", PER_MINUTE, used=1)
     shown = {counts(count_backlogs([channel(60)], [row], {}, NOW + tenths / 10)["q"]) for tenths in range(30)}
 
     assert shown == {(0, 60, 0), (1, 59, 0)}
 
 
-def test_a_slow_rate_is_a_pace_too():
+def test_tasks_of_a_slow_rate_are_paced_too():
     backlog = one([channel(5)], upstream("u", Window("requests_per_hour", 1, 3600.0), used=1))
 
     assert counts(backlog) == (0, 5, 0)
@@ -127,7 +127,7 @@ def test_tasks_of_a_parked_gate_are_blocked_and_count_neither_for_drain_nor_for_
     )
 
 
-def test_tasks_of_a_day_that_is_used_up_are_blocked_until_it_turns():
+def test_tasks_of_an_exhausted_day_are_blocked_until_the_next_day():
     backlog = one([channel(3)], upstream("u", PER_DAY, used=100))
 
     assert counts(backlog) == (0, 0, 3)
@@ -145,7 +145,7 @@ def test_a_gate_that_admits_only_probes_lets_one_through_and_paces_the_rest():
 SERVED = LiveWorkers([LiveWorker(["q", "l"], {"f"}, 3)])
 
 
-def test_tasks_that_no_live_worker_runs_are_blocked_and_say_why():
+def test_tasks_that_no_live_worker_runs_are_blocked_with_a_reason():
     channels = [channel(1, upstream=""), channel(2, upstream="", function="old")]
     found = count_backlogs([*channels, channel(4, queue="llm", upstream="")], [], {}, NOW, SERVED.unserved)
 

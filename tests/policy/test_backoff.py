@@ -48,7 +48,7 @@ def test_jitter_spreads_from_a_fifth_less_to_a_fifth_more():
     ("jitter", "least", "most"),
     [("narrow", 80, 120), ("equal", 50, 100), ("full", 0, 100), ("none", 100, 100)],
 )
-def test_the_jitter_that_is_named_is_the_one_drawn(jitter, least, most):
+def test_the_named_jitter_is_applied(jitter, least, most):
     backoff = Fixed(100, jitter=jitter)
 
     assert delay_seconds(backoff, 1, lambda: 0.0) == pytest.approx(least)

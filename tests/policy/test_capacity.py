@@ -28,7 +28,7 @@ def row(
     )
 
 
-def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
+def test_eight_slots_are_too_few_for_a_limit_that_needs_thirty():
     (short,) = find_slot_shortages([row(MINUTE)], {"u": 8})
 
     assert (short.needed, short.slots) == (30, 8)
@@ -62,7 +62,7 @@ def test_eight_slots_before_a_limit_that_needs_thirty_are_too_few():
         "no worker",
     ],
 )
-def test_no_shortage_is_reported_where_slots_suffice_or_nothing_is_known(gate, slots):
+def test_no_shortage_is_reported_if_slots_suffice_or_nothing_is_known(gate, slots):
     assert find_slot_shortages([gate], {"u": slots}) == []
 
 

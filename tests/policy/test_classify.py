@@ -66,7 +66,7 @@ def test_every_header_case_is_classified_with_its_wait(case):
 @pytest.mark.parametrize(
     ("kind", "reached"), [("http", HTTP_CASES_REACHED), ("exception", EXCEPTION_CASES_REACHED)]
 )
-def test_no_provider_case_that_was_understood_is_lost(kind, reached):
+def test_every_provider_case_keeps_its_meaning(kind, reached):
     complaints = {case["id"]: complaint(case, failure_of(exception_of(case))) for case in cases(kind)}
     wrong = {name: text for name, text in complaints.items() if text}
     passed = len(complaints) - len(wrong)
@@ -129,18 +129,18 @@ def test_no_provider_case_that_was_understood_is_lost(kind, reached):
         "httpx2",
     ],
 )
-def test_a_status_has_its_meaning_wherever_an_sdk_keeps_it(build, status, verdict, reason):
+def test_a_status_is_found_in_the_attributes_of_every_sdk(build, status, verdict, reason):
     failure = failure_of(build(status))
     assert (failure.verdict, failure.reason, failure.status) == (verdict, reason, status)
     assert failure.evidence == f"status {status}"
 
 
 @pytest.mark.parametrize("value", [7, 99, 600, 1006, True, 200, "active", "٤٢٩", -1, None, 4.29])
-def test_what_is_no_http_status_proves_nothing(value):
+def test_a_number_that_is_not_an_http_status_is_no_evidence(value):
     assert meaning_of(ApiError(status=value, code=value)) == (UNKNOWN, Reason.UNKNOWN)
 
 
-def test_a_bill_is_not_a_rate_limit():
+def test_a_billing_error_is_not_a_rate_limit():
     empty = answered(429, {"error": {"type": "insufficient_quota", "code": "insufficient_quota"}})
     busy = answered(429, {"error": {"type": "requests", "code": "rate_limit_exceeded"}}, {"Retry-After": "2"})
     spent = answered(429, {"error": {"code": "credit_balance_exhausted"}}, {"Retry-After": "1"})
@@ -153,7 +153,7 @@ def test_a_bill_is_not_a_rate_limit():
     assert meaning_of(answered(429)) == (TRANSIENT, Reason.RATE_LIMIT)
 
 
-def test_a_failure_carries_the_facts_of_the_answer():
+def test_a_failure_carries_the_facts_of_the_response():
     exc = answered(
         503,
         {"error": {"code": "model_overloaded", "message": "busy"}},
@@ -174,7 +174,7 @@ def test_a_request_id_is_found_under_its_many_names(name):
     assert failure_of(answered(500, None, {name: "r-1"})).request_id == "r-1"
 
 
-def test_a_servers_wait_is_believed_for_a_day_at_most():
+def test_a_servers_wait_is_cut_to_a_day():
     assert failure_of(answered(429, None, {"Retry-After": "1000000000"})).wait_seconds == LONGEST_WAIT_SECONDS
 
 
@@ -183,7 +183,7 @@ def test_a_413_that_names_a_wait_is_temporary():
     assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.TOO_LARGE, 60.0)
 
 
-def test_a_code_of_throttling_counts_beside_a_400_but_not_beside_a_413():
+def test_a_throttling_code_counts_with_a_400_but_not_with_a_413():
     throttled = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
     assert meaning_of(ApiError(response=throttled)) == (TRANSIENT, Reason.RATE_LIMIT)
     larger_than_the_bucket = answered(413, {"error": {"code": "rate_limit_exceeded"}})
@@ -195,13 +195,13 @@ def test_words_in_a_message_are_not_evidence():
     assert meaning_of(answered(500, body)) == (TRANSIENT, Reason.SERVER_ERROR)
 
 
-def test_a_code_on_an_error_that_carries_no_answer_is_the_users_own():
+def test_a_code_on_an_error_without_a_response_is_the_users_own():
     assert meaning_of(ApiError(code="insufficient_funds")) == (UNKNOWN, Reason.UNKNOWN)
     in_a_stream = ApiError(code="rate_limit_exceeded", body={"code": "rate_limit_exceeded"})
     assert meaning_of(in_a_stream) == (TRANSIENT, Reason.RATE_LIMIT)
 
 
-def test_a_body_that_was_never_read_is_not_read_now():
+def test_an_unread_response_body_is_not_read():
     class Response:
         status_code = 503
         headers = {}
@@ -250,7 +250,7 @@ def test_the_evidence_names_what_decided():
     assert failure_of(ValueError()).evidence == "nothing known of ValueError"
 
 
-def test_a_status_wins_over_the_class_that_carries_it():
+def test_a_status_takes_precedence_over_the_class_that_carries_it():
     class Unauthorized(ConnectionError):
         status_code = 401
 
@@ -264,7 +264,7 @@ def chained(outer, cause=None, context=None):
     return outer
 
 
-def test_a_wrapped_error_is_judged_by_its_cause():
+def test_a_wrapped_error_is_classified_by_its_cause():
     inner = answered(429, {"error": {"code": "insufficient_quota"}})
     failure = failure_of(chained(RuntimeError("step failed"), cause=chained(KeyError("x"), cause=inner)))
     assert (failure.verdict, failure.reason) == (PERMANENT, Reason.QUOTA)
@@ -273,18 +273,18 @@ def test_a_wrapped_error_is_judged_by_its_cause():
     assert failure.evidence == "code insufficient_quota (in ApiError)"
 
 
-def test_a_cause_with_a_code_says_more_than_a_status_in_front_of_it():
+def test_a_cause_with_a_code_takes_precedence_over_a_status_in_front_of_it():
     inner = answered(429, {"error": {"code": "insufficient_quota"}})
     assert meaning_of(chained(ApiError(status_code=500), cause=inner)) == (PERMANENT, Reason.QUOTA)
 
 
-def test_an_error_that_was_dealt_with_does_not_speak_for_the_one_after_it():
+def test_an_error_that_was_handled_does_not_explain_the_next_one():
     first = answered(401, {"error": {"code": "invalid_api_key"}})
     assert meaning_of(chained(answered(503), context=first)) == (TRANSIENT, Reason.OVERLOADED)
     assert meaning_of(chained(TimeoutError(), context=first)) == (TRANSIENT, Reason.TIMEOUT)
 
 
-def test_a_context_speaks_where_nothing_else_does_unless_it_is_suppressed():
+def test_a_context_is_used_if_nothing_else_is_known_and_it_is_not_suppressed():
     outer = chained(KeyError("choices"), context=httpx2.ReadTimeout("slow"))
     assert meaning_of(outer) == (TRANSIENT, Reason.TIMEOUT)
     outer.__suppress_context__ = True
@@ -304,7 +304,7 @@ def test_chains_that_run_in_circles_end():
     assert meaning_of(first) == (UNKNOWN, Reason.UNKNOWN)
 
 
-def test_an_exit_from_the_body_is_unknown_and_named():
+def test_an_exit_from_the_function_is_unknown_and_named():
     failure = failure_of(SystemExit(500))
     assert (failure.verdict, failure.reason) == (UNKNOWN, Reason.UNKNOWN)
     assert failure.message == "exit code 500"
@@ -317,7 +317,7 @@ def test_an_exit_from_the_body_is_unknown_and_named():
 # --- groups ---
 
 
-def test_of_a_group_the_longest_wait_stands_for_all():
+def test_the_member_with_the_longest_wait_decides_for_a_group():
     group = ExceptionGroup("g", [httpx2.ReadTimeout("slow"), answered(429, None, {"Retry-After": "30"})])
     failure = failure_of(group)
     assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.RATE_LIMIT, 30.0)
@@ -340,7 +340,7 @@ def test_cancelled_members_of_a_group_do_not_count():
     assert meaning_of(BaseExceptionGroup("g", [asyncio.CancelledError()])) == (TRANSIENT, Reason.CANCELLED)
 
 
-def test_a_group_is_judged_by_its_members_even_with_a_telling_context():
+def test_a_group_is_classified_by_its_members_even_with_a_specific_context():
     group = chained(ExceptionGroup("g", [answered(401)]), context=TimeoutError())
     assert meaning_of(group) == (PERMANENT, Reason.AUTH)
 
@@ -377,7 +377,7 @@ def test_a_wait_that_a_task_asks_for_is_bounded(seconds, wait):
     assert failure_of(RetryAfter(seconds)).wait_seconds == wait
 
 
-def test_a_retry_after_of_a_users_own_making_may_lack_its_seconds():
+def test_a_users_own_subclass_of_retry_after_may_lack_its_seconds():
     class Own(RetryAfter):
         def __init__(self):
             Exception.__init__(self, "own")
@@ -401,7 +401,7 @@ def test_a_stated_verdict_is_seen_through_a_wrapper():
 # --- rules ---
 
 
-def test_a_rule_turns_a_verdict_either_way():
+def test_a_rule_changes_a_verdict_either_way():
     again, never = Rule(ApiError, wait=Fixed(1)), Rule(ApiError, retry=False)
     turned = classify(answered(400), rules=[again], now=NOW)
     assert (turned.failure.verdict, turned.failure.reason) == (TRANSIENT, Reason.INVALID_REQUEST)
@@ -437,7 +437,7 @@ def test_a_rule_makes_an_unknown_failure_known():
     assert failure_of(ValueError(), rules=[Rule(Reason.UNKNOWN, retry=False)]).verdict is PERMANENT
 
 
-def test_a_broad_rule_does_not_turn_what_the_task_itself_said():
+def test_a_broad_rule_does_not_change_a_verdict_that_the_task_raised():
     broad = Rule(Exception)
     assert classify(Permanent(), rules=[broad], now=NOW).rule is None
     assert meaning_of(Permanent(), rules=[broad])[0] is PERMANENT
@@ -468,7 +468,7 @@ def test_a_class_that_answers_isinstance_with_an_error_matches_no_rule():
 # --- classifiers ---
 
 
-def test_a_users_classifier_goes_before_our_own_evidence_and_after_rules():
+def test_a_users_classifier_comes_before_our_own_evidence_and_after_rules():
     def ours(exc):
         return Failure(TRANSIENT, Reason.OVERLOADED, wait_seconds=1e9) if "busy" in str(exc) else None
 
@@ -493,12 +493,12 @@ def test_a_users_classifier_goes_before_our_own_evidence_and_after_rules():
     ],
     ids=repr,
 )
-def test_a_classifier_that_answers_nonsense_is_passed_over(answer):
+def test_a_classifier_that_returns_an_invalid_value_is_skipped(answer):
     assert meaning_of(answered(503), classifiers=[lambda exc: answer]) == (TRANSIENT, Reason.OVERLOADED)
 
 
 @pytest.mark.parametrize("fault", [RuntimeError, SystemExit, asyncio.CancelledError])
-def test_a_classifier_that_raises_is_passed_over(fault):
+def test_a_classifier_that_raises_is_skipped(fault):
     def broken(exc):
         raise fault
 
@@ -545,7 +545,7 @@ class HostileMapping(dict):
     ],
     ids=["hostile", "mapping", "nested", "text", "names", "codes", "callables"],
 )
-def test_an_exception_that_fails_at_every_touch_is_still_classified(build):
+def test_an_exception_whose_every_attribute_raises_is_still_classified(build):
     found = classify(build(), rules=[Rule(KeyError)], now=NOW, classifiers=[lambda e: None])
     assert isinstance(found, Classified)
     assert found.failure.error_class
@@ -627,5 +627,5 @@ class OwnRejection(Permanent):
         (pickle.loads(pickle.dumps(Permanent("no", reason="quota"))), Reason.QUOTA),
     ],
 )
-def test_what_a_task_rejects_is_permanent_with_the_reason_it_gives(raised, reason):
+def test_a_task_that_raises_permanent_is_dead_with_the_reason_it_gives(raised, reason):
     assert meaning_of(raised) == (PERMANENT, reason)

@@ -20,7 +20,7 @@ def orphaned(counters: Counters = Counters(), **more: Any) -> Outcome:
     return decide_orphan(Fence("task", 1), counters=counters, **given)
 
 
-def test_the_first_crash_is_followed_by_a_run_at_once_ahead_of_fresh_work() -> None:
+def test_after_the_first_crash_the_task_runs_again_at_once_ahead_of_new_tasks() -> None:
     outcome = orphaned()
     assert isinstance(outcome, Retrying)
     assert (outcome.delay_seconds, outcome.charge) == (0.0, Charge.CRASH)
@@ -32,7 +32,7 @@ def test_later_crashes_wait_longer_each_time_up_to_the_cap() -> None:
     assert [wait.delay_seconds for wait in waits if isinstance(wait, Retrying)] == [10.0, 15.0, 15.0]
 
 
-def test_at_the_crash_limit_it_is_dead_with_its_cause() -> None:
+def test_at_the_crash_limit_the_task_is_dead_with_the_cause() -> None:
     outcome = orphaned(Counters(crashes=2))
     assert isinstance(outcome, Dead)
     assert "signal 9" in outcome.why
@@ -44,7 +44,7 @@ def test_losses_have_a_larger_limit_of_their_own() -> None:
     assert isinstance(orphaned(Counters(crashes=2), loss=True), Retrying)
 
 
-def test_on_crash_fail_means_dead_at_the_first_crash_or_loss_whoever_caused_it() -> None:
+def test_on_crash_fail_means_dead_at_the_first_crash_or_loss_of_any_cause() -> None:
     assert isinstance(orphaned(crash_limit=0), Dead)
     assert isinstance(orphaned(crash_limit=0, loss=True), Dead)
     assert isinstance(orphaned(crash_limit=0, culprit=False), Dead)
@@ -62,5 +62,5 @@ def test_a_run_ended_by_another_task_is_released_uncharged() -> None:
     assert outcome.rank_offset < 0
 
 
-def test_an_orphan_whose_cancel_was_asked_for_is_cancelled() -> None:
+def test_an_orphan_whose_cancel_was_requested_is_cancelled() -> None:
     assert isinstance(orphaned(cancel_requested=True), Cancelled)

@@ -118,7 +118,7 @@ def test_a_broken_str_still_names_the_class(kind):
     assert kind.__name__ in text
 
 
-def test_a_text_of_an_odd_kind_is_taken_as_plain_text():
+def test_a_text_of_a_str_subclass_is_taken_as_plain_text():
     assert describe(caught(OddStr()))[1] == "boom"
 
 
@@ -213,7 +213,7 @@ def test_frames_are_still_shown_when_the_traceback_module_fails(monkeypatch):
     assert text.endswith("ValueError: boom\n")
 
 
-def test_storable_text_says_how_long_it_was():
+def test_cut_text_states_its_original_length():
     assert storable("a" * 100, 100) == "a" * 100
     assert storable("a" * 101, 100) == "a" * 77 + "… (cut, 101 characters)"
 

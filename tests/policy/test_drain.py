@@ -18,7 +18,7 @@ from tidegate.policy.drain import Drain, DrainKind, drain_estimate
         (100, 120, 60.0, Drain(DrainKind.SECONDS, 50.0)),
     ],
 )
-def test_depth_over_the_completions_of_the_last_ten_minutes(
+def test_the_estimate_is_the_depth_over_the_completions_of_the_last_ten_minutes(
     depth: int, done: int, history: float, expected: Drain
 ) -> None:
     assert drain_estimate(depth=depth, done=done, history_seconds=history) == expected
@@ -34,5 +34,5 @@ def test_depth_over_the_completions_of_the_last_ten_minutes(
         (Drain(DrainKind.SECONDS, 7_200.0), "2 h"),
     ],
 )
-def test_it_reads_well(drain: Drain, words: str) -> None:
+def test_the_estimate_is_readable(drain: Drain, words: str) -> None:
     assert str(drain) == words

@@ -51,7 +51,7 @@ def test_no_slot_is_wasted_and_none_is_given_twice(slots, reserved, waiting):
     assert all(taken[priority] <= waiting.get(priority, 0) for priority in taken)
 
 
-def test_priorities_that_are_not_needed_are_not_asked_about():
+def test_priorities_that_are_not_needed_are_not_counted():
     asked = []
 
     def found(priority, at_most):
@@ -87,14 +87,14 @@ def test_with_one_slot_bulk_starts_within_eleven_claims():
     assert claims <= 11
 
 
-def test_a_priority_with_nothing_to_do_gathers_no_debt():
+def test_a_priority_without_tasks_is_owed_nothing():
     shares = Shares()
     for _ in range(10_000):
         shares = shares.after({INTERACTIVE: 10}, 10)
     assert shares.reserved() == {NORMAL: 1, BULK: 1}
 
 
-def test_a_claim_that_found_room_for_all_leaves_no_debt():
+def test_after_a_claim_that_took_all_tasks_nothing_is_owed():
     shares = Shares(owed={BULK: 3.0})
     assert shares.after({INTERACTIVE: 1}, 2).reserved() == {}
 
@@ -109,5 +109,5 @@ def test_shares_can_be_set():
     assert claimed == {INTERACTIVE: 51, BULK: 49}  # the first claim finds no debt yet
 
 
-def test_started_work_is_lifted_by_more_than_failures_of_one_task_cost():
+def test_a_released_run_is_moved_forward_by_more_than_one_tasks_penalties():
     assert LIFT_SECONDS > 3 * PENALTY_SECONDS > 0

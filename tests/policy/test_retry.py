@@ -34,7 +34,7 @@ def judge(
     return outcome
 
 
-def test_a_transient_failure_is_charged_waits_and_goes_behind_fresh_work() -> None:
+def test_a_transient_failure_is_charged_waits_and_goes_behind_new_tasks() -> None:
     outcome = judge(failure())
     assert isinstance(outcome, Retrying)
     assert outcome.charge is Charge.ATTEMPT
@@ -56,7 +56,7 @@ def test_the_last_attempt_still_waits_as_long_as_the_server_asked() -> None:
     assert 30 <= outcome.delay_seconds <= 36
 
 
-def test_when_the_attempts_are_spent_it_is_dead_with_its_own_reason() -> None:
+def test_when_all_attempts_are_spent_the_task_is_dead_with_its_own_reason() -> None:
     outcome = judge(failure(), counters=Counters(attempts=4))
     assert isinstance(outcome, Dead)
     assert outcome.failure.reason is Reason.SERVER_ERROR
@@ -69,7 +69,7 @@ def test_a_permanent_failure_is_dead_at_once(verdict: Verdict) -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.RATE_LIMIT, Reason.OVERLOADED])
-def test_what_is_the_upstreams_fault_charges_nothing(reason: Reason) -> None:
+def test_a_fault_of_the_upstream_charges_nothing(reason: Reason) -> None:
     outcome = judge(failure(reason=reason, wait_seconds=2.0), terms=replace(TERMS, max_attempts=1))
     assert isinstance(outcome, Retrying)
     assert outcome.charge is Charge.PARK
@@ -77,7 +77,7 @@ def test_what_is_the_upstreams_fault_charges_nothing(reason: Reason) -> None:
     assert outcome.rank_offset == 0
 
 
-def test_a_large_request_that_may_come_later_delays_its_task_alone() -> None:
+def test_a_large_request_that_may_succeed_later_delays_its_task_alone() -> None:
     large = failure(reason=Reason.TOO_LARGE, wait_seconds=60.0, status=413)
     outcome = judge(large, terms=replace(TERMS, upstream="u"))
     assert isinstance(outcome, Retrying)
@@ -126,7 +126,7 @@ def test_a_wait_for_an_upstream_may_outlast_the_total_timeout_but_not_the_deadli
     assert dead.failure.reason is Reason.DEADLINE
 
 
-def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
+def test_a_retry_after_the_deadline_is_not_scheduled() -> None:
     for left, limit, fix in (
         (TimeLeft(total_timeout_seconds=5.0, deadline_seconds=60.0), "total timeout", "raise total_timeout="),
         (TimeLeft(total_timeout_seconds=60.0, deadline_seconds=5.0), "deadline", "give a later deadline="),
@@ -155,7 +155,7 @@ def test_a_rule_has_its_own_wait_and_its_own_count() -> None:
     assert isinstance(judge(failure(), rule=rule, counters=spent), Dead)
 
 
-def test_a_discarding_rule_beats_everything() -> None:
+def test_a_discarding_rule_takes_precedence_over_everything() -> None:
     assert isinstance(judge(failure(reason=Reason.RATE_LIMIT), rule=Rule(ValueError, retry=False)), Dead)
 
 
@@ -185,7 +185,7 @@ def test_an_expired_task_charges_nothing() -> None:
     assert expired(FENCE, TaskLimit.DEADLINE).charge is Charge.NOTHING
 
 
-def test_a_call_that_our_own_gate_refused_counts_nowhere_and_moves_no_gate() -> None:
+def test_a_call_that_our_own_gate_refused_is_not_counted_and_moves_no_gate() -> None:
     refused = failure(reason=Reason.OVERLOADED, wait_seconds=0.4, is_refusal=True)
     outcome = judge(refused, terms=replace(TERMS, upstream="u"), counters=Counters(parks=UNCHARGED_LIMIT))
     assert isinstance(outcome, Retrying)

@@ -46,7 +46,7 @@ def decided(error, counters, *, rules=(), max_attempts=5):
 
 
 @pytest.mark.parametrize("error", MISFITS.values(), ids=MISFITS)
-def test_output_that_does_not_fit_is_asked_for_twice_in_all(error):
+def test_invalid_output_is_requested_at_most_twice(error):
     failure = classify(error, now=0.0).failure
     assert (failure.verdict, failure.reason) == (Verdict.TRANSIENT, Reason.INVALID_OUTPUT)
     assert failure.message
@@ -57,11 +57,11 @@ def test_output_that_does_not_fit_is_asked_for_twice_in_all(error):
     assert "invalid_output" in again.why
 
 
-def test_the_limit_counts_these_failures_alone():
+def test_the_limit_counts_only_failures_of_invalid_output():
     assert isinstance(decided(MISFITS["pydantic"], Counters(attempts=3)), Retrying)
 
 
-def test_a_rule_of_the_functions_own_goes_before_it():
+def test_the_functions_own_rule_takes_precedence():
     rules = (Rule(Reason.INVALID_OUTPUT, attempts=4),)
     spent = Counters(attempts=2, by_rule=(("invalid_output", 2),))
     assert isinstance(decided(MISFITS["pydantic"], spent, rules=rules), Retrying)
@@ -73,6 +73,6 @@ def test_a_permanent_verdict_of_the_task_stands():
     assert isinstance(decided(error, Counters()), Dead)
 
 
-def test_json_that_nobody_can_place_stays_unknown():
+def test_a_json_error_of_unknown_origin_stays_unknown():
     error = misfit(lambda: msgspec.json.decode(b"{"))
     assert classify(error, now=0.0).failure.reason is Reason.UNKNOWN

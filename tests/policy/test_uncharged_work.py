@@ -207,7 +207,7 @@ class World:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), runs=st.integers(1, 90), favoured=st.sampled_from(sorted(ENDS)))
-def test_runs_that_may_be_paid_for_are_bounded_and_gates_move_once_for_each_call(
+def test_runs_that_may_be_billed_are_bounded_and_each_call_moves_its_gate_once(
     seed: int, runs: int, favoured: str
 ) -> None:
     world, rng = World(), random.Random(seed)
@@ -241,7 +241,7 @@ def test_a_run_is_free_only_if_all_its_calls_were_refused_before_any_work(ends) 
     assert (charge is Charge.ATTEMPT) == (not PROCESSED.isdisjoint(ends))
 
 
-def test_a_call_that_the_function_itself_cut_off_is_not_blamed_for_the_time_out_of_another() -> None:
+def test_a_call_that_the_function_cancelled_is_not_blamed_for_the_timeout_of_another() -> None:
     log = CallLog()
     for upstream, end in (("a", ENDS["cut"]), ("b", ENDS["slow"])):
         log.begin(upstream)
@@ -266,7 +266,7 @@ def test_a_call_in_flight_when_the_run_ends_may_have_been_processed() -> None:
     assert log.summary("a") == CallSummary()
 
 
-def test_waits_for_our_own_gate_never_count_unless_a_call_was_paid_before() -> None:
+def test_waits_for_our_own_gate_never_count_unless_a_call_was_billed_before() -> None:
     refusal = Failure(Verdict.TRANSIENT, Reason.RATE_LIMIT, is_refusal=True, upstream="a")
     spent_all = Counters(parks=UNCHARGED_LIMIT)
     assert is_refused_before_work(refusal)

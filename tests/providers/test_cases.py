@@ -19,7 +19,7 @@ def test_every_case_is_understood(case, record_property):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["kind"] == "http"], ids=lambda case: case["id"]
 )
-def test_an_answer_means_the_same_as_the_exception_made_of_it(case):
+def test_a_response_means_the_same_as_the_exception_made_of_it(case):
     answer = understand_answer(
         case["status"], header_list(case), case["body"], now=NOW, provider=case["provider"]
     )
@@ -58,11 +58,11 @@ def test_there_are_as_many_cases_as_expected():
     ],
     ids=str,
 )
-def test_a_pack_is_found_by_what_is_known(known, name):
+def test_a_pack_is_found_by_host_module_or_name(known, name):
     assert pack_for(**known).name == name
 
 
-def test_the_answers_host_goes_before_the_sdk_and_the_sdk_before_the_declaration():
+def test_the_host_takes_precedence_over_the_sdk_and_the_sdk_over_the_declaration():
     assert pack_for(host="api.groq.com", modules=["cohere"], provider="openai").name == "groq"
     assert pack_for(modules=["cohere"], provider="groq").name == "cohere"
     # Everyone's models are called through OpenAI's SDK, so its module tells nothing.

@@ -23,7 +23,7 @@ def test_openais_headers_show_each_dimension():
     )
 
 
-def test_anthropics_headers_show_each_dimension_and_its_moment_of_reset():
+def test_anthropics_headers_show_each_dimension_and_its_reset_time():
     headers = {
         "anthropic-ratelimit-requests-limit": "50",
         "anthropic-ratelimit-requests-remaining": "49",
@@ -38,7 +38,7 @@ def test_anthropics_headers_show_each_dimension_and_its_moment_of_reset():
     )
 
 
-def test_an_exhausted_item_of_the_ietf_draft_is_a_spent_limit():
+def test_an_exhausted_item_of_the_ietf_draft_is_an_exhausted_limit():
     headers = {"RateLimit": '"permin";r=0;t=12, "perday";r=950;t=40000'}
     assert seen_limits(headers, now=NOW) == (HeaderLimit(Dimension.REQUESTS, None, 0.0, 12.0),)
 
@@ -69,7 +69,7 @@ def test_a_window_comes_from_the_header_or_from_the_pack():
     ],
     ids=str,
 )
-def test_what_says_nothing_usable_shows_no_limit(headers, seen):
+def test_headers_without_usable_values_show_no_limit(headers, seen):
     assert seen_limits(headers, now=NOW) == seen
 
 

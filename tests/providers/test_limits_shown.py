@@ -50,7 +50,7 @@ def test_a_limit_a_minute_below_the_stored_one_is_found(provider):
     assert found_below(provider, SHOWN[provider], requests_per_minute=60) == []
 
 
-def test_groqs_limit_on_requests_is_that_of_a_day():
+def test_groqs_limit_on_requests_is_per_day():
     headers = {"x-ratelimit-limit-requests": "14400", "x-ratelimit-remaining-requests": "14370"}
     found = found_below("groq", headers, requests_per_minute=20_000, requests_per_day=20_000)
     assert found == [("requests_per_day", 14_400.0)]

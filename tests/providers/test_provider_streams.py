@@ -68,7 +68,7 @@ def watched(lines, pack=""):
 
 
 @pytest.mark.parametrize("lines", WHOLE.values(), ids=WHOLE)
-def test_a_stream_with_its_protocols_end_is_whole(lines):
+def test_a_stream_with_its_protocols_end_is_complete(lines):
     assert watched(lines).missing == ""
 
 
@@ -77,7 +77,7 @@ def test_a_stream_with_its_protocols_end_is_whole(lines):
     [lines for name, lines in WHOLE.items() if name != "gemini, blocked"],
     ids=[n for n in WHOLE if n != "gemini, blocked"],
 )
-def test_a_stream_without_its_protocols_end_broke_off(lines):
+def test_a_stream_without_its_protocols_end_is_incomplete(lines):
     until = 2 if lines[0].startswith(b"event:") else 1
     assert watched(lines[:until]).missing != ""
 
@@ -93,11 +93,11 @@ def test_replicates_events_end_by_name():
     [[], [b"data: hello"], [data(progress=0.3, done=False)], [b'{"line": 1}', b'{"line": 2}'], [b": ping"]],
     ids=["nothing", "words", "progress", "lines", "comment"],
 )
-def test_a_stream_of_no_known_protocol_is_not_judged(lines):
+def test_a_stream_of_an_unknown_protocol_is_not_checked(lines):
     assert watched(lines).missing == ""
 
 
-def test_what_a_model_writes_about_the_protocol_ends_no_stream():
+def test_a_models_text_about_the_protocol_does_not_end_the_stream():
     quoted = data(choices=[{"delta": {"content": '"finish_reason": "stop"\ndata: [DONE]'}}])
     assert watched([CHAT, quoted]).missing == "chat"
 
@@ -143,7 +143,7 @@ def test_an_exception_in_a_frame_is_an_error_line():
     assert json.loads(line)["error"]["code"] == "throttlingException"
 
 
-def test_bytes_that_are_no_frames_are_refused():
+def test_bytes_that_are_not_frames_are_refused():
     with pytest.raises(ValueError, match="no frame"):
         lines_of(b"data: {}\n\n" * 3)
 
@@ -181,5 +181,5 @@ def test_a_request_asks_for_a_stream_in_many_ways(url, headers, body):
     ],
     ids=["declined", "quoted", "either", "ollama", "upload"],
 )
-def test_a_request_that_asks_for_no_stream_gets_none(url, headers, body):
+def test_a_request_that_does_not_ask_for_a_stream_is_not_streamed(url, headers, body):
     assert not asks_for_stream(url, headers, body)

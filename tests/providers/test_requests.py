@@ -33,13 +33,13 @@ IMAGE = "data:image/png;base64," + "A" * 40_000
     ],
     ids=["chat", "image", "embeddings", "gemini", "ollama", "bedrock", "nonsense", "both"],
 )
-def test_a_request_says_what_it_asks_for(body, sizes):
+def test_the_sizes_of_a_request_are_read(body, sizes):
     assert sizes_of(body) == sizes
     assert sizes_of(json.dumps(body).encode()) == sizes
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x01", None, [], "multipart", b"[" * 100_000])
-def test_a_body_that_is_no_json_object_counts_as_nothing(body):
+def test_a_body_that_is_not_a_json_object_counts_as_nothing(body):
     assert sizes_of(body) == Sizes()
 
 

@@ -80,7 +80,7 @@ UNSENT = {
 
 
 @pytest.mark.parametrize("error", UNSENT.values(), ids=UNSENT)
-def test_what_was_never_sent_is_of_the_network_and_not_in_doubt(error):
+def test_a_request_that_was_not_sent_is_a_network_failure_and_not_in_doubt(error):
     failure = understand(error, now=0.0)
     assert (failure.verdict, failure.reason) == (Verdict.TRANSIENT, Reason.NETWORK)
     assert failure.is_unsent
@@ -105,7 +105,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("error", SENT.values(), ids=SENT)
-def test_what_may_have_been_sent_is_in_doubt(error):
+def test_a_request_that_may_have_been_sent_is_in_doubt(error):
     failure = understand(error, now=0.0)
     assert failure.verdict is Verdict.TRANSIENT
     assert not failure.is_unsent
@@ -122,7 +122,7 @@ def test_what_may_have_been_sent_is_in_doubt(error):
         ("UNKNOWN", Verdict.UNKNOWN, Reason.UNKNOWN),
     ],
 )
-def test_a_grpc_error_means_what_its_status_says(code, verdict, reason):
+def test_a_grpc_errors_status_decides_its_meaning(code, verdict, reason):
     failure = understand(grpc_error(code, "(text)"), now=0.0)
     assert (failure.verdict, failure.reason) == (verdict, reason)
     blocking = stand_in("grpc._channel", "_InactiveRpcError", "RpcError")

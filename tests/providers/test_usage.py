@@ -108,7 +108,7 @@ from tidegate.providers.usage import later, usage_of
         "groq stream",
     ],
 )
-def test_every_provider_s_usage_comes_out_in_the_same_terms(answer, usage):
+def test_every_providers_usage_is_read_into_the_same_fields(answer, usage):
     assert usage_of(answer) == usage
 
 
@@ -125,11 +125,11 @@ def test_every_provider_s_usage_comes_out_in_the_same_terms(answer, usage):
     ],
     ids=str,
 )
-def test_an_answer_without_usable_counts_tells_of_none(answer):
+def test_a_response_without_usable_counts_has_no_usage(answer):
     assert usage_of(answer) is None
 
 
-def test_the_totals_of_a_stream_replace_the_earlier_ones_and_keep_what_they_leave_out():
+def test_later_totals_of_a_stream_replace_earlier_ones_and_keep_missing_fields():
     pieces = [
         {
             "type": "message_start",
@@ -161,6 +161,6 @@ JSON = st.recursive(
 
 @settings(max_examples=100, deadline=None, database=None)
 @given(st.dictionaries(st.sampled_from(["usage", "message", "model", "eval_count"]), JSON))
-def test_no_answer_makes_the_reader_fail(answer):
+def test_no_response_makes_the_reader_fail(answer):
     usage = usage_of(answer)
     assert usage is None or min(usage.input_tokens, usage.output_tokens) >= 0

@@ -49,7 +49,7 @@ def test_retry_after_is_read_in_all_its_forms(name, value, wait):
     assert server_wait({name: value}, now=OCTOBER) == wait
 
 
-def test_milliseconds_win_over_seconds_and_are_milliseconds():
+def test_milliseconds_take_precedence_over_seconds():
     assert server_wait({"retry-after-ms": "2500"}, now=OCTOBER) == 2.5
     assert server_wait({"Retry-After": "9", "x-amz-retry-after": "1500"}, now=OCTOBER) == 1.5
 
@@ -69,7 +69,7 @@ def test_milliseconds_win_over_seconds_and_are_milliseconds():
         "+5",
     ],
 )
-def test_a_value_that_is_no_time_is_as_good_as_none(value):
+def test_a_value_that_is_not_a_time_is_ignored(value):
     assert server_wait({"Retry-After": value}, now=NOW) is None
 
 
@@ -78,7 +78,7 @@ def test_a_year_of_two_digits_is_never_more_than_fifty_years_ahead():
     assert server_wait({"Retry-After": "Monday, 02-Nov-80 12:01:00 GMT"}, now=NOW) == 0.0
 
 
-def test_dates_are_measured_against_the_clock_of_the_server_that_sent_them():
+def test_dates_are_compared_with_the_sending_servers_clock():
     date = {"Date": "Mon, 02 Nov 2026 11:59:15 GMT"}
     assert server_wait({"Retry-After": "Mon, 02 Nov 2026 12:00:45 GMT", **date}, now=NOW) == 90.0
     reset = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1793620830", **date}
@@ -114,14 +114,14 @@ def test_the_body_may_name_the_wait(body, wait):
     assert server_wait({}, now=NOW, body=body) == wait
 
 
-def test_a_header_wins_over_the_body_and_the_body_over_a_reset():
+def test_a_header_takes_precedence_over_the_body_and_the_body_over_a_reset():
     resets = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}
     assert server_wait({"Retry-After": "3", **resets}, now=NOW, body={"retry_after": 5}) == 3.0
     assert server_wait(resets, now=NOW, body={"retry_after": 5}) == 5.0
     assert server_wait(resets, now=NOW) == 360.0
 
 
-def test_a_limit_of_which_something_is_left_does_not_count():
+def test_a_limit_with_something_left_does_not_count():
     headers = {
         "x-ratelimit-remaining-requests": "0",
         "x-ratelimit-reset-requests": "2s",
@@ -153,11 +153,11 @@ def test_a_malformed_ratelimit_field_is_ignored_as_a_whole():
         (repeat(("a", "b")), None),
     ],
 )
-def test_headers_may_come_in_any_shape(headers, wait):
+def test_headers_may_have_any_form(headers, wait):
     assert server_wait(headers, now=NOW) == wait
 
 
-def test_headers_that_fail_when_they_are_read_leave_the_body():
+def test_the_body_is_read_if_the_headers_raise():
     class Broken(dict):
         def items(self):
             raise RuntimeError("gone")
@@ -170,7 +170,7 @@ def test_headers_that_fail_when_they_are_read_leave_the_body():
     ("seconds", "clamped"),
     [(-1.0, 0.0), (0.0, 0.0), (5.0, 5.0), (1e9, LONGEST_WAIT_SECONDS), (math.inf, 86_400.0), (math.nan, 0.0)],
 )
-def test_no_more_than_a_day_is_believed(seconds, clamped):
+def test_a_wait_is_cut_to_a_day(seconds, clamped):
     assert clamp_wait(seconds) == clamped
 
 
