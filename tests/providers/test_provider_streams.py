@@ -144,7 +144,7 @@ def test_an_exception_in_a_frame_is_an_error_line():
 
 
 def test_bytes_that_are_not_frames_are_refused():
-    with pytest.raises(ValueError, match="no frame"):
+    with pytest.raises(ValueError, match="not a frame"):
         lines_of(b"data: {}\n\n" * 3)
 
 
