@@ -433,7 +433,7 @@ def test_a_new_store_away_from_its_script_is_logged_and_kept_out_of_git(tmp_path
         for cwd in (elsewhere, project)
     )
 
-    assert f"made a new store at {elsewhere}/.tidegate/tidegate.db" in far
+    assert f"created a new store at {elsewhere}/.tidegate/tidegate.db" in far
     assert near == ""
     assert (project / ".tidegate" / ".gitignore").read_text().endswith("*\n")
 

@@ -25,7 +25,7 @@ from tidegate import Pool, Tidegate
 from tidegate._bridge import run_sync
 from tidegate.cli.error_report import WRONG_CONFIG
 from tidegate.errors import SchemaError
-from tidegate.store.common.migrate import Migration, demand_generation
+from tidegate.store.common.migrate import Migration, require_generation
 from tidegate.store.connect import open_store
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.sqlite import schema
@@ -272,10 +272,10 @@ def test_a_generation_goes_by_the_names_of_the_migrations_we_know(
 ) -> None:
     known = [Migration(1, "001_foundation", ""), Migration(2, "002_later", "")]
     if says is None:
-        demand_generation(known, names, "here")
+        require_generation(known, names, "here")
     else:
         with pytest.raises(SchemaError, match=f"the tables in here {says}" if says[0] == "w" else says):
-            demand_generation(known, names, "here")
+            require_generation(known, names, "here")
 
 
 async def test_a_database_of_a_development_version_is_refused_in_the_same_way(between: Old) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tidegate.cli.doctor import CheckLevel, CheckResult
 from tidegate.cli.formatting import format_duration
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.facts import TOO_FEW_FIX, ServerFacts, connections_needed, connections_told
+from tidegate.store.postgres.facts import TOO_FEW_FIX, ServerFacts, connections_needed, describe_connections
 from tidegate.store.postgres.store import PostgresStore
 from tidegate.store.rows import WorkerRow
 
@@ -52,7 +52,7 @@ def _connections(facts: ServerFacts, address: Address, live: Sequence[WorkerRow]
         "processes": len(live),
         "supervisors": len({(worker.host, worker.name) for worker in live}),
     }
-    detail = connections_told(address, facts, **counts)
+    detail = describe_connections(address, facts, **counts)
     if connections_needed(address, **counts) <= facts.connections_for_all:
         return CheckResult(CheckLevel.OK, "connections", detail)
     return CheckResult(CheckLevel.WARN, "connections", detail, TOO_FEW_FIX)

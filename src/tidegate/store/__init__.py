@@ -1,4 +1,1 @@
-"""The narrow waist: `protocol.py` says what a store does; one folder a back end holds how.
-
-Its SQL lies beside it.
-"""
+"""Stores of tasks: `protocol.py` defines what a store does, and each back end has a folder of its own."""

@@ -1,4 +1,4 @@
-"""The values of access: tokens, hashed at rest, and the audit log."""
+"""The values of access control: tokens, stored as digests, and audit entries."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from tidegate.domain.access import Role
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token to be kept: never itself, only its digest."""
+    """A token to be stored. The store never sees the token, only its digest."""
 
     id: str
-    """Its public name, shown in lists and in the audit log."""
+    """Its public id, shown in lists and in the audit log."""
     digest: bytes
-    """SHA-256 of the token, whose own randomness makes a slow hash needless."""
+    """SHA-256 of the token. The token is random, so a slow hash is not needed."""
     name: str
     role: Role
     tenant: str | None
     """None: all tenants."""
     expires_seconds: float | None = None
-    """From now; None: never."""
+    """Lifetime from now; None: it never expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A kept token."""
+    """A stored token."""
 
     id: str
     name: str
@@ -38,25 +38,25 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class NewAuditEntry:
-    """One change to be put on record."""
+    """One change to be recorded."""
 
     id: str
-    """UUIDv7 as text, made by whoever records it: it orders the record, and by it a resend is recognised."""
+    """UUIDv7 as text, made by the caller. It orders the log, and the store recognises a resend by it."""
     actor: str
     role: str
     tenant: str | None
     action: str
-    """What was asked for: `submit`, `cancel`, `retry`, `token created`…"""
+    """What was requested: `submit`, `cancel`, `retry`, `token created`…"""
     target: str
-    """What it was asked for: a task id, a token id, a count."""
+    """What the action was for: a task id, a token id, a count."""
     answer: str
-    """What came of it."""
+    """The result."""
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One change on record."""
+    """One recorded change."""
 
     id: str
     at: float

@@ -1,4 +1,4 @@
-"""Too few slots for an upstream's limit, from the rows of a store."""
+"""Find upstreams whose limits the live workers cannot use up, from the rows of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a database URL to a store. The back end is imported only when it is asked for."""
+"""Open the store that a database URL names. A back end is imported only when a URL needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, **options: Any) -> Store:
-    """Return the store that `url` names; nothing is opened before its first use.
+    """Return the store that `url` names. It connects at its first use.
 
     Args:
         url: `postgresql://user@host/database`, `sqlite:///relative.db`, `sqlite:////absolute.db`, or a plain
@@ -35,7 +35,7 @@ def open_store(url: str, **options: Any) -> Store:
 
 
 def check_url(url: str) -> None:
-    """Do nothing if `open_store` knows what to do with this URL.
+    """Raise `ConfigError` unless `open_store` accepts this URL.
 
     Raises:
         ConfigError: The URL names no store of this release.
@@ -52,15 +52,15 @@ def absolute_url(url: str) -> str:
     """Return the URL of the same store for a process in another working directory.
 
     Raises:
-        ConfigError: It names none.
+        ConfigError: The URL names no store of this release.
     """
     return url if is_postgres(url) else f"sqlite:///{sqlite_path(url).absolute()}"
 
 
 def anchored_url(url: str, directory: Path) -> str:
-    """Return the URL with a relative file counted from a directory; any other as it is.
+    """Return the URL with a relative file resolved against `directory`; any other URL unchanged.
 
-    One that names no store is left to `check_url`.
+    A URL that names no store is returned unchanged too: `check_url` reports it.
     """
     try:
         return url if is_postgres(url) else f"sqlite:///{directory / sqlite_path(url)}"
@@ -74,10 +74,10 @@ def is_postgres(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the file a URL names. Its path is taken as it is written: %20 is three characters, not a space.
+    """Return the file that a URL names. The path is not decoded: %20 is three characters, not a space.
 
     Raises:
-        ConfigError: It names none.
+        ConfigError: The URL names no store of this release.
     """
     if url != url.strip():
         raise ConfigError("the database URL begins or ends with a space or line end", fix="take it out")

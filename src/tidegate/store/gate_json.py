@@ -1,4 +1,4 @@
-"""Gates as three JSON texts and back, alike on every back end."""
+"""Convert gates to three JSON texts and back, the same on every back end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def to_json(row: GateRow) -> tuple[str, str, str]:
 
 
 def from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
-    """Return the row that `to_json` wrote. Fields a newer version wrote are passed over."""
+    """Return the row that `to_json` wrote. Fields that a newer version wrote are ignored."""
     return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _METERS.decode(buckets))
 
 

@@ -1,4 +1,4 @@
-"""Which live workers there are and what they can run, from the rows of a store."""
+"""Find the live workers and what they can run, from the rows of a store."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
 
 LATE_SHARE = 0.4
-"""A worker is late when this part of its lease has passed since its last beat. It beats each third of it."""
+"""A worker is late when this part of its lease has passed since its last heartbeat. One is due each third."""
 
 
 def is_live(worker: WorkerRow, now: float) -> bool:
-    """Return whether a worker is not retired and its lease runs."""
+    """Return whether a worker is not retired and its lease has not run out."""
     return worker.retired_at is None and worker.expires_at > now
 
 
 def late_seconds(worker: WorkerRow, now: float) -> float | None:
-    """Return for how long a worker has not beaten although it should have; None: it is in time."""
+    """Return the seconds since the last heartbeat of a worker that is late; None if it is not late."""
     silent = now - worker.heartbeat_at
     return silent if silent > LATE_SHARE * (worker.expires_at - worker.heartbeat_at) else None
 
@@ -34,8 +34,8 @@ def find_live_workers(
 ) -> LiveWorkers:
     """Return what these workers can run.
 
-    A worker that does not name its application may run any function that some application declares; one
-    inside another process keeps no list of its functions.
+    A worker that does not name its application may run every declared function. An embedded worker does not
+    store a list of its functions.
     """
     by_application = {app: frozenset(manifest.get("functions", ())) for app, manifest in manifests.items()}
     every: frozenset[str] = frozenset().union(*by_application.values())

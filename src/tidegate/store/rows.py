@@ -1,4 +1,4 @@
-"""The values that cross the store contract. Both back ends answer in these, so both answer alike.
+"""The values that the store contract takes and returns, the same on both back ends.
 
 Moments are seconds since the epoch by the store's clock (`…_at`); durations are seconds.
 """
@@ -26,7 +26,7 @@ from tidegate.policy.backlog import WaitReason
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """One task to be stored. Its id is made by the client, so that a resend is recognised."""
+    """One task to be stored. The client makes its id, so that the store recognises a resend."""
 
     id: str
     """UUIDv7 as text."""
@@ -36,25 +36,25 @@ class NewTask:
     args: bytes
     codec_tag: str
     fingerprint: bytes = b""
-    """Of function and arguments; compared when a key is met again."""
+    """A hash of function and arguments, compared when a key is used again."""
     upstream: str = ""
     tenant: str = ""
     key: str | None = None
-    """Idempotency key: the first task of (tenant, key) answers for `key_seconds`, whatever its state."""
+    """Idempotency key: for `key_seconds`, a second enqueue of (tenant, key) returns the first task."""
     key_seconds: float = 7 * 86_400.0
     unique: str | None = None
-    """Uniqueness name; free again at the final state or after `unique_seconds`."""
+    """Unique name: no second task can have it until this one is final or `unique_seconds` have passed."""
     unique_seconds: float | None = None
-    """None: until the final state."""
+    """None: until the task is final."""
     delay_seconds: float = 0.0
     run_at: float | None = None
-    """An instant the caller named; wins over `delay_seconds`. In the past: due at once."""
+    """A moment the caller named; overrides `delay_seconds`. A past moment makes the task due at once."""
     total_timeout_seconds: float | None = None
-    """Overrides the task function's own total timeout; infinite for none."""
+    """Overrides the task function's own total timeout; infinity for no timeout."""
     deadline_seconds: float | None = None
-    """From the enqueue; nothing stops it."""
+    """From the enqueue. Waits and parks do not extend it."""
     deadline_at: float | None = None
-    """A moment the caller named; wins over `deadline_seconds`."""
+    """A moment the caller named; overrides `deadline_seconds`."""
     timeout_seconds: float | None = None
     """Overrides the task function's own timeout."""
     max_attempts: int | None = None
@@ -64,12 +64,12 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """The answer to one `NewTask`."""
+    """The result for one `NewTask`."""
 
     task_id: str
-    """The stored task: the given id, or that of the task which holds the key."""
+    """The id of the stored task: the given one, or that of the task that holds the key."""
     created: bool
-    """False: another task was there before (same key or unique name). True for one sent again, by its id."""
+    """False: another task already had the key or unique name. A resend of the same id gets True."""
 
 
 # --- claim and run ---------------------------------------------------------------------------------------
@@ -77,19 +77,19 @@ class EnqueueResult:
 
 @dataclass(frozen=True, slots=True)
 class CrashPolicy:
-    """What the steward must know of a running task to bury or retry it without the user's code."""
+    """What maintenance needs to retry or dead-letter a crashed task without the user's code."""
 
     crash_limit: int = 3
     base_seconds: float = 10.0
     """Wait after the first crash; doubled each time, at most `max_seconds`."""
     max_seconds: float = 600.0
     max_attempts: int = 3
-    """Charged attempts, unless the task has a number of its own: a held gate is not tried by the last one."""
+    """Most charged attempts, unless the task has its own number. The last attempt does not probe a gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What one pool process asks for in one claim."""
+    """What one pool process wants from one claim."""
 
     worker_id: str
     slots: int
@@ -97,15 +97,15 @@ class ClaimRequest:
     queues: tuple[str, ...]
     """Served queues in listed order; `("*",)` for all."""
     functions: Mapping[str, CrashPolicy]
-    """Functions this process knows. Others are left for workers that know them."""
+    """Functions this process knows. Tasks of other functions stay for workers that know them."""
     is_strict: bool = False
     """True: queues in listed order; False: by rank across queues."""
     reserved: Mapping[Priority, int] = field(default_factory=dict)
-    """Slots of this claim kept for lower priorities that have waited for their share."""
+    """Slots of this claim reserved for lower priorities that have waited for their share."""
 
 
 class ClaimedTask(NamedTuple):
-    """A task this worker now runs. A tuple, since thousands a second are made of rows."""
+    """A task this worker now runs. It is a tuple for speed: thousands a second are made from rows."""
 
     fence: Fence
     function: str
@@ -118,47 +118,47 @@ class ClaimedTask(NamedTuple):
     counters: Counters
     enqueued_at: float
     ready_at: float
-    """When it became runnable: the wait a user feels is claim time minus this."""
+    """When it became ready: claim time minus this is the wait a user notices."""
     claimed_at: float
     spent_seconds: float
-    """Since its first start, parks and suspensions left out; 0 on the first run."""
+    """Seconds since its first start, without parks and suspensions; 0 on the first run."""
     deadline_at: float | None = None
-    """Only where the caller or the function named a deadline."""
+    """None unless the caller or the function set a deadline."""
     total_timeout_seconds: float | None = None
-    """Only where the caller named one; infinite for none."""
+    """None unless the caller set one; infinity for no timeout."""
     timeout_seconds: float | None = None
     max_attempts: int | None = None
     labels: Mapping[str, str] = MappingProxyType({})
     wait_seconds: float = 0.0
-    """Its slot of the upstream's or function's limit is so far ahead; it starts then."""
+    """Seconds until the rate-limit slot reserved for this task. The worker starts it then."""
     is_probe: bool = False
-    """It tries whether a held upstream works again: never charged."""
+    """Whether this run probes an upstream that did not work. A probe is never charged an attempt."""
     last_failure: LastFailure | None = None
-    """Why an earlier run failed, the latest that did; None on the first run."""
+    """The latest failure of an earlier run; None on the first run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The answer to a claim."""
+    """The result of a claim."""
 
     tasks: tuple[ClaimedTask, ...]
     is_alive: bool = True
-    """False: the worker's row is retired. It must stop; its runs may have been taken up by others."""
+    """False: the worker's row is retired. The worker must stop; its runs may have been requeued."""
     next_claim_seconds: float | None = None
-    """Limits left tasks behind, and by then more may be taken; None: nothing waits for a limit's time."""
+    """Seconds until a limit lets more tasks be claimed; None if no task waits for a limit."""
 
 
 class CancelRequest(NamedTuple):
-    """A person's wish that a running task stops."""
+    """A person's request that a running task stops."""
 
     fence: Fence
     force: bool = False
-    """Do not wait for the body to listen."""
+    """Do not wait for the function to stop by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressUpdate:
-    """How far a run has come; the last one stays readable after the end."""
+    """The progress of a run. The last update stays readable after the run ends."""
 
     fence: Fence
     done: float
@@ -170,17 +170,17 @@ class ProgressUpdate:
 
 
 REAPER_WORKER_ID = "00000000-0000-0000-0000-000000000000"
-"""The id of the row by which reapers know of each other's passes; no worker has it."""
+"""The id of the worker row in which reapers record their passes; no worker has it."""
 EMBEDDED_WORKER_NAME = "embedded"
-"""The name of every worker inside another process."""
+"""The name of every embedded worker: one that runs inside another process."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewWorker:
-    """One pool process, about to start."""
+    """One pool process that is about to start."""
 
     id: str
-    """Incarnation: a fresh UUID for each process start, never a name that can come back."""
+    """A new UUID for each process start; it is never used again."""
     name: str
     pool: str
     host: str
@@ -190,12 +190,12 @@ class NewWorker:
     lease_seconds: float
     version: str = ""
     application: str = ""
-    """The reference under which its manifest is kept; empty: it keeps none."""
+    """The reference under which its manifest is stored; empty if it stores none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One pool process as the store knows it."""
+    """One pool process as stored."""
 
     id: str
     name: str
@@ -211,23 +211,23 @@ class WorkerRow:
     running: int
     version: str = ""
     application: str = ""
-    """The reference under which its manifest is kept; empty: unknown."""
+    """The reference under which its manifest is stored; empty if unknown."""
 
 
 class ReaperPass(NamedTuple):
-    """A look of a reaper, as the store wrote it down."""
+    """One pass of a reaper, as the store recorded it."""
 
     at: float
     """When, by the store's clock."""
     since_at: float
-    """Since when such looks, by any reaper, have followed each other without a gap."""
+    """When the present series of passes without a gap began, counting all reapers."""
     restored_workers: tuple[str, ...] = ()
-    """Workers that held runs without a row, and have one again."""
+    """Workers that had runs and no row; their rows were restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A run whose worker is retired: to be decided by the steward, without the user's code."""
+    """A run whose worker is retired. Maintenance decides what follows, without the user's code."""
 
     fence: Fence
     worker_id: str
@@ -237,14 +237,14 @@ class Orphan:
     crash_policy: CrashPolicy
     counters: Counters
     is_loss: bool
-    """True: its lease ran out (machine or supervisor lost). False: its process was seen dead."""
+    """True: the worker's lease ran out (machine or supervisor lost). False: its process was seen to die."""
     why: str
     """How the worker ended: `killed by signal 9`, `lease ran out`."""
     cancel_requested: bool
     is_culprit: bool | None = None
-    """Whether this run is known to have caused the end; None: nobody knows which did."""
+    """Whether this run caused the worker's end; None if that is unknown."""
     upstream: str = ""
-    """Which it may have been calling; empty for none."""
+    """The upstream it may have been calling; empty if it has none."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """Everything the store knows of one task but payload and result, from one snapshot."""
+    """Everything the store has on one task except payload and result, from one snapshot."""
 
     id: str
     function: str
@@ -266,16 +266,16 @@ class TaskRow:
     redrives: int
     enqueued_at: float
     due_at: float | None
-    """When it is or was due to become ready; of one that waits, the moment planned when it began to."""
+    """When it is or was due to become ready. For a waiting task this is the moment first planned."""
     started_at: float | None
-    """Of the present or last run."""
+    """Start of the current or last run."""
     finished_at: float | None
     worker_id: str | None
     cancel_requested: bool
     reason: str
-    """Of the last failure; empty if none."""
+    """Reason of the last failure; empty if there was none."""
     message: str
-    """Of the last failure, or why it waits."""
+    """Message of the last failure, or why the task waits."""
     progress_done: float | None = None
     progress_total: float | None = None
     progress_note: str = ""
@@ -285,11 +285,11 @@ class TaskRow:
     redriven_at: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     usage: UsageTotals | None = None
-    """What the calls of all its runs consumed; None: no answer of one stated it."""
+    """What the calls of all its runs consumed; None if no response stated it."""
     held_until_at: float | None = None
-    """Of one that is kept back after its planned moment: until then; None where nothing keeps it."""
+    """Until when the task is held back after its planned moment; None if it is not."""
     held_by: str = ""
-    """What keeps it back: `gate` of its upstream, retry budget of its `upstream` or of the `system`."""
+    """What holds it back: its upstream's `gate`, or the retry budget of its `upstream` or the `system`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,12 +307,12 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One run of a task, or one act of a person on it, in time order."""
+    """One run of a task, or one action of a person on it."""
 
     kind: str
     """`run` for runs; else `enqueued`, `redriven`, `cancel requested`, `priority changed`, `run now`."""
     at: float
-    """Start of the run, or moment of the act."""
+    """Start of the run, or moment of the action."""
     run: int | None = None
     ended_at: float | None = None
     """None while the run lasts."""
@@ -331,12 +331,12 @@ class HistoryRow:
     evidence: str = ""
     next_run_at: float | None = None
     why: str = ""
-    """Why it goes on as it does, in words."""
+    """Why the task continued as it did, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Which tasks; every given field must match."""
+    """Selects tasks. Every field that is set must match."""
 
     states: tuple[State, ...] = ()
     queue: str | None = None
@@ -346,17 +346,17 @@ class TaskFilter:
     error_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     before: float | None = None
-    """Dead letters: failed before this moment. Others: enqueued before it."""
+    """For dead letters: failed before this moment. For other tasks: enqueued before it."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it matches everything."""
+        """Whether the filter matches every task."""
         return self == TaskFilter()
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow:
-    """One dead task, with what a person needs to judge it."""
+    """One dead task, with what a person needs to decide about it."""
 
     task_id: str
     function: str
@@ -379,34 +379,34 @@ class CancelStatus(StrEnum):
     """What a cancel did to one task."""
 
     CANCELLED = "cancelled"
-    """It was not running; it never will."""
+    """It was not running, and will not run."""
     REQUESTED = "asked"
-    """It runs; its body is asked to stop, and no further run starts."""
+    """It is running. Its function is asked to stop, and no further run starts."""
     FINISHED = "finished"
-    """It was final before."""
+    """It was final already."""
     UNKNOWN = "unknown"
 
 
 class ActionStatus(StrEnum):
-    """What another act by id (redrive, run_now, re-rank) did to one task."""
+    """What another action (redrive, run now, reprioritise) did to one task."""
 
     DONE = "done"
     REFUSED = "refused"
-    """Its state forbids it."""
+    """The task's state does not allow it."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue at a glance. Counts are of tasks."""
+    """Counts and estimates for one queue. Counts are of tasks."""
 
     queue: str
     ready: int = 0
-    """May start as soon as a worker has a free slot."""
+    """Tasks that may start as soon as a worker has a free slot."""
     paced: int = 0
-    """Wait for their slots of a rate, token or in-flight limit; never part of `ready`."""
+    """Tasks that wait for a slot of a rate, token or in-flight limit; not part of `ready`."""
     blocked: int = 0
-    """Cannot run at any pace; never part of `ready` or `paced`."""
+    """Tasks that cannot run until something changes; not part of `ready` or `paced`."""
     running: int = 0
     retrying: int = 0
     scheduled: int = 0
@@ -414,18 +414,18 @@ class QueueStats:
     suspended: int = 0
     dead: int = 0
     oldest_ready_at: float | None = None
-    """When the longest-waiting task became ready that is not blocked."""
+    """When the oldest ready task that is not blocked became ready."""
     done_last_minute: int = 0
-    """Tasks that reached a final state in the last 60 seconds; of the minute before this one, its share."""
+    """Tasks that became final in the last 60 seconds. The previous minute counts in proportion."""
     done_last_10_minutes: int = 0
     history_seconds: float = 0.0
-    """How far back completions of this queue are known, at most 600; 0: it never finished any."""
+    """Length of the period for which completions were counted, at most 600; 0 if there were none."""
     limited: int = 0
-    """Of the ready and paced tasks, those that a rate limit counts."""
+    """How many ready and paced tasks have a rate limit."""
     limited_seconds: float = 0.0
-    """Until the last of those may start at the rate of their limits, which other queues may share."""
+    """Seconds until the last of these may start at the rate of their limits. Queues may share a limit."""
     waits: tuple[WaitReason, ...] = ()
-    """Why tasks are paced or blocked, in words."""
+    """Why tasks are paced or blocked."""
 
 
 # --- upstreams -------------------------------------------------------------------------------------------
@@ -433,39 +433,39 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRow:
-    """One upstream: its limits, its gate as of now, and what stands before it."""
+    """One upstream: its limits, its current gate, and its tasks and calls."""
 
     name: str
     limits: Limits
     gate: Gate
     block: Block | None
-    """Why its tasks are blocked; None if they flow."""
+    """Why its tasks are blocked; None if they are not."""
     in_flight: int
-    """Runs under way, and calls that no run stands for."""
+    """Current runs, and calls that are not counted as a run."""
     ready: int
-    """Tasks in the main queue: blocked ones if `block` is set."""
+    """Tasks in the main queue. If `block` is set, they are blocked."""
     retrying: int
     paced: int = 0
-    """Of `ready`, those that wait for a slot of its limits."""
+    """How many of `ready` wait for a slot of its limits."""
     waits_for: str = ""
-    """What the paced ones wait for, in words."""
+    """What the paced tasks wait for, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryBudgetRow:
-    """One retry budget in its present window."""
+    """One retry budget in its current window."""
 
     kind: GateKind
     name: str
-    """Of the upstream; empty for the system's."""
+    """Name of the upstream; empty for the system's budget."""
     amount: float
-    """Re-runs it allows in a window."""
+    """Re-runs it allows per window."""
     window_seconds: float
     used: int
-    """Re-runs that left since `used_since_at`. Windows of the count follow each other edge to edge, while the
-    pace is kept in every window, wherever it begins: so this is no measure of what may go now."""
+    """Re-runs started since `used_since_at`. This count uses fixed windows, but the budget applies to every
+    window, wherever it begins. So `amount - used` is not what may start now."""
     held: int
-    """Due tasks that it keeps in the retry queue."""
+    """Due tasks that it holds in the retry queue."""
     next_at: float
-    """When the next re-run may go."""
+    """When the next re-run may start."""
     used_since_at: float = 0.0

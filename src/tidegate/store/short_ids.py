@@ -1,4 +1,4 @@
-"""Short ids: the first digits of a task id, where they name one task alone."""
+"""Short ids: the first digits of a task id, if only one task has them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _SHOWN = 3
 
 
 async def full_ids(store: Store, task_ids: Sequence[str], *, tenant: str | None = None) -> list[str]:
-    """Return ids in their usual form, short ones made full. One that names no task is returned as it is.
+    """Return full ids for short ones. An id that names no task is returned unchanged.
 
     Args:
         store: Where the tasks are.
         task_ids: Full or short ids, as people write them.
-        tenant: Only tasks of this tenant count; None: of all.
+        tenant: Search only this tenant's tasks; None: all tasks.
 
     Raises:
-        OptionError: A short id stands for several tasks.
+        OptionError: A short id matches several tasks.
     """
     return [id_or_none(text) or await _full_id(store, text, tenant) for text in task_ids]
 
@@ -33,7 +33,7 @@ async def _full_id(store: Store, text: str, tenant: str | None) -> str:
     if len(found) > 1:
         more = ", …" if len(found) > _SHOWN else ""
         raise OptionError(
-            f"the short id {text} stands for several tasks: {', '.join(found[:_SHOWN])}{more}",
+            f"the short id {text} matches several tasks: {', '.join(found[:_SHOWN])}{more}",
             fix="give more of its digits",
             task_id=text,
         )

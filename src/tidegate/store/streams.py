@@ -1,4 +1,4 @@
-"""The values of streams: what running tasks emit, and how far their readers are."""
+"""The values of streams: the chunks that running tasks emit, and the heads that readers follow."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
 
 CHUNK_BYTES = 65_536
-"""How large one chunk may be once encoded."""
+"""Most bytes of one encoded chunk."""
 
 
 CHUNKS_BYTES = 1_048_576
-"""How much one read of chunks takes at most, unless it says so; one chunk more."""
+"""Default size in bytes at which a read of chunks stops. The last chunk may exceed it."""
 
 
 class NewChunk(NamedTuple):
-    """One piece that a run emitted."""
+    """One chunk that a run emitted."""
 
     fence: Fence
     position: int
-    """Its number within the run, from 1 without gaps: by it a resend is recognised."""
+    """Its number within the run, from 1 without gaps. The store recognises a resend by it."""
     data: bytes
     """Encoded JSON, `CHUNK_BYTES` at most."""
 
 
 class StoredChunk(NamedTuple):
-    """One piece of a task's stream."""
+    """One chunk of a task's stream."""
 
     sequence: int
-    """Its number within the task, from 1, rising over all runs."""
+    """Its number within the task, from 1. It rises across all runs."""
     run: int
     """The run that emitted it."""
     at: float
@@ -39,13 +39,13 @@ class StoredChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """What a follower must know of a task: where it is, and how far its stream goes."""
+    """What a reader of a stream needs: the task's state, and how far the stream goes."""
 
     state: State
     run: int
     tenant: str
     last_sequence: int
-    """Of its newest chunk; 0 without any."""
+    """Number of the newest chunk; 0 if there is none."""
     progress_done: float | None
     progress_total: float | None
     progress_note: str

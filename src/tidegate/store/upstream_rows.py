@@ -1,4 +1,4 @@
-"""The rows of upstreams and retry budgets that people see, made from the rows of gates and from counts."""
+"""Build the rows of upstreams and retry budgets that people see, from gates and counts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def upstream_rows(
     in_flight: Mapping[str, int],
     waiting: Mapping[tuple[str, str], int],
 ) -> list[UpstreamRow]:
-    """Return every upstream with what stands before it.
+    """Return every upstream with its counts of tasks and calls.
 
     Args:
         rows: All gates, by name.
         now: The present moment.
-        in_flight: Runs and calls under way by upstream.
-        waiting: Tasks by upstream and `ready` or `retrying`.
+        in_flight: Number of current runs and calls by upstream.
+        waiting: Number of tasks by upstream and `ready` or `retrying`.
     """
     return [
         _upstream_row(
@@ -65,7 +65,7 @@ def budget_rows(
 
     Args:
         rows: All gates, by name.
-        held: What holds tasks back (`gate`, `upstream`, `system`), their upstream, and how many.
+        held: Tasks held back: by what (`gate`, `upstream`, `system`), their upstream, and how many.
         now: The present moment.
     """
     sums: Counter[tuple[str, str]] = Counter()

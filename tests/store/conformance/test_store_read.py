@@ -252,7 +252,5 @@ async def test_a_short_id_is_made_full_where_it_names_one_task_of_those_that_cou
         "x",
         "019",
     ]
-    with pytest.raises(
-        OptionError, match=f"the short id 01935c1e stands for several tasks: {first}, {second}"
-    ):
+    with pytest.raises(OptionError, match=f"the short id 01935c1e matches several tasks: {first}, {second}"):
         await full_ids(store, ["01935c1e"])

@@ -174,7 +174,7 @@ async def test_a_supervisor_uses_one_connection_where_the_workers_may_open_too_m
     worker = await Build(store, SettableClock()).worker(lease=30.0)
     await store.extend_leases([worker], 30.0)
     busy = asyncio.gather(*(pid(store, sleep=0.3) for _ in range(6)))
-    _, is_too_much = await store.connections_told(processes=1_000, supervisors=1)
+    _, is_too_much = await store.describe_connections(processes=1_000, supervisors=1)
     assert is_too_much
     await busy
     assert len(set(await asyncio.gather(*(pid(store, sleep=0.01) for _ in range(6))))) == 1

@@ -92,7 +92,7 @@ async def test_a_new_store_where_another_was_is_made_aloud(
     await other.close()
     (said,) = [record for record in caplog.records if record.name == "tidegate.store"]
     assert (said.levelname, str(path) in said.getMessage()) == ("WARNING", True)
-    assert "one was there before" in said.getMessage()
+    assert "an earlier one was moved or deleted" in said.getMessage()
 
 
 async def test_a_first_store_is_made_without_a_warning(
@@ -103,7 +103,7 @@ async def test_a_first_store_is_made_without_a_warning(
     await store.open()
     await store.close()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", f"made a new store at {tmp_path / 'first.db'}")
+        ("INFO", f"created a new store at {tmp_path / 'first.db'}")
     ]
 
 

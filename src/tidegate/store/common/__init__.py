@@ -1,1 +1,1 @@
-"""What both back ends write alike, once, over the statements of `session.Session`."""
+"""Operations that both back ends share. They run the statements of a `session.Session`."""

@@ -1,4 +1,4 @@
-"""Tokens by their digests, and the audit log."""
+"""Access tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from tidegate.store.common.text import storable
 
 
 async def add_token(db: Session, token: NewToken) -> None:
-    """Keep a token's digest with what it lets people do."""
+    """Store a token's digest with the rights it grants."""
     head = (token.id, token.digest, storable(token.name), str(token.role), _text(token.tenant))
     await db.run(db.sql("list_tokens")["add"], *head, db.at, token.expires_seconds)
 
 
 async def find_token(db: Session, digest: bytes) -> TokenRow | None:
-    """Return the token with this digest, if it is good now."""
+    """Return the token with this digest; None if it does not exist, has expired or was revoked."""
     row = await db.row(db.sql("list_tokens")["by_digest"], digest, db.at)
     return None if row is None else _token(row)
 
 
 async def list_tokens(db: Session) -> list[TokenRow]:
-    """Return all tokens that were ever made, the oldest first."""
+    """Return all tokens, oldest first."""
     return [_token(row) for row in await db.rows(db.sql("list_tokens")["all"])]
 
 
 async def revoke_token(db: Session, token_id: str) -> bool:
-    """Make a token worthless; return whether there is one of this id."""
+    """Revoke a token; return whether one with this id exists."""
     return await db.value(db.sql("list_tokens")["revoke"], storable(token_id), db.at) is not None
 
 
 async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> None:
-    """Put changes on record.
+    """Store audit entries.
 
     Raises:
-        OptionError: The id of an entry is no UUID.
+        OptionError: The id of an entry is not a UUID.
     """
     rows = [
         (
@@ -54,7 +54,7 @@ async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> No
 
 
 async def list_audit_entries(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
-    """Return the record, the newest first, continuing after the id `after`."""
+    """Return audit entries, newest first, starting after the id `after`."""
     start = None if after is None else db.id(after)
     rows = await db.rows(db.sql("list_audit_entries")["page"], start or db.id(ids.AFTER_ALL), limit)
     return [AuditEntry(db.text(entry), *row) for entry, *row in rows]

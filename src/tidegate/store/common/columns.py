@@ -1,4 +1,4 @@
-"""From stored columns to the values of the contract, where several operations read the same ones."""
+"""Build the values of the contract from stored columns that several operations read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.limits.admission import Admission
 from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow, Orphan, WorkerRow
 
 PRIORITIES = tuple(Priority)
-"""By their stored number."""
+"""Priorities by their stored number."""
 
 FormatId = Callable[[Any], str]
-"""Makes an id's text of what the back end stores."""
+"""Converts an id from the back end's stored form to text."""
 
 INTERRUPTIONS = "(interrupted)"
-"""Where interrupted runs are counted among the attempts by retry rule; no rule is named so."""
+"""The name under which interrupted runs are counted among attempts by retry rule; no rule has this name."""
 
 _NO_COUNTERS = Counters()
 _REASONS, _VERDICTS = frozenset(Reason), frozenset(Verdict)
@@ -43,7 +43,7 @@ def decode_rule_counts(stored: str | None) -> dict[str, int]:
 def build_counters(
     attempts: int, parks: int, crashes: int, losses: int, releases: int, rules: str | None
 ) -> Counters:
-    """Return what a task has spent."""
+    """Return a task's counters."""
     by_name = decode_rule_counts(rules)
     interruptions = by_name.pop(INTERRUPTIONS, 0)
     by_rule = tuple(sorted(by_name.items()))
@@ -53,7 +53,7 @@ def build_counters(
 def build_claimed_task(
     row: Sequence[Any], now: float, format_id: FormatId, admitted: Admission = _FREE
 ) -> ClaimedTask:
-    """Return a task claimed now, from what was stored of it before and what limits say of it."""
+    """Return a task claimed now, from its stored columns and from what the limits grant it."""
     (
         task_id, run, function, queue, priority, upstream, tenant, args, codec_tag, attempts, parks, crashes,
         losses, releases, rules, enqueued_at, ready_at, first_started_at, parked_at, paused, deadline_at,
@@ -85,7 +85,7 @@ def build_claimed_task(
 
 
 def build_worker_row(row: Sequence[Any]) -> WorkerRow:
-    """Return a worker as it was stored."""
+    """Return a worker from its stored columns."""
     worker_id, name, pool, host, pid, queues, slots, *moments, running, version, application = row
     started_at, heartbeat_at, expires_at, retired_at = moments
     return WorkerRow(
@@ -107,7 +107,7 @@ def build_worker_row(row: Sequence[Any]) -> WorkerRow:
 
 
 def build_orphan(row: Sequence[Any], format_id: FormatId) -> Orphan:
-    """Return a run whose worker is retired, with all the steward needs to decide it."""
+    """Return a run whose worker is retired, with everything maintenance needs to decide what follows."""
     (
         task_id, run, worker_id, function, queue, started_at, crash_limit, base, cap, attempts, parks,
         crashes, losses, releases, rules, lost, why, cancel_requested, culprit, upstream,
@@ -129,7 +129,7 @@ def build_orphan(row: Sequence[Any], format_id: FormatId) -> Orphan:
 
 
 def build_dead_letter(row: Sequence[Any], format_id: FormatId) -> DeadLetterRow:
-    """Return a dead task with what a person needs to judge it."""
+    """Return a dead task with what a person needs to decide about it."""
     (
         task_id, function, queue, tenant, args, codec_tag, reason, error_class, message, failed_at,
         redriven_at, redrives, run, attempts, parks, crashes, losses, releases, rules, labels,
@@ -154,7 +154,7 @@ def build_dead_letter(row: Sequence[Any], format_id: FormatId) -> DeadLetterRow:
 
 
 def last_failure_of(stored: str) -> LastFailure:
-    """Return the failure that a claim found; a word that a newer version stored counts as unknown."""
+    """Return the failure that a claim read; a value that only a newer version knows counts as unknown."""
     verdict, reason, message, run, at = msgspec.json.decode(stored, type=tuple[str, str, str, int, float])
     return LastFailure(
         Reason(reason) if reason in _REASONS else Reason.UNKNOWN,
@@ -166,7 +166,7 @@ def last_failure_of(stored: str) -> LastFailure:
 
 
 def _spent(now: float, first_started_at: float | None, parked_at: float | None, paused: float) -> float:
-    """Return the seconds since the first start, without those it waited for an upstream."""
+    """Return the seconds since the first start, without the time it waited for an upstream."""
     if first_started_at is None:
         return 0.0
     until = now if parked_at is None else parked_at

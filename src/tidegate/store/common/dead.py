@@ -1,4 +1,4 @@
-"""Dead letters as people look at them."""
+"""List and count dead letters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tidegate.store.rows import DeadLetterRow, TaskFilter
 async def list_dead_letters(
     db: Session, task_filter: TaskFilter, after: str | None, limit: int
 ) -> list[DeadLetterRow]:
-    """Return dead letters, the latest failure first, continuing after the id `after`.
+    """Return dead letters, latest failure first, starting after the id `after`.
 
-    A letter that was redriven still marks its place. One that was purged marks none: the page is the
-    first again, so a loop that purges page after page comes to its end.
+    `after` may be a task that was redriven since. If it was purged, this returns the first page again, so
+    that a loop that purges each page comes to its end.
     """
     if _excludes_dead(task_filter):
         return []

@@ -1,4 +1,4 @@
-"""What a filter of tasks means, in the words of the statements."""
+"""Convert a task filter to the parameters and names of SQL statements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.store.rows import TaskFilter
 
 
 def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]:
-    """Return queue, function, tenant, reason, error class, moment and labels as statements want them."""
+    """Return queue, function, tenant, reason, error class, moment and labels as statement parameters."""
     texts = (
         task_filter.queue,
         task_filter.function,
@@ -25,7 +25,7 @@ def filter_parameters(task_filter: TaskFilter) -> tuple[str | float | None, ...]
 
 
 def statements_for(state: State) -> tuple[str, ...]:
-    """Return where tasks of a state are: the names of the statements of `list_tasks` that find them."""
+    """Return the names of the statements of `list_tasks` that find tasks of a state."""
     if state in WAITING:
         return ("waiting", "enqueue_batch_task") if state is State.SCHEDULED else ("waiting",)
     return ("ready", "enqueue_batch_task") if state is State.READY else (str(state),)

@@ -1,6 +1,6 @@
-"""The gates of upstreams and limited functions: read, told of failures and successes, changed by people.
+"""Gates of upstreams and limited functions: read them, apply failures and successes, let people change them.
 
-A gate is read, judged by `policy` and written back while its row is locked.
+To change a gate, an operation locks its row, reads it, lets `limits` compute the new gate, and writes it.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ async def locked_rows(db: Session) -> list[GateRow]:
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
-    """Return one gate, locked until the transaction ends, if it was ever declared or told of."""
+    """Return one gate, locked until the transaction ends; None if it does not exist."""
     found = await db.row(db.sql("list_upstreams")["one_locked"], str(kind), storable(name))
     return None if found is None else from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
-    """Write these gates, whose rows are locked, as they are."""
+    """Write these gates. Their rows are locked."""
     rows = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
     await db.run_each(db.sql("list_upstreams")["save"], rows, now)
 
 
 async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[str, int]:
-    """Return the runs and calls under way of these upstreams; nothing is asked where none is named."""
+    """Return the number of current runs and calls per upstream. Without upstreams no query is run."""
     rows = await db.run_each(
         db.sql("list_upstreams")["in_flight"], [(storable(name),) for name in upstreams], now
     )
@@ -64,18 +64,18 @@ async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[s
 
 
 async def load_gate_checks(db: Session, now: float) -> GateChecks:
-    """Return the doors of all gates, as they are without a lock."""
+    """Return the checks of all gates, read without a lock."""
     all_rows = await rows(db)
     return GateChecks(all_rows, await in_flight(db, now, upstreams_to_count(all_rows, now)), now)
 
 
-# --- what runs tell --------------------------------------------------------------------------------------
+# --- reports of runs --------------------------------------------------------------------------------------
 
 
 async def report_failure(
     db: Session, upstream: str, failure: CallFailure, *, began_at: float | None = None
 ) -> FailureEffect:
-    """Let a failure move the gate of an upstream; return what came of it."""
+    """Apply a failure to the gate of an upstream; return the effect."""
     now = await db.now()
     if failure.is_reported:
         all_rows = await rows(db)
@@ -91,17 +91,17 @@ async def report_failure(
 
 
 async def record_limits(db: Session, upstream: str, observed: Sequence[ObservedLimit]) -> GateRow | None:
-    """Keep what answers showed of the limits of an upstream that has a gate; return the gate."""
+    """Store the limits that responses showed of an upstream that has a gate; return the gate."""
     return await _update(db, upstream, lambda found, now: apply_observed_limits(found, observed, now))
 
 
 async def apply_successes(db: Session, upstream: str, successes: SuccessfulRuns) -> None:
-    """Let good runs move the gate of an upstream that has one."""
+    """Apply successful runs to the gate of an upstream that has one."""
     await _update(db, upstream, lambda found, now: apply_success(found, now, successes))
 
 
 async def report_success(db: Session, upstream: str) -> None:
-    """Let a call that went well clear what failures left in the gate of an upstream that has one."""
+    """Apply a successful call to the gate of an upstream that has one: the gate forgets its failures."""
     found = next(
         (row for row in await rows(db) if (row.kind, row.name) == (GateKind.UPSTREAM, upstream)), None
     )
@@ -110,12 +110,12 @@ async def report_success(db: Session, upstream: str) -> None:
 
 
 async def apply_unused_probe(db: Session, upstream: str, began_at: float) -> None:
-    """Let the gate be tried again after a probe that began then and told nothing."""
+    """Let the gate be probed again after a probe that began at `began_at` and showed nothing."""
     await _update(db, upstream, lambda found, now: apply_unfinished_probe(found, now, began_at=began_at))
 
 
 async def apply_probe(db: Session, upstream: str, seconds: float, *, is_good: bool) -> None:
-    """Let a call that tried a held upstream, begun so long ago, open it or leave it to the next."""
+    """Apply a probe that began `seconds` ago: it opens the gate, or leaves it to the next probe."""
     if is_good:
         await apply_successes(db, upstream, SuccessfulRuns(seconds, 1, is_probe=True))
     else:
@@ -124,11 +124,11 @@ async def apply_probe(db: Session, upstream: str, seconds: float, *, is_good: bo
         )
 
 
-# --- what people and applications say --------------------------------------------------------------------
+# --- changes by people and applications --------------------------------------------------------------------
 
 
 async def declare_limits(db: Session, declared: Sequence[LimitDeclaration]) -> list[GateRow]:
-    """Take over declared limits, except those set by hand; return the rows that count."""
+    """Store declared limits, except those set by hand; return the rows now in force."""
     now = await db.now()
     kept: dict[int, GateRow] = {}
     for place in sorted(range(len(declared)), key=lambda place: (declared[place].kind, declared[place].name)):
@@ -142,7 +142,7 @@ async def declare_limits(db: Session, declared: Sequence[LimitDeclaration]) -> l
 
 
 async def set_limits(db: Session, name: str, limits: Limits) -> bool:
-    """Give an upstream other limits; tell whether there is such an upstream."""
+    """Give an upstream other limits; return whether the upstream exists."""
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
         return False
@@ -154,14 +154,14 @@ async def set_limits(db: Session, name: str, limits: Limits) -> bool:
 
 
 async def park_gate(db: Session, name: str, seconds: float | None, why: str) -> bool:
-    """Park an upstream by hand; tell whether there is such an upstream."""
+    """Park an upstream by hand; return whether the upstream exists."""
     return await _update_state(
         db, name, lambda found, now: gates.park_by_person(found.gate, now, seconds, why)
     )
 
 
 async def open_gate(db: Session, name: str) -> bool:
-    """Open a gate by hand, also for what its server told to wait; tell whether there is such an upstream."""
+    """Open a gate by hand and clear the server's waits; return whether the upstream exists."""
     if ring := upstream_of_key_gate(name):
         await locked_row(db, GateKind.UPSTREAM, ring)  # gates are locked in the order of their names
     if not await _update_state(
@@ -175,7 +175,7 @@ async def open_gate(db: Session, name: str) -> bool:
 
 
 async def request_probe(db: Session, name: str) -> bool:
-    """Let the next task of an upstream try whether it works; tell whether there is such an upstream."""
+    """Let the next task of an upstream run as a probe; return whether the upstream exists."""
     if not await _update_state(db, name, lambda found, now: gates.request_probe(found.gate, now)):
         return False
     await db.run(db.sql("promote")["clear_server_waits"], storable(name), await db.now())
@@ -183,7 +183,7 @@ async def request_probe(db: Session, name: str) -> bool:
 
 
 async def list_upstreams(db: Session) -> list[UpstreamRow]:
-    """Return every upstream with what stands before it, by name."""
+    """Return every upstream with its counts of tasks and calls, by name."""
     waiting = {
         (upstream, state): tasks
         for upstream, state, tasks in await db.rows(db.sql("list_upstreams")["waiting"])
@@ -202,7 +202,7 @@ async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
 
 
 async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
-    """Return the gate of this kind and name, locked; made if it is not there."""
+    """Return the gate of this kind and name, locked. Create it if it does not exist."""
     await db.run(
         db.sql("list_upstreams")["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now
     )
@@ -210,7 +210,7 @@ async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
 
 
 async def _reschedule_earlier(db: Session, now: float, before: GateRow, after: GateRow) -> None:
-    """Let what a retry budget that is larger now holds back go sooner, in the same order."""
+    """Reschedule tasks that a retry budget holds back, if it is larger now. Their order stays."""
     if (ratio := retry_budget.speed_up_ratio(before, after)) < 1:
         await db.run(
             db.sql("promote")["reschedule_earlier"], str(after.kind), storable(after.name), now, ratio
@@ -223,7 +223,7 @@ async def _update_state(db: Session, name: str, move: Callable[[GateRow, float],
 
 
 async def _update(db: Session, name: str, change: Callable[[GateRow, float], GateRow]) -> GateRow | None:
-    """Change the gate of an upstream, at the moment of its turn; return it, None if there is none."""
+    """Change the gate of an upstream once its row is locked; return it, None if there is none."""
     found = await locked_row(db, GateKind.UPSTREAM, name)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Task ids: text outside, the 16 bytes of the UUID in a store."""
+"""Convert task ids: text outside a store, the 16 bytes of the UUID inside."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def to_blob(task_id: str) -> bytes:
 
 
 def new_blob(task_id: str) -> bytes:
-    """Return the 16 bytes of an id a client made.
+    """Return the 16 bytes of an id that a client made.
 
     Raises:
-        OptionError: It is no UUID in its usual form.
+        OptionError: It is not a UUID in its usual form.
     """
     found = blob_or_none(task_id)
     if found is None:
@@ -29,7 +29,7 @@ def new_blob(task_id: str) -> bytes:
 
 
 def blob_or_none(task_id: str) -> bytes | None:
-    """Return the 16 bytes of an id a person typed; None if no task can have it."""
+    """Return the 16 bytes of an id that a person typed; None if no task can have it."""
     try:
         found = bytes.fromhex(task_id.replace("-", ""))
     except (ValueError, AttributeError):
@@ -38,7 +38,7 @@ def blob_or_none(task_id: str) -> bytes | None:
 
 
 def canonical_or_none(task_id: str) -> str | None:
-    """Return an id a person typed in its usual form; None if no task can have it."""
+    """Return the usual form of an id that a person typed; None if no task can have it."""
     found = blob_or_none(task_id)
     return None if found is None else to_text(found)
 

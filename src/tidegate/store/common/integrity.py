@@ -1,4 +1,4 @@
-"""What can be wrong between a store's tables, in words. Each back end counts the offenders."""
+"""Descriptions of inconsistencies between a store's tables. Each back end counts the rows."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ INCONSISTENCIES: Mapping[str, str] = {
     "missing_payload": "tasks have no arguments",
     "missing_worker": "runs belong to no worker",
 }
-"""By the name of the statement that counts."""
+"""Descriptions by the name of the statement that counts."""

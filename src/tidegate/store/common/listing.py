@@ -1,4 +1,4 @@
-"""Pages of tasks, newest first."""
+"""List pages of tasks, newest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.store.rows import TaskFilter, TaskRow
 
 
 async def list_tasks(db: Session, task_filter: TaskFilter, after: str | None, limit: int) -> list[TaskRow]:
-    """Return tasks newest first (by id), `limit` at most, continuing after the id `after`."""
+    """Return at most `limit` tasks, newest first by id, starting after the id `after`."""
     start = (None if after is None else db.id(after)) or db.id(ids.AFTER_ALL)
     sql = db.sql("list_tasks")
     pages = [

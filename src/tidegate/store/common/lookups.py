@@ -1,4 +1,4 @@
-"""From what a store holds to what people read of a task: rows, results, histories."""
+"""Build task rows, results and histories from stored columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Sequence[Any]
 
 
 def build_stored_result(row: Row) -> StoredResult | None:
-    """Return what the columns of `result` tell; None if the task is not final."""
+    """Return the result from the columns of `get_result`; None if the task is not final."""
     state, data, codec_tag, reason, error_class, message, stopped, requested = row
     if state is None:
         return None
@@ -32,7 +32,7 @@ def build_stored_result(row: Row) -> StoredResult | None:
 def build_history(
     enqueued_at: float, *, attempts: Iterable[Row], other_runs: Iterable[Row], actions: Iterable[Row]
 ) -> list[HistoryRow]:
-    """Return every run and act of a task, oldest first, from the columns of `history`."""
+    """Return every run and action of a task, oldest first, from the columns of `get_history`."""
     runs = [*map(_attempt, attempts), *map(_other_run, other_runs)]
     done = [HistoryRow(kind, at, why=why) for kind, at, why in actions]
     runs_and_actions = sorted([*runs, *done], key=lambda entry: (entry.at, entry.run or 0))
@@ -40,7 +40,7 @@ def build_history(
 
 
 def task_row(row: Row, format_id: FormatId) -> TaskRow:
-    """Return a task as the columns of `read` tell it."""
+    """Return a task from the columns of `read_tasks`."""
     (
         task_id, function, queue, priority, upstream, tenant, state, run, attempts, parks, crashes, losses,
         releases, rules, redrives, enqueued_at, due_at, held_until_at, held_by, started_at, finished_at,
@@ -82,7 +82,7 @@ def task_row(row: Row, format_id: FormatId) -> TaskRow:
 
 
 def _current_reason(state: State, reason: str, message: str) -> tuple[str, str]:
-    """Return why a task is in its present state. The failure before a success or cancel is history."""
+    """Return why a task is in its present state. A failure before a success or cancel no longer counts."""
     if state is State.SUCCEEDED:
         return "", ""
     return (str(Reason.CANCELLED), "") if state is State.CANCELLED else (reason, message)

@@ -1,14 +1,15 @@
-"""Numbered migrations: which there are, and whether this version can work with a database's.
+"""Numbered migrations: list them, and check whether this version can work with a database's schema.
 
-Files are named `001_foundation.sql`, never edited after release, and applied in order, each with its row in
-the `migration` table in one transaction. What runs them belongs to each back end.
+Files are named like `001_foundation.sql` and never edited after a release. Each back end applies them in
+order, each in one transaction with its row in the `migration` table.
 
-The name of the first migration is the name of the schema's generation. A database of another generation has
-other tables under the same numbers, so it is recognised by that name and refused: no migration leads from one
+The name of the first migration names the schema's generation. A database of another generation has other
+tables under the same numbers. It is recognised by that name and refused: no migration leads from one
 generation to the next.
 
-During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` says which
-migration a process must know: `since`. A migration that breaks older code raises it; others leave it alone.
+During a rolling deploy old processes start on a schema newer than theirs. Its table `compatible` has the
+lowest migration a process must know, in the column `since`. A migration that breaks older code raises it;
+others leave it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Applied = Mapping[int, str]
 """The names of a database's migrations, by number."""
 
 _OLD_GENERATIONS = {"001_tasks": "Tidegate 0.1.0, or a development version soon after it"}
-"""What made the databases whose first migration has this name."""
+"""Which version made databases of a generation, by the name of their first migration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,16 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
     return tuple(Migration(int(file.stem[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 
 
-def demand_generation(known: Sequence[Migration], applied: Applied, location: str) -> None:
-    """Return if a database is of this version's generation, or holds no migration at all.
+def require_generation(known: Sequence[Migration], applied: Applied, location: str) -> None:
+    """Raise `SchemaError` if a database is of another generation. One without migrations passes.
 
     Args:
         known: This version's migrations.
-        applied: The database's.
-        location: Where it is, as a person would find it.
+        applied: The database's migrations.
+        location: Where the database is, for the message.
 
     Raises:
-        SchemaError: It is of another generation.
+        SchemaError: The database is of another generation.
     """
     foreign = [name for each in known if (name := applied.get(each.number, each.name)) != each.name]
     if not foreign:
@@ -80,7 +81,7 @@ def missing_migrations(known: Sequence[Migration], applied: Applied) -> list[Mig
     """Return the migrations that a database still needs, in order.
 
     Raises:
-        SchemaError: It has some that this version does not know.
+        SchemaError: The database has migrations that this version does not know.
     """
     if newer_migrations(known, applied):
         raise _too_new(known, applied)
@@ -93,15 +94,15 @@ def newer_migrations(known: Sequence[Migration], applied: Applied) -> list[int]:
 
 
 def require_compatible_schema(known: Sequence[Migration], applied: Applied, since: int) -> None:
-    """Return if this version can work with the schema: it is the same, or newer and compatible.
+    """Raise `SchemaError` unless the schema is this version's, or newer and compatible.
 
     Args:
         known: This version's migrations.
-        applied: The database's.
-        since: The lowest migration a process must know to work there; only asked for where it is newer.
+        applied: The database's migrations.
+        since: The lowest migration a process must know; only used if the schema is newer.
 
     Raises:
-        SchemaError: It is older, or too new.
+        SchemaError: The schema is older, or too new.
     """
     if newer_migrations(known, applied) and known[-1].number < since:
         raise _too_new(known, applied)
@@ -117,17 +118,17 @@ def require_compatible_schema(known: Sequence[Migration], applied: Applied, sinc
 
 
 def require_same_schema(known: Sequence[Migration], applied: Applied) -> None:
-    """Return if the schema is exactly this version's.
+    """Raise `SchemaError` unless the schema is exactly this version's.
 
     Raises:
-        SchemaError: It is older or newer.
+        SchemaError: The schema is older or newer.
     """
     missing_migrations(known, applied)
     require_compatible_schema(known, applied, since=0)
 
 
 def log_newer_schema(ahead: int, location: str) -> None:
-    """Log that a schema is newer, if it is by so many migrations."""
+    """Log that a schema is newer by `ahead` migrations; nothing if that is 0."""
     if ahead:
         log.info(
             "the schema of %s is %d migration%s newer than this version of Tidegate, which can work with it",

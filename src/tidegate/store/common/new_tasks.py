@@ -1,4 +1,4 @@
-"""What every store asks of new tasks before it looks at what it holds."""
+"""Check new tasks before a store compares them with its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.store.common.text import to_json
 from tidegate.store.rows import NewTask
 
 MAX_TASKS_PER_CALL = 5_000
-"""In one call: what one transaction may hold up others for."""
+"""More tasks in one transaction would make other writers wait too long."""
 
 
 def require_few(tasks: Sequence[NewTask]) -> None:
-    """Return if these tasks are few enough for one call.
+    """Raise `OptionError` if these are too many tasks for one call.
 
     Raises:
-        OptionError: They are not.
+        OptionError: There are more than `MAX_TASKS_PER_CALL`.
     """
     if len(tasks) > MAX_TASKS_PER_CALL:
         raise OptionError(
@@ -32,10 +32,10 @@ def require_few(tasks: Sequence[NewTask]) -> None:
 
 
 def due_at(now: float, task: NewTask) -> float | None:
-    """Return when a task becomes ready; None for at once.
+    """Return when a task becomes ready; None if at once.
 
     Raises:
-        OptionError: The moment or delay is not a number, or the deadline passes before it is due.
+        OptionError: The moment or delay is not a number, or the deadline is before the task is due.
     """
     due = now + task.delay_seconds if task.run_at is None else task.run_at
     if not math.isfinite(due):
@@ -53,16 +53,16 @@ def deadline_at(now: float, task: NewTask) -> float | None:
 
 
 def rollup_key(task: NewTask) -> RollupKey:
-    """Return what the minute's figures count a task under."""
+    """Return the key under which the roll-up counts a task."""
     return (task.queue, task.function, task.upstream, task.tenant)
 
 
 def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
-    """Return the lifelong row of a new task, as the tables of both back ends begin.
+    """Return the columns of a new task's row in `task`, in the order that both back ends use.
 
     Args:
-        now: The present moment.
-        task_id: As the back end writes ids.
+        now: The current time.
+        task_id: The id in the back end's stored form.
         task: The task.
     """
     return (
@@ -86,10 +86,10 @@ def task_row(now: float, task_id: Any, task: NewTask) -> tuple[Any, ...]:
 
 
 def require_storable_texts(task: NewTask) -> None:
-    """Return if the texts that come with a task can be stored: no NUL, no lone surrogate.
+    """Raise `ArgumentsError` if a text of a task cannot be stored: it has a NUL or a lone surrogate.
 
     Raises:
-        ArgumentsError: One cannot.
+        ArgumentsError: A text cannot be stored.
     """
     texts = (task.function, task.queue, task.upstream, task.tenant, task.codec_tag, task.key, task.unique)
     for text in (*texts, *task.labels, *task.labels.values()):

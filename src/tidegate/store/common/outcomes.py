@@ -1,4 +1,4 @@
-"""What an end other than success means for a task: decided here, written by each back end."""
+"""Decide what an outcome other than success means for a task. Each back end writes the result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UnsuccessfulOutcome = Retrying | Released | Dead | Cancelled
 
 _FALLBACK_DELAY_SECONDS = 60.0
 _NEXT_KEY_SECONDS = 0.25
-"""After what one key met, until the task goes on with the next one."""
+"""Wait until a task continues with the next key, after its key failed."""
 
 
 class EndedRunRow(NamedTuple):
-    """The row of a run that has just been ended."""
+    """The stored row of a run that has just ended."""
 
     worker_id: str
     queue: str
@@ -35,11 +35,11 @@ class EndedRunRow(NamedTuple):
     unique_name: str | None
     cancel_requested: bool | int
     probe: bool | int = 0
-    """Whether it tried a held upstream."""
+    """Whether the run was a probe."""
 
 
 class AttemptRecord(NamedTuple):
-    """What an ending says, in stored words: the fields by which a resend is recognised."""
+    """The stored fields of an outcome by which a resend is recognised."""
 
     outcome: str
     charge: str
@@ -52,32 +52,32 @@ class AttemptRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskTransition:
-    """What becomes of a task whose run ended without success, and what is written of it."""
+    """The next state of a task whose run ended without success, and what is written for it."""
 
     state: State
-    """Retrying, ready, dead or cancelled."""
+    """The next state: retrying, ready, dead or cancelled."""
     attempt_record: AttemptRecord
     due_at: float | None
     """When it may run again; None: never."""
     rank: float
-    """It will have then."""
+    """The rank the task will have when it is due."""
     attempt_row: tuple[Any, ...]
-    """The columns of its `attempt_row` row after the task's id, in the table's order."""
+    """The columns of its `attempt` row after the task's id, in the table's order."""
     budget_columns: tuple[int, int, float, float | None]
-    """For a retry: 1 if its next run spends retry budget, 1 if it may use the reserved part or 2 if it is
-    the last attempt, now, and the moment before which the server wants none."""
+    """For a retry: 1 if its next run spends retry budget; 1 if it may use the reserved part, 2 if it is the
+    last attempt; the current time; and the moment until which the server wants no call."""
     counter_changes: tuple[Any, ...]
-    """First start, then 1 or 0 to add to attempts, parks, crashes, losses and releases, the moment from which
-    its total timeout stands still, and reason and message of the failure; None where nothing changes."""
+    """First start; 1 or 0 to add to attempts, parks, crashes, losses and releases; the moment from which its
+    total timeout is paused; reason and message of the failure. None where nothing changes."""
 
 
 def plan_transition(
     now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome, *, has_next_key: bool = False
 ) -> TaskTransition:
-    """Return what becomes of the task.
+    """Return the task's next state.
 
-    A run that would go on, of a task whose cancel was requested, ends as cancelled. One that met what a
-    single key lacks waits no longer than it takes to go on with the next.
+    If the task's cancel was requested, a run that would continue ends it as cancelled. If only one key of
+    several failed (`has_next_key`), the task waits just long enough to continue with the next.
     """
     attempt_record = build_attempt_record(outcome, is_cancelled=bool(run.cancel_requested))
     if has_next_key and isinstance(outcome, Retrying):
@@ -96,7 +96,7 @@ def plan_transition(
 
 
 def build_attempt_record(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) -> AttemptRecord:
-    """Return what is stored of an ending's words."""
+    """Return the stored fields of an outcome."""
     failure = get_failure(outcome)
     return AttemptRecord(
         outcome=_outcome_name(outcome, is_cancelled=is_cancelled),
@@ -110,10 +110,10 @@ def build_attempt_record(outcome: UnsuccessfulOutcome, *, is_cancelled: bool) ->
 
 
 def is_resend(outcome: UnsuccessfulOutcome, kept: tuple[Any, ...] | None) -> bool:
-    """Return whether a run's kept record says this very ending: the resend of one whose answer was lost.
+    """Return whether a run's stored record is of this outcome: then this is a resend after a lost result.
 
-    A worker whose run was taken up by the reaper says something else of it than the reaper did, so the
-    words tell them apart where the run alone does not.
+    The reaper may have ended the run with another outcome before its worker did. Then the run number is the
+    same, and the other fields tell the two apart.
     """
     return kept in (
         build_attempt_record(outcome, is_cancelled=False),
@@ -122,7 +122,7 @@ def is_resend(outcome: UnsuccessfulOutcome, kept: tuple[Any, ...] | None) -> boo
 
 
 def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
-    """Return the outcome with a stand-in for what cannot be stored, saying so."""
+    """Return the outcome with a placeholder for the part that cannot be stored."""
     what = f"could not be stored: {type(error).__name__}"
     if isinstance(outcome, Succeeded):
         return replace(outcome, result=f'"(the result {what})"'.encode(), codec_tag=CODEC)
@@ -137,14 +137,14 @@ def with_placeholder(outcome: Outcome, error: Exception) -> Outcome:
 def next_state_row(
     now: float, task_id: Any, run: EndedRunRow, number: int, transition: TaskTransition
 ) -> tuple[Any, ...]:
-    """Return the values of the statement by which a back end puts a task into its next state.
+    """Return the parameters of the statement that puts a task into its next state.
 
     Args:
-        now: The present moment.
-        task_id: As the back end writes ids.
+        now: The current time.
+        task_id: The id in the back end's stored form.
         run: The run that has ended.
-        number: Its number.
-        transition: What becomes of the task.
+        number: The number of the run.
+        transition: The task's next state.
     """
     attempt_record, where = (
         transition.attempt_record,
@@ -169,30 +169,30 @@ def next_state_row(
 
 
 def unique_name_to_free(run: EndedRunRow, transition: TaskTransition) -> str | None:
-    """Return the unique name that this end gives back, if the task held one until its final state."""
+    """Return the unique name that this outcome frees; None if the task held none until its final state."""
     return run.unique_name if transition.state in (State.DEAD, State.CANCELLED) else None
 
 
 def rule_counter_name(outcome: UnsuccessfulOutcome) -> str:
-    """Return the name under which an ending counts besides the task's counters; empty for none."""
+    """Return the name under which an outcome is counted in addition to the counters; empty for none."""
     if isinstance(outcome, Released):
         return INTERRUPTIONS if outcome.charge in (Charge.INTERRUPTED, Charge.ATTEMPT) else ""
     return outcome.rule if isinstance(outcome, Retrying) else ""
 
 
 def increment_rule_count(rule_attempts: str | None, rule: str) -> str | None:
-    """Return the runs counted by name, as JSON, after one more under this name."""
+    """Return the counts by name, as JSON, with one more for this name."""
     counter_changes, name = decode_rule_counts(rule_attempts), storable(rule)
     return to_json(counter_changes | {name: counter_changes.get(name, 0) + 1})
 
 
 def get_failure(outcome: UnsuccessfulOutcome) -> Failure | None:
-    """Return the failure behind an ending, if one is."""
+    """Return the failure of an outcome; None if it has none."""
     return outcome.failure if isinstance(outcome, Retrying | Dead) else None
 
 
 def get_charge(outcome: UnsuccessfulOutcome) -> Charge:
-    """Return which counter an ending adds to."""
+    """Return the counter that an outcome adds to."""
     return Charge.NOTHING if isinstance(outcome, Cancelled) else outcome.charge
 
 
@@ -207,7 +207,7 @@ def _next_state(
     if isinstance(outcome, Retrying):
         due_at = now + max(0.0, finite(outcome.delay_seconds, _FALLBACK_DELAY_SECONDS))
         return State.RETRYING, due_at, due_at + finite(outcome.rank_offset, 0.0)
-    # It keeps its place: the rank counts from when it became ready before, the wait from now.
+    # It keeps its place in the queue: the rank counts from when it first became ready, the wait from now.
     return State.READY, now, min(run.ready_at, now) + finite(outcome.rank_offset, 0.0)
 
 
@@ -259,9 +259,9 @@ def _budget_columns(
 
 
 def proves_upstream_answers(outcome: UnsuccessfulOutcome) -> bool:
-    """Whether a run without a signal failed by the answer of its upstream: that is alive then.
+    """Return whether a run failed in a way that shows that its upstream answers.
 
-    A run that used transports shows nothing by its end: its calls have moved their gates.
+    A run whose calls went through transports shows nothing: those calls have updated their gates already.
     """
     failure = get_failure(outcome)
     if failure is None or failure.status is None or failure.reason in GATE_REASONS or outcome.calls.count:
@@ -272,7 +272,7 @@ def proves_upstream_answers(outcome: UnsuccessfulOutcome) -> bool:
 def _counter_changes(now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> tuple[Any, ...]:
     charge, failure = get_charge(outcome), get_failure(outcome)
     if charge is Charge.INTERRUPTED:
-        charge = Charge.RELEASE  # shown as one; what makes it more is counted by name
+        charge = Charge.RELEASE  # shown as a release; the details are counted by name
     counted = (Charge.ATTEMPT, Charge.PARK, Charge.CRASH, Charge.LOSS, Charge.RELEASE)
     stands_still = charge in (Charge.PARK, Charge.WAIT)
     return (

@@ -1,4 +1,4 @@
-"""Calls that no claim has charged: their slots, and what they add to the calls in flight."""
+"""Slots and permits of calls that no claim has charged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def acquire_slot(
     permit_record: PermitRecord | None,
     on_last_attempt: bool,
 ) -> CallSlot:
-    """Charge one call that no claim charged, and record its permit. A refused call is not charged."""
+    """Charge one call that no claim charged, and store its permit. A refused call is not charged."""
     found = await gates.locked_row(db, GateKind.UPSTREAM, upstream)
     if found is None:
         return CallSlot(True, 0.0)
@@ -44,10 +44,10 @@ async def acquire_slot(
 
 
 async def release(db: Session, permit_ids: Sequence[str]) -> None:
-    """Forget these permits."""
+    """Delete these permits."""
     await db.run_each(db.sql("permits")["release"], [(permit_id,) for permit_id in permit_ids])
 
 
 async def extend(db: Session, permit_ids: Sequence[str], seconds: float) -> None:
-    """Keep these permits for at least so long from now."""
+    """Extend these permits to at least `seconds` from now."""
     await db.run_each(db.sql("permits")["extend"], [(permit_id,) for permit_id in permit_ids], db.at, seconds)

@@ -1,4 +1,4 @@
-"""From the waiting states to the main queue: what is due goes, as far as gates and retry budgets let it."""
+"""Move due tasks from the waiting states to the main queue, as far as gates and retry budgets allow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def has_work(db: Session) -> bool:
 async def promote(db: Session, limit: int) -> int:
     """Move up to `limit` due tasks to the main queue, or postpone them; return how many were due.
 
-    The gates are locked first, so that two promoters spend a budget one after the other.
+    It locks the gates first, so that two promoters do not spend the same budget.
     """
     sql = db.sql("promote")
     rows = await gates.locked_rows(db)
@@ -69,7 +69,7 @@ async def _hold(db: Session, plan: Promotion, task: DueTask, going: list[DueTask
 
 
 async def _early(db: Session, plan: Promotion, now: float) -> list[DueTask]:
-    """Return what may leave before its time, charged; the first one held ends its upstream's turn."""
+    """Return tasks that may leave early, and charge them. An upstream's first held task stops its others."""
     going = []
     for upstream, opened_at in plan.reopened().items():
         for row in await db.rows(db.sql("promote")["early"], upstream, opened_at, now, MAX_EARLY):

@@ -1,4 +1,4 @@
-"""Reads of tasks: rows, results, payloads, history."""
+"""Read tasks: rows, results, payloads, history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.store.streams import StreamHead
 
 
 async def read_tasks(db: Session, task_ids: Sequence[str]) -> dict[str, TaskRow]:
-    """Return the rows of those ids that exist, by the id as it was given."""
+    """Return the rows of the tasks that exist, by the id as the caller wrote it."""
     given = {stored: task_id for task_id in task_ids if (stored := db.id(task_id)) is not None}
     found = {row.id: row for row in await rows_of(db, list(given))}
     return {task_id: found[known] for stored, task_id in given.items() if (known := db.text(stored)) in found}
@@ -41,7 +41,7 @@ async def get_result(db: Session, task_id: str) -> StoredResult | None:
     """Return the result of a final task; None if it is not final.
 
     Raises:
-        TaskNotFoundError: No such task.
+        TaskNotFoundError: There is no such task.
     """
     row = await db.row(db.sql("get_result")["result"], db.id(task_id))
     if row is None:
@@ -53,7 +53,7 @@ async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
     """Return a task's encoded arguments and their codec tag.
 
     Raises:
-        TaskNotFoundError: No such task.
+        TaskNotFoundError: There is no such task.
     """
     row = await db.row(db.sql("get_payload")["payload"], db.id(task_id))
     if row is None:
@@ -63,7 +63,7 @@ async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
 
 
 async def get_history(db: Session, task_id: str) -> list[HistoryRow]:
-    """Return every run and act of a task, oldest first; empty if there is no such task."""
+    """Return every run and action of a task, oldest first; empty if there is no such task."""
     sql, task = db.sql("get_history"), db.id(task_id)
     enqueued_at = await db.value(sql["enqueued"], task)
     if enqueued_at is None:
@@ -77,7 +77,7 @@ async def get_history(db: Session, task_id: str) -> list[HistoryRow]:
 
 
 async def read_stream_heads(db: Session, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-    """Return where those tasks that exist are and how far their streams go."""
+    """Return the state of each task that exists and the last number of its stream."""
     known = [task for task in map(db.id, dict.fromkeys(task_ids)) if task is not None]
     if not known:
         return {}

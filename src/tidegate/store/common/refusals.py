@@ -1,4 +1,4 @@
-"""The errors by which a store refuses a call, in the same words on every back end."""
+"""The errors with which a store refuses a call, worded the same on every back end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.readers import shown
 
 
 def key_conflict(key: str, holder: str) -> KeyConflictError:
-    """Return the error for a key that names another task with other arguments."""
+    """Return the error for a key that a task with other arguments holds."""
     return KeyConflictError(
         f"the key {shown(key)} already names a task with other arguments",
         fix="use another key, or the same arguments",
@@ -23,12 +23,12 @@ def key_conflict(key: str, holder: str) -> KeyConflictError:
 
 
 def invalid_task_id(task_id: str) -> OptionError:
-    """Return the error for a client's own id that is none."""
-    return OptionError(f"{shown(task_id)} is no task id", fix="use a UUIDv7 as text", task_id=task_id)
+    """Return the error for a client's id that is not a UUID."""
+    return OptionError(f"{shown(task_id)} is not a task id", fix="use a UUIDv7 as text", task_id=task_id)
 
 
 def task_not_found(task_id: str) -> TaskNotFoundError:
-    """Return the error for an id that names nothing."""
+    """Return the error for the id of a task that does not exist."""
     return TaskNotFoundError(
         f"there is no task {task_id}",
         fix="check the id; a final task is deleted when its retention time is over",
@@ -37,7 +37,7 @@ def task_not_found(task_id: str) -> TaskNotFoundError:
 
 
 def unstorable(text: str) -> ArgumentsError:
-    """Return the error for a name, key or label that no database takes as text."""
+    """Return the error for a name, key or label that cannot be stored as text."""
     return ArgumentsError(
         f"a name, key or label holds a NUL or a lone surrogate and cannot be stored: {shown(text)}",
         fix=r"clean the text, for example with .encode('utf-8', 'replace').decode().replace('\0', '')",
@@ -45,7 +45,7 @@ def unstorable(text: str) -> ArgumentsError:
 
 
 def no_batch(batch_id: str) -> WrongStateError:
-    """Return the error for a batch that was never filled, was dropped, or was swept away."""
+    """Return the error for a batch that was never filled, was dropped, or has expired."""
     return WrongStateError(f"there is no batch {batch_id}", fix="enqueue the tasks again", batch_id=batch_id)
 
 
@@ -57,7 +57,7 @@ def batch_closed(batch_id: str) -> WrongStateError:
 
 
 def cannot_join() -> OptionError:
-    """Return the error for a caller's connection given to a store that cannot join its transactions."""
+    """Return the error for a caller's connection when the store cannot join its transaction."""
     return OptionError(
         "conn= joins a transaction on PostgreSQL, and the tasks are in a SQLite file",
         fix="enqueue without conn= after your own commit, or keep the tasks in PostgreSQL",

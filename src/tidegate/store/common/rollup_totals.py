@@ -1,4 +1,4 @@
-"""What a batch of endings adds to the minute's roll-up, gathered so that each channel is written once."""
+"""Sums of a batch of outcomes for the roll-up, so that each channel is written once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RollupKey = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class OutcomeCounts:
-    """Ends of one channel's runs."""
+    """Counts of outcomes of one channel."""
 
     dead: int = 0
     cancelled: int = 0
@@ -31,11 +31,11 @@ class RollupTotals:
     by_channel: dict[RollupKey, OutcomeCounts] = field(default_factory=dict)
 
     def of(self, where: RollupKey) -> OutcomeCounts:
-        """Return the sums of one channel, to add to."""
+        """Return the sums of one channel, for the caller to add to."""
         return self.by_channel.setdefault(where, OutcomeCounts())
 
     def add(self, now: float, run: EndedRunRow, state: State) -> None:
-        """Count a run that ended now without success, and what its task has come to."""
+        """Count a run that ended now without success, and the next state of its task."""
         sums = self.of((run.queue, run.function, run.upstream, run.tenant))
         sums.run_seconds += now - run.started_at
         sums.wait_seconds += run.started_at - run.ready_at
@@ -45,10 +45,10 @@ class RollupTotals:
         sums.released += state is State.READY
 
     def rows(self, now: float) -> list[tuple[Any, ...]]:
-        """Return what is to be added to the minute of `now`, channel by channel in a fixed order.
+        """Return the rows to add to the minute of `now`, one per channel, in a fixed order.
 
-        Minute, queue, function, upstream, tenant, dead, cancelled, retried, released, seconds run, seconds
-        waited, and now if one became final.
+        Columns: minute, queue, function, upstream, tenant, dead, cancelled, retried, released, seconds run,
+            seconds waited, and `now` if a task became final.
         """
         minute = int(now // 60)
         return [

@@ -1,4 +1,4 @@
-"""Runs under way: their progress, and which were asked to stop."""
+"""Current runs: their progress and their cancel requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.store.rows import CancelRequest, ProgressUpdate
 
 
 async def save_progress(db: Session, notes: Sequence[ProgressUpdate]) -> list[Fence]:
-    """Keep the last progress of these runs; return the fences that are no longer current."""
+    """Store the latest progress of these runs; return the fences that are no longer current."""
     latest = {note.fence: note for note in notes}
     rows = [row for fence in sorted(latest) if (row := _progress_row(db, latest[fence])) is not None]
     kept = {
@@ -40,7 +40,7 @@ def _progress_row(db: Session, note: ProgressUpdate) -> tuple[Any, ...] | None:
 
 
 async def find_lost_claims(db: Session, worker_id: str, known: frozenset[Fence]) -> list[Fence]:
-    """Return the runs this worker holds by the store's word that are not among `known`."""
+    """Return the runs that the store has for this worker and that are not among `known`."""
     sql, worker_id = db.sql("find_lost_claims"), storable(worker_id)
     await db.row(sql["wait"], worker_id)
     rows = await db.rows(sql["held"], worker_id)

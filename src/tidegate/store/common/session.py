@@ -1,7 +1,6 @@
-"""The session: how the operations that both back ends share run their statements.
+"""The session through which shared operations run SQL statements.
 
-Each back end has its own SQL, in files and under names that are the same in both, with the same parameters in
-the same order.
+Each back end has its own SQL. Files, statement names and the order of parameters are the same in both.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any, Protocol
 class Session(Protocol):
     """Runs the statements of one store call in its transaction.
 
-    On SQLite the calls run on the store's own thread: whatever is awaited has its answer already.
+    On SQLite the calls run on the store's own thread, so every `await` returns at once.
     """
 
     @property
     def at(self) -> float | None:
-        """The moment that statements take for now, as their parameter `at`; None: the server's clock."""
+        """The current time for statements, their parameter `at`; None: they use the server's clock."""
 
     async def now(self) -> float:
-        """Return the present moment by the store's clock, in seconds since the epoch."""
+        """Return the current time of the store's clock, in seconds since the epoch."""
 
     def sql(self, operation: str) -> Mapping[str, str]:
         """Return this back end's statements of an operation, by name."""
@@ -53,8 +52,8 @@ class Session(Protocol):
     async def run_each(
         self, statement: str, rows: Iterable[Sequence[Any]], *values: Any
     ) -> Sequence[Sequence[Any]]:
-        """Run a statement for each of these rows; return all rows that come back.
+        """Run a statement for each of these rows; return all rows it returns.
 
-        Its first parameters are the columns of the rows, the others are `values`. PostgreSQL gets the
-        columns as arrays, in one statement.
+        The columns of the rows are its first parameters, then `values`. PostgreSQL gets the columns as
+        arrays, in one statement.
         """

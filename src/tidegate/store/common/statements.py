@@ -1,4 +1,4 @@
-"""SQL in files of its own: one file an operation, its statements under `-- name:` marks, never edited."""
+"""Load SQL files: one per operation, each statement after a `-- name:` line. Code never edits the SQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARK = "-- name: "
 def read_statements(folder: Path, operation: str) -> Mapping[str, str]:
     """Return the statements of `<operation>.sql` in a folder by their names.
 
-    What stands before the first mark is the file's head comment.
+    The text before the first `-- name:` line is the file's head comment.
     """
     parts = (folder / f"{operation}.sql").read_text(encoding="utf-8").split(_MARK)[1:]
     named = (part.split("\n", 1) for part in parts)

@@ -1,4 +1,4 @@
-"""Counts by queue that never scan what is finished, and the manifests of applications."""
+"""Counts by queue, which never scan finished tasks, and the manifests of applications."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidegate.store.rows import QueueStats
 
 
 async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -> list[QueueStats]:
-    """Return each queue that holds a task or finished one in the last ten minutes, by name.
+    """Return each queue that has a task or finished one in the last ten minutes, by name.
 
-    The ten minutes are the one under way and the nine full ones before it.
+    The ten minutes are the current one and the nine full ones before it.
     """
     sql, now = db.sql("get_queue_stats"), await db.now()
     builder, first = QueueStatsBuilder(), first_window_minute(now)
@@ -35,13 +35,13 @@ async def get_queue_stats(db: Session, unserved: UnservedReason | None = None) -
 
 
 async def save_manifest(db: Session, app: str, manifest: Mapping[str, Any]) -> None:
-    """Keep what an application declares."""
+    """Store what an application declares."""
     body = msgspec.json.encode(manifest).decode()
     await db.run(db.sql("save_manifest")["save"], db.at, storable(app), body)
 
 
 async def load_manifests(db: Session) -> dict[str, dict[str, Any]]:
-    """Return the kept manifests by application."""
+    """Return the stored manifests by application."""
     rows = await db.rows(db.sql("load_manifests")["all"])
     return {app: msgspec.json.decode(body, type=dict[str, Any]) for app, body in rows}
 

@@ -1,4 +1,4 @@
-"""Putting together what a store counted: queues at a glance. Which rows are read, each back end knows."""
+"""Build `QueueStats` from counted rows. Each back end reads the rows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tidegate.policy.drain import Drain, drain_estimate
 from tidegate.store.rows import QueueStats
 
 WINDOW_MINUTES = 10
-"""The minute under way and the nine full ones before it."""
+"""The current minute and the nine full ones before it."""
 MINUTE_SECONDS = 60.0
 
 Row = Iterable[Any]
 
 
 class QueueStatsBuilder:
-    """Gathers the fields of `QueueStats` by queue, from rows in any order."""
+    """Collects the fields of `QueueStats` by queue, from rows in any order."""
 
     def __init__(self) -> None:
         self._by_queue: dict[str, dict[str, Any]] = defaultdict(dict)
         self._firsts: dict[str, float] = {}
 
     def add_backlogs(self, found: Mapping[str, Backlog]) -> None:
-        """Take what the ready tasks of each queue wait for."""
+        """Add what the ready tasks of each queue wait for."""
         for queue, backlog in found.items():
             self._by_queue[queue].update(
                 ready=backlog.ready,
@@ -39,17 +39,17 @@ class QueueStatsBuilder:
             )
 
     def add_counts(self, field: str, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, tasks) for a field."""
+        """Add rows of (queue, tasks) to a field."""
         for queue, tasks in rows:
             self._by_queue[queue][field] = tasks
 
     def add_waiting(self, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, state, tasks)."""
+        """Add rows of (queue, state, tasks)."""
         for queue, state, tasks in rows:
             self._by_queue[queue][state] = tasks
 
     def add_batches(self, rows: Iterable[Row]) -> None:
-        """Take rows of (queue, whether ready, tasks, since when), to be added to what is there."""
+        """Add rows of (queue, whether ready, tasks, since when) to the counts so far."""
         for queue, is_ready, tasks, since in rows:
             mine = self._by_queue[queue]
             state = "ready" if is_ready else "scheduled"
@@ -58,7 +58,10 @@ class QueueStatsBuilder:
                 mine["oldest_ready_at"] = min(since, mine.get("oldest_ready_at") or since)
 
     def add_finished(self, rows: Iterable[Row], now: float) -> None:
-        """Take rows of (queue, ends in the window, the last full minute, this minute; when the first was)."""
+        """Add rows of finished tasks.
+
+        Columns: queue, finished in the window, in the last full minute, in this minute; time of the first.
+        """
         for queue, done, last_minute, this_minute, first_final_at in rows:
             if done:
                 is_recent = first_final_at is not None and first_final_at >= now - MINUTE_SECONDS
@@ -68,11 +71,14 @@ class QueueStatsBuilder:
 
     @property
     def queues(self) -> list[str]:
-        """Those known so far."""
+        """Return the queues added so far."""
         return list(self._by_queue)
 
     def set_history(self, now: float, done_before: Collection[str]) -> None:
-        """Say how far back ends are known, given the queues that had some before the window."""
+        """Set the length of the period for which completions were counted.
+
+        `done_before` has the queues that finished tasks before the window.
+        """
         for queue, mine in self._by_queue.items():
             if queue in done_before:
                 mine["history_seconds"] = now - first_window_minute(now) * 60.0
@@ -80,7 +86,7 @@ class QueueStatsBuilder:
                 mine["history_seconds"] = max(1.0, now - self._firsts[queue])
 
     def build(self) -> list[QueueStats]:
-        """Return each queue at a glance, by name."""
+        """Return the statistics of each queue, by name."""
         return [QueueStats(queue, **self._by_queue[queue]) for queue in sorted(self._by_queue)]
 
 
@@ -97,9 +103,9 @@ def estimate_drain(stats: QueueStats) -> Drain:
 
 
 def count_in_last_minute(last_minute: int, this_minute: int, now: float) -> int:
-    """Return the ends in the last 60 seconds, from counts by minute: the last full one counts in part.
+    """Return how many tasks finished in the last 60 seconds, from counts per minute.
 
-    Rounded up, so that 0 means that none ended.
+    The last full minute counts in part. The result is rounded up, so that 0 means that none finished.
     """
     share = 1.0 - now % MINUTE_SECONDS / MINUTE_SECONDS
     return this_minute + math.ceil(last_minute * share)

@@ -1,4 +1,4 @@
-"""The part of the store contract that both back ends keep by the same code."""
+"""The part of the store contract that both back ends implement with the same code."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from tidegate.store.streams import StreamHead
 
 T = TypeVar("T")
 Work = Callable[[Session], Coroutine[Any, Any, T]]
-"""What one store call does with a session. A second try runs it again from its start."""
+"""What one store call does with a session. A second try runs it from the start."""
 
 
 class CommonStore(Store):
     """Store methods over a `Session`. A back end adds how work is run, and the methods that differ.
 
-    What each method promises is in the protocol.
+    The protocol documents each method.
     """
 
     @abstractmethod
     async def _read(self, work: Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
-        """Do work that only reads.
+        """Run work that only reads.
 
         Args:
-            work: What to do.
-            snapshot: It has several statements, which must see the same moment.
-            generic_plan: The plan of its statement need not depend on the values.
+            work: The work.
+            snapshot: Whether it has several statements that must read one snapshot.
+            generic_plan: Whether one plan of its statement fits all values.
         """
 
     @abstractmethod
@@ -65,14 +65,14 @@ class CommonStore(Store):
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
-        """Do work that writes, in one transaction.
+        """Run work that writes, in one transaction.
 
         Args:
-            work: What to do.
-            alone: It is a single statement, which needs no transaction around it.
-            generic_plan: The plan of its statement need not depend on the values.
-            repeatable: Doing it again after a lost connection does no harm.
-            notify: Others may wait for what it changes.
+            work: The work.
+            alone: Whether it is a single statement, which needs no explicit transaction.
+            generic_plan: Whether one plan of its statement fits all values.
+            repeatable: Whether it may be repeated after a lost connection.
+            notify: Whether other processes may wait for the change.
         """
 
     # --- tasks ---
@@ -108,7 +108,7 @@ class CommonStore(Store):
 
     async def find_lost_claims(self, worker_id: str, known: Iterable[Fence]) -> list[Fence]:
         fences = frozenset(known)
-        # A write, so that it comes after a claim that is still under way.
+        # A write, so that it runs after a claim that has not finished.
         return await self._write(lambda db: runs.find_lost_claims(db, worker_id, fences))
 
     async def list_cancel_requests(self, worker_id: str) -> list[CancelRequest]:
@@ -239,8 +239,8 @@ class CommonStore(Store):
         await self._write(lambda db: permits.extend(db, permit_ids, seconds), alone=True)
 
     async def report_failure(self, upstream: str, failure: CallFailure) -> Gate:
-        told = await self._write(lambda db: gates.report_failure(db, upstream, failure))
-        return told.gate
+        effect = await self._write(lambda db: gates.report_failure(db, upstream, failure))
+        return effect.gate
 
     async def report_probe(self, upstream: str, *, is_good: bool, seconds: float) -> None:
         await self._write(lambda db: gates.apply_probe(db, upstream, seconds, is_good=is_good), notify=True)

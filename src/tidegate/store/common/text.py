@@ -1,4 +1,4 @@
-"""Making any text and number storable: the failure path must take whatever a task throws."""
+"""Make any text and number storable: a failure may contain any text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 
 def storable(value: str) -> str:
-    r"""Return the text with NUL shown as `\x00` and lone surrogates as `\udc00`; all else stays as it is.
+    r"""Return the text with NUL written as `\x00` and lone surrogates as `\udc00`; the rest is unchanged.
 
-    PostgreSQL takes neither; SQLite would take a NUL, but the same text should read alike in both.
+    PostgreSQL accepts neither. SQLite accepts a NUL, but a text should read the same in both.
     """
     if "\0" in value:
         value = value.replace("\0", r"\x00")

@@ -1,4 +1,4 @@
-"""Who waits for a change in a store, on any event loop of the process."""
+"""Tasks that wait for a change in a store, on any event loop of the process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 RECENT_CHANGE_SECONDS = 0.05
-"""A change noticed so short a time ago is news to a task that calls for the first time."""
+"""A task that waits for the first time returns at once for a change as recent as this."""
 
 _LONGEST_WAIT_SECONDS = 86_400.0
 
 
 class Waiters:
-    """Wakes whoever waits for a change.
+    """Wakes the tasks that wait for a change.
 
-    Level-triggered by asyncio task: each remembers which change it was last told of, so that one between
-    two calls ends the second at once. A task that calls for the first time is told of what was noticed
-    in the last moments, since it may have read before; not of anything older, or a caller that makes a
-    task for each call would never wait.
+    Each asyncio task remembers the last change it returned for, so a change between two calls makes the
+    second return at once. A task that waits for the first time also returns for a very recent change, because
+    it may have read before that. It does not return for an older one, or a caller that makes a task for each
+    call would never wait.
     """
 
     def __init__(self) -> None:
@@ -34,15 +34,15 @@ class Waiters:
         self._changed_at = -math.inf
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any task waits."""
         return bool(self._waiters)
 
     async def wait_for_change(self, timeout_seconds: float, on_wait: Callable[[], None]) -> None:
-        """Return when `wake` was called since this task's last return, or in time.
+        """Return when `wake` was called since this task's last return, or after `timeout_seconds`.
 
         Args:
-            timeout_seconds: At most.
-            on_wait: Called once this task is among those that `wake` wakes, if it has to wait.
+            timeout_seconds: The longest wait.
+            on_wait: Called if the task has to wait, once `wake` would wake it.
         """
         caller = asyncio.current_task()
         assert caller is not None
@@ -62,7 +62,7 @@ class Waiters:
                 self._seen_changes[caller] = self._changes
 
     def wake(self) -> None:
-        """Wake all: something has changed. From any thread."""
+        """Wake all waiting tasks: something has changed. May be called from any thread."""
         with self._lock:
             self._changes += 1
             self._changed_at = time.monotonic()
@@ -71,12 +71,12 @@ class Waiters:
         for waiter in waiters:
             by_loop.setdefault(waiter.get_loop(), []).append(waiter)
         for loop, mine in by_loop.items():
-            # A loop that was closed meanwhile misses nothing.
+            # The loop may have been closed: then nothing waits there.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve_all, mine)
 
     def _enlist(self, caller: asyncio.Task[Any], waiter: asyncio.Future[None]) -> bool:
-        """Add a waiter; False if its task has not heard of the latest change."""
+        """Add a waiter; return False if its task has not seen the latest change."""
         with self._lock:
             is_recent = time.monotonic() - self._changed_at < RECENT_CHANGE_SECONDS
             if self._seen_changes.get(caller, -1 if is_recent else self._changes) != self._changes:

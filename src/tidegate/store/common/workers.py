@@ -1,4 +1,4 @@
-"""Worker rows: leases, and the runs that outlive them."""
+"""Worker rows: their leases, and the runs of retired workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.store.rows import REAPER_WORKER_ID, NewWorker, Orphan, ReaperPass,
 
 
 async def add_worker(db: Session, worker: NewWorker) -> None:
-    """Register a pool process; its lease runs from now. A repeat changes nothing."""
+    """Register a pool process. Its lease starts now. A repeat changes nothing."""
     queues = msgspec.json.encode([storable(queue) for queue in worker.queues]).decode()
     names = (worker.id, worker.name, worker.pool, worker.host)
     await db.run(
@@ -31,7 +31,7 @@ async def add_worker(db: Session, worker: NewWorker) -> None:
 
 
 async def extend_leases(db: Session, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
-    """Move these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
+    """Extend these leases to `lease_seconds` from now; return the ids that are retired or unknown."""
     rows = [(worker_id,) for worker_id in sorted(set(map(storable, worker_ids)))]
     alive = {
         worker_id
@@ -41,14 +41,14 @@ async def extend_leases(db: Session, worker_ids: Sequence[str], lease_seconds: f
 
 
 async def list_workers(db: Session) -> list[WorkerRow]:
-    """Return all workers that are not retired, and retired ones that still hold runs."""
+    """Return all workers that are not retired, and retired ones that still have runs."""
     return [build_worker_row(row) for row in await db.rows(db.sql("list_workers")["list"])]
 
 
 async def retire_worker(
     db: Session, worker_id: str, *, why: str, is_loss: bool, only_if_expired: bool, culprit: Fence | None
 ) -> bool:
-    """Retire a worker for good; return whether it is retired now. An unknown one is."""
+    """Retire a worker for good; return whether it is retired now. An unknown worker counts as retired."""
     sql, worker_id = db.sql("retire_worker"), storable(worker_id)
     task_id, run = (None, None) if culprit is None else (db.id(culprit.task_id), culprit.run)
     await db.row(sql["lock"], worker_id)
@@ -62,7 +62,7 @@ async def list_orphans(db: Session, limit: int) -> list[Orphan]:
 
 
 async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
-    """Record that a reaper passes; give runs without a worker's row one again."""
+    """Record a pass of a reaper, and restore missing worker rows that runs refer to."""
     sql = db.sql("record_reaper_pass")
     noted = await db.row(sql["note"], db.at, REAPER_WORKER_ID, longest_gap_seconds)
     assert noted is not None
@@ -71,5 +71,5 @@ async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seco
 
 
 async def delete_retired_workers(db: Session, older_than_seconds: float) -> int:
-    """Delete retired workers without runs that were retired so long ago; return how many."""
+    """Delete workers without runs that were retired that long ago; return how many."""
     return await db.run(db.sql("delete_retired_workers")["forget"], db.at, older_than_seconds)

@@ -1,1 +1,1 @@
-"""The store on PostgreSQL: any number of machines, each method in a module, its SQL beside it."""
+"""The PostgreSQL back end, for any number of machines. SQL is in `sql/` and `migrations/`."""

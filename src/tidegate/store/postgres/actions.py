@@ -1,7 +1,7 @@
-"""What people do to tasks that are not dead: cancel, give another priority, run_now.
+"""Actions of people on tasks that are not dead: cancel, reprioritise, run now.
 
-A task moves while it is looked for. So each act is tried on all ids at once, and again on those that were
-not met, until what is left is known to be out of its reach.
+A task may change its state while an action looks for it. So each action is tried on all ids at once, and
+again on those it did not find, until the rest are known to be in a state it does not apply to.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _REPRIORITISE = load("reprioritise")["standing"]
 _RUN_NOW = load("run_now")["now"]
 
 _PENDING = frozenset({"ready", "enqueue_batch_task", *(str(state) for state in WAITING)})
-"""Where a task is that neither runs nor is final."""
+"""The tables and states of tasks that are neither running nor final."""
 
 
 async def cancel(
     db: PostgresSession, task_ids: Sequence[str], why: str, *, force: bool
 ) -> dict[str, CancelStatus]:
-    """Cancel tasks wherever they are; ask running ones; answer per id."""
+    """Cancel tasks in any state; ask running ones to stop; return a status per id."""
 
     async def attempt(left: list[str]) -> dict[str, CancelStatus]:
         asked = await db.column(_CANCEL["ask"], left, db.at, force)
@@ -52,7 +52,7 @@ async def cancel(
 async def reprioritise(
     db: PostgresSession, task_ids: Sequence[str], priority: Priority
 ) -> dict[str, ActionStatus]:
-    """Give waiting or ready tasks another priority; their rank stays."""
+    """Give waiting or ready tasks another priority; their rank does not change."""
 
     async def attempt(left: list[str]) -> dict[str, ActionStatus]:
         changed = await db.column(_REPRIORITISE, left, int(priority))
@@ -66,7 +66,7 @@ async def reprioritise(
 
 
 async def run_now(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Make scheduled and retrying tasks ready now; ready ones are so already."""
+    """Make scheduled and retrying tasks ready now; a ready task counts as done."""
     made_ready: list[str] = []
 
     async def attempt(left: list[str]) -> dict[str, ActionStatus]:
@@ -86,7 +86,7 @@ async def run_now(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Act
 
 
 async def record_action(db: PostgresSession, tasks: Sequence[str], kind: str, why: str) -> None:
-    """Note an act for the histories of these tasks."""
+    """Record an action in the histories of these tasks."""
     if tasks:
         await db.run(_ACTION["keep"], tasks, db.at, kind, storable(why))
 
@@ -97,7 +97,10 @@ async def _apply_to_each(
     attempt: Callable[[list[str]], Awaitable[dict[str, T]]],
     within_reach: frozenset[str],
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Try an act until each task was met or is out of its reach; return answers, and where the others are."""
+    """Try an action until it was applied to each task or does not apply to the rest.
+
+    Return the statuses, and the tables of the other tasks.
+    """
     left = sorted({known for task_id in task_ids if (known := ids.canonical_or_none(task_id)) is not None})
     changed: dict[str, T] = {}
     out_of_reach: dict[str, str] = {}

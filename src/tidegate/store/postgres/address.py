@@ -1,4 +1,4 @@
-"""What a `postgresql://` URL says: which server for the driver, and a few words for Tidegate."""
+"""Parse a `postgresql://` URL: the server for the driver, and a few options of Tidegate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEEDS_NOTHING = {
     "sslcompression": {"0"},
     "sslsni": {"1"},
 }
-"""Words of libpq with the values that ask for no more than the driver does anyway."""
+"""Options of libpq, with the values that the driver satisfies anyway."""
 _UNSUPPORTED = frozenset(
     {
         *_NEEDS_NOTHING,
@@ -38,7 +38,7 @@ _UNSUPPORTED = frozenset(
         "tcp_user_timeout",
     }
 )
-"""Words of libpq 17 (its "Parameter Key Words") that the driver would hand to the server as settings."""
+"""Options of libpq 17 ("Parameter Key Words") that the driver would send to the server as settings."""
 
 _UNSUPPORTED_VARIABLES = {
     "PGCHANNELBINDING": "channel_binding",
@@ -51,45 +51,46 @@ _UNSUPPORTED_VARIABLES = {
     "PGSSLCERTMODE": "sslcertmode",
     "PGSSLCRLDIR": "sslcrldir",
 }
-"""Variables of libpq that say which server is meant or what it must prove, with their words in a URL. The
-driver does not read them. Nor does it read PGCONNECT_TIMEOUT and others, but those choose no server."""
+"""Variables of libpq that choose the server or how it must authenticate, with their options in a URL. The
+driver does not read them. It does not read PGCONNECT_TIMEOUT and others either, but those do not matter
+here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a store is and how to reach it."""
+    """The location of a store and how to connect to it."""
 
     dsn: str
-    """For the driver: hosts, database, credentials, and what else libpq knows (`sslmode=…`)."""
+    """For the driver: hosts, database, credentials and other libpq options (`sslmode=…`)."""
     listen_dsn: str
-    """For the listener, which a pooler in transaction mode cannot serve: a direct way around it."""
+    """For the listener. It must bypass a pooler in transaction mode, which does not support LISTEN."""
     schema: str = SCHEMA
-    """Of the tables; one for each application that shares the database."""
+    """The schema of the tables. Applications that share a database each have their own."""
     connections: int = CONNECTIONS
-    """At most, for each event loop of a process; one more listens for hints, where somebody waits."""
+    """Most connections per event loop of a process. One more listens for hints while a task waits."""
     hints: bool = True
-    """Whether commits are told to waiting processes (NOTIFY). Polling goes on either way."""
+    """Whether commits notify waiting processes (NOTIFY). Waiting processes poll in either case."""
     pooler: bool | None = None
-    """Whether a pooler in transaction mode is in between; None: found out at each connect."""
+    """Whether a pooler in transaction mode is in between; None: detected at each connect."""
 
 
 def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
-    """Return what a URL says. What it leaves open the driver takes from libpq's variables (PGHOST, PGUSER…).
+    """Return the address in a URL. The driver takes missing parts from libpq's variables (PGHOST, PGUSER…).
 
     Args:
         url: `postgresql://…`.
-        env: None: the environment of the process.
+        env: Environment variables; None: those of the process.
 
     Raises:
-        ConfigError: A word in it cannot work. The URL is not repeated: it may hold a password.
+        ConfigError: An option is not supported. The message omits the URL, which may contain a password.
     """
     parts = _split(url)
-    words = dict(parse_qsl(parts.query, keep_blank_values=True))
-    _demand_usable(os.environ if env is None else env, words)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    _require_usable(os.environ if env is None else env, options)
     others = {
-        word: value for word, value in words.items() if word not in _OURS and _is_for_driver(word, value)
+        word: value for word, value in options.items() if word not in _OURS and _is_for_driver(word, value)
     }
-    schema = words.get("schema", SCHEMA)
+    schema = options.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise ConfigError(
             f"schema={shown(schema)} in the database URL", fix="use small letters, digits and _, at most 48"
@@ -99,15 +100,15 @@ def parse_address(url: str, env: Mapping[str, str] | None = None) -> Address:
     return Address(
         dsn=urlunsplit(bare),
         schema=schema,
-        connections=_number(words.get("connections", str(CONNECTIONS))),
-        hints=_switch("hints", words["hints"]) if "hints" in words else True,
-        pooler=_switch("pooler", words["pooler"]) if "pooler" in words else None,
-        listen_dsn=urlunsplit(_at(bare, words["listen"]) if "listen" in words else bare),
+        connections=_number(options.get("connections", str(CONNECTIONS))),
+        hints=_switch("hints", options["hints"]) if "hints" in options else True,
+        pooler=_switch("pooler", options["pooler"]) if "pooler" in options else None,
+        listen_dsn=urlunsplit(_at(bare, options["listen"]) if "listen" in options else bare),
     )
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of a URL; the error for one that cannot be read shows nothing of it."""
+    """Return the parts of a URL. The error for an unreadable URL shows no part of it."""
     try:
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2]
@@ -118,7 +119,7 @@ def _split(url: str) -> SplitResult:
         is_clear = False
     if not is_clear:
         raise ConfigError(
-            "the database URL cannot be read: it holds a character with a meaning of its own",
+            "the database URL cannot be read: it contains a character that must be percent-encoded",
             fix="percent-encode such characters of the user name and password: # is %23, @ is %40, / is %2F, "
             "a space is %20",
         ) from None
@@ -126,7 +127,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_for_driver(word: str, value: str) -> bool:
-    """Return whether the driver understands a word; refuse one that would be lost."""
+    """Return whether the driver understands an option; raise `ConfigError` if it would be ignored."""
     if value in _NEEDS_NOTHING.get(word, ()):
         return False
     if word in _UNSUPPORTED:
@@ -137,15 +138,15 @@ def _is_for_driver(word: str, value: str) -> bool:
     return True
 
 
-def _demand_usable(env: Mapping[str, str], words: Mapping[str, str]) -> None:
-    """Do nothing if the driver takes libpq's variables as libpq would.
+def _require_usable(env: Mapping[str, str], options: Mapping[str, str]) -> None:
+    """Raise `ConfigError` unless the driver treats libpq's variables as libpq would.
 
     Raises:
-        ConfigError: One would be lost, and with it the server that is meant or what it must prove.
+        ConfigError: A variable that chooses or authenticates the server would be ignored.
     """
     for variable, word in _UNSUPPORTED_VARIABLES.items():
         value = env.get(variable, "")
-        if value and word not in words and value not in _NEEDS_NOTHING.get(word, ()):
+        if value and word not in options and value not in _NEEDS_NOTHING.get(word, ()):
             raise ConfigError(
                 f"{variable}={shown(value)} in the environment is not supported",
                 fix=_instead(word, f"unset {variable} for Tidegate's processes"),
@@ -155,10 +156,10 @@ def _demand_usable(env: Mapping[str, str], words: Mapping[str, str]) -> None:
 
 
 def _instead(word: str, undo: str) -> str:
-    """Return how to do without a word of libpq."""
+    """Return the fix for an unsupported option of libpq."""
     if word in ("service", "servicefile"):
         return f"{undo}; name host, user and database in the URL, or in PGHOST, PGUSER and PGDATABASE"
-    return f"{undo}. Connections have time limits and keepalive of their own"
+    return f"{undo}. Tidegate sets time limits and keepalive of its connections itself"
 
 
 def _at(parts: SplitResult, server: str) -> SplitResult:

@@ -1,4 +1,4 @@
-"""Enqueues too large for one transaction: staged in parts, made visible at once."""
+"""Enqueues too large for one transaction: stored in parts, committed at once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _BATCH_COLUMNS = (
     "batch_id", "position", "task_id", "due_at", "fingerprint", "key_seconds", "unique_seconds"
 )  # fmt: skip
 _PAGE = 5_000
-"""Names settled, or tasks dropped, by one statement."""
+"""Number of tasks whose names one statement takes, or that one statement deletes."""
 _COMMIT_SECONDS = 600.0
-"""A commit settles the names of all of a batch's tasks in one transaction."""
+"""Time limit of a commit, which takes the names of all tasks of a batch in one transaction."""
 
 
 async def enqueue_part(database: Database, batch_id: str, tasks: Sequence[NewTask]) -> None:
-    """Store a part of a larger enqueue where nothing can see it yet.
+    """Store a part of a larger enqueue, invisible until its batch is committed.
 
     Raises:
-        WrongStateError: The stage was committed or refused already.
-        ArgumentsError, OptionError: As `enqueue`.
+        WrongStateError: The batch was committed or refused already. ArgumentsError, OptionError: As
+            `enqueue`.
     """
     require_storable(tasks)
     batch_id = storable(batch_id)
@@ -43,11 +43,11 @@ async def enqueue_part(database: Database, batch_id: str, tasks: Sequence[NewTas
 
 
 async def commit_batch(database: Database, batch_id: str) -> dict[str, str]:
-    """Make a batch's tasks visible at once; return {staged id: holder's id} where a name was taken.
+    """Make all tasks of a batch visible; return {own id: id of the holder} where a name was taken.
 
     Raises:
-        KeyConflictError: A key is taken by a task with another fingerprint; a resend hears so too.
-        WrongStateError: There is no such stage: never filled, dropped, or swept away after a day.
+        KeyConflictError: A task with another fingerprint holds a key. A repeated commit raises it again.
+        WrongStateError: There is no such batch: it was never filled, was dropped, or expired after a day.
     """
     done = await database.transact(lambda db: _commit(db, storable(batch_id)), seconds=_COMMIT_SECONDS)
     if isinstance(done, KeyConflictError):
@@ -56,7 +56,7 @@ async def commit_batch(database: Database, batch_id: str) -> dict[str, str]:
 
 
 async def drop_batch(database: Database, batch_id: str) -> None:
-    """Forget an uncommitted stage and its tasks; a committed one stays."""
+    """Delete an uncommitted batch and its tasks; a committed one stays."""
     await database.transact(lambda db: _drop(db, storable(batch_id)))
 
 
@@ -107,7 +107,7 @@ async def _take_names(db: PostgresSession, batch_id: str, now: float) -> None:
     """Take the names of a batch's tasks in their order.
 
     Raises:
-        KeyConflictError: A key is taken by a task with another fingerprint.
+        KeyConflictError: A task with another fingerprint holds a key.
     """
     position = 0
     while page := await db.rows(_COMMIT["take_names"], batch_id, position, _PAGE, now):

@@ -1,9 +1,9 @@
-"""Where ready tasks are: lanes, and from which rank on they hold tasks.
+"""Channels with ready tasks, and the rank from which each has tasks.
 
-While somebody holds a snapshot open, the entries of claimed tasks cannot be removed from the index, and
-each look walks over all of them again. So, where looking has become costly, the next second's looks start
-where the last one found the first task. What appears below such a bound, or in a new lane, waits for the
-next full look.
+While any transaction holds an old snapshot, the index keeps the entries of claimed tasks, and each scan reads
+all of them again. So, once scans have become costly, the scans of the next second start at the first task
+that the last one found. Tasks that appear below such a bound, or in a new channel, wait for the next full
+scan.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 from tidegate.store.rows import ClaimRequest
 
 COSTLY_ENTRIES = 2_000
-"""Of the index, walked over in vain by one look: a millisecond or two."""
+"""Number of dead index entries read by a scan from which on it counts as costly: 1 to 2 ms."""
 
 FULL_PEEK_SECONDS = 1.0
-"""Between two looks without bounds."""
+"""Interval between two scans without bounds."""
 
 PEEK_REUSE_SECONDS = 0.02
-"""How long large claims go on with the one lane that a look found, where it fills all slots. What is more
-urgent and comes up in another lane waits so much longer at most."""
+"""How long large claims reuse the one channel that a scan found, if it fills all slots. A more urgent task in
+another channel waits at most this much longer."""
 
 LARGE_CLAIM = 200
-"""Slots from which on that is worth it; a smaller claim looks each time."""
+"""Number of slots from which on a claim reuses a channel; a smaller claim scans each time."""
 
 _MAX_REQUESTS = 100
 
@@ -35,60 +35,60 @@ ChannelKey = tuple[str, int, str, str]
 
 
 class Channel(NamedTuple):
-    """The part of a channel that one function's tasks form, as a look found it."""
+    """The tasks of one function in a channel, as a scan found them."""
 
     queue: str
     priority: int
     upstream: str
     function: str
     position: int
-    """Of its queue in listed order; 0 where that does not matter."""
+    """Position of its queue in the listed order; 0 if that does not matter."""
     first_rank: float | None
-    """Of its first task; None: it has none."""
+    """Rank of its first task; None if it has none."""
     positions: Sequence[int]
-    """Of its first tasks among those of all lanes of the priority, from 1."""
+    """Positions of its first tasks among those of all channels of the priority, from 1."""
 
     @property
     def name(self) -> ChannelKey:
-        """What tells it from others."""
+        """What identifies it."""
         return (self.queue, self.priority, self.upstream, self.function)
 
 
 @dataclass(slots=True)
 class _Bounds:
-    """Lanes with the place and bound of each, good until a moment."""
+    """Channels with the position and bound of each, valid until a moment."""
 
     until: float
     channels: dict[ChannelKey, tuple[int, float]] = field(default_factory=dict)
 
 
 class KnownChannels:
-    """Remembers what looks have found, for each kind of ask.
+    """Remembers what scans have found, for each kind of request.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._by_request: dict[Any, _Bounds] = {}
         self._only: tuple[Any, Channel, float] | None = None
-        """An ask, the lane that has enough for it, and until when that is taken for true."""
+        """A request, the channel that has enough tasks for it, and until when that is assumed."""
 
     def only(self, request: ClaimRequest) -> Channel | None:
-        """Return the lane that was found alone, moments ago, with tasks for all slots; None to look."""
+        """Return the only channel of a very recent scan, if it fills all slots; None: scan."""
         if self._only is None or request.slots < LARGE_CLAIM:
             return None
         kind, channel, until = self._only
         return channel if self._clock() < until and kind == _request_kind(request) else None
 
     def remember_only(self, request: ClaimRequest, channel: Channel) -> None:
-        """Remember that a look found tasks in this lane alone, enough for all slots, and no gates."""
+        """Remember that a scan found tasks only in this channel, enough for all slots, and no gates."""
         if request.slots >= LARGE_CLAIM:
             self._only = (_request_kind(request), channel, self._clock() + PEEK_REUSE_SECONDS)
 
     def known_columns(self, request: ClaimRequest) -> tuple[list[Any] | None, ...]:
-        """Return queues, priorities, upstreams, functions, places and bounds; None to look for all lanes."""
+        """Return queues, priorities, upstreams, functions, positions and bounds; None: scan all channels."""
         known = self._by_request.get(_request_kind(request))
         if known is None or self._clock() >= known.until:
             return (None,) * 6
@@ -98,7 +98,7 @@ class KnownChannels:
     def remember(
         self, request: ClaimRequest, channels: Collection[Channel], entries: int, *, everywhere: bool
     ) -> None:
-        """Remember a look that found these lanes, and walked over so many entries of the index for it."""
+        """Remember a scan that found these channels and read `entries` entries of the index."""
         kind = _request_kind(request)
         if everywhere:
             self._by_request.pop(kind, None)

@@ -1,4 +1,4 @@
-"""Taking ready tasks: peek without a lock, share the slots, lock and move exactly so many of each lane."""
+"""Claim ready tasks: scan without a lock, share the slots, then lock and move rows of each channel."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from tidegate.store.rows import ClaimedTask, ClaimRequest, ClaimResult, CrashPol
 _SQL = load("claim")
 
 MANY_CHANNELS = 2_000
-"""Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
+"""Number of channels above which one scan of all ready tasks is cheaper (for example, a queue per user)."""
 
 _ROUNDS = 4
-"""In which one claim looks for tasks that limits let through."""
+"""Number of rounds in which one claim looks for tasks that limits admit."""
 
 CrashPolicies = Mapping[str, CrashPolicy]
 
 
 async def claim(database: Database, known: KnownChannels, request: ClaimRequest) -> ClaimResult:
-    """Move up to `request.slots` ready tasks to this worker; nothing is locked while there is none."""
+    """Move up to `request.slots` ready tasks to this worker. Without a ready task, nothing is locked."""
     crash_policies = {
         storable(function): crash_policies for function, crash_policies in request.functions.items()
     }
     channel = known.only(request)
     if channel is None:
         return await _peek_and_take(database, known, request, crash_policies)
-    tasks = await _take(database, request, crash_policies, [channel], minds_gates=False)
+    tasks = await _take(database, request, crash_policies, [channel], checks_gates=False)
     if len(tasks) < request.slots:
         rest = await _peek_and_take(
             database, known, replace(request, slots=request.slots - len(tasks)), crash_policies
@@ -67,7 +67,7 @@ async def _peek_and_take(
         gate_checks.of(channel.upstream, channel.function) for channel in channels
     ):
         return await _take_within_limits(database, request, crash_policies, channels, gate_checks)
-    tasks = await _take(database, request, crash_policies, channels, minds_gates=True)
+    tasks = await _take(database, request, crash_policies, channels, checks_gates=True)
     if gate_checks is None and len(channels) == 1 and len(tasks) == request.slots:
         known.remember_only(request, channels[0])
     return ClaimResult(tuple(tasks))
@@ -79,13 +79,13 @@ async def _take(
     crash_policies: CrashPolicies,
     channels: Sequence[Channel],
     *,
-    minds_gates: bool,
+    checks_gates: bool,
 ) -> list[ClaimedTask]:
-    """Take what the slots hold of lanes that no gate stands before."""
+    """Take tasks for the slots from channels without a gate."""
     portions = _portions(request, channels)
     wanted = _take_columns(crash_policies, _tasks_by_channel(channels, portions))
     rows = await database.autocommit(
-        lambda db: db.rows(_SQL["take"], db.at, request.worker_id, *wanted, minds_gates, None),
+        lambda db: db.rows(_SQL["take"], db.at, request.worker_id, *wanted, checks_gates, None),
         repeatable=False,
         generic_plan=True,
     )
@@ -99,7 +99,7 @@ async def _take_within_limits(
     channels: Sequence[Channel],
     gate_checks: GateChecks,
 ) -> ClaimResult:
-    """Take what limits let through, round by round: what one lane may not give, others may."""
+    """Take tasks that limits admit, in rounds: slots that one channel cannot fill go to others."""
     tasks: list[ClaimedTask] = []
     every = list(channels)
     for _ in range(_ROUNDS):
@@ -124,7 +124,7 @@ async def _take_within_limits(
         was_short = len(taken) < min(left.slots, sum(number for _, number in shares))
         if not taken or not was_short or len(tasks) >= request.slots:
             break
-    return ClaimResult(tuple(tasks), next_claim_seconds=_again_seconds(gate_checks, every))
+    return ClaimResult(tuple(tasks), next_claim_seconds=_next_claim_seconds(gate_checks, every))
 
 
 async def _take_charged(
@@ -133,7 +133,7 @@ async def _take_charged(
     crash_policies: CrashPolicies,
     shares: Sequence[tuple[Channel, int]],
 ) -> tuple[list[tuple[Any, Admission]], GateChecks]:
-    """Lock the gates, take as much of each lane as they let through, and charge exactly what was taken."""
+    """Lock the gates, take as many tasks of each channel as they admit, and charge exactly these."""
     now = await db.now()
     rows = await gates.locked_rows(db)
     in_flight = await gates.in_flight(db, now, upstreams_to_count(rows, now))
@@ -171,7 +171,7 @@ async def _take_charged(
 
 
 async def _prober(db: PostgresSession, channel: Channel, max_attempts: int, held: Sequence[GateCheck]) -> Any:
-    """Return the id of the task of a lane that may try its held gate; None if none of the first ones may."""
+    """Return the id of the task of a channel that may probe; None if none of the first ones may."""
     row = await db.row(_SQL["prober"], *channel.name, max_attempts, MAX_PROBE_CANDIDATES)
     if row is None or not all(gate_check.may_admit(on_last_attempt=row["is_last"]) for gate_check in held):
         return None
@@ -182,19 +182,19 @@ def _is_open(gate_checks: GateChecks, channel: Channel) -> bool:
     return all(gate_check.is_open for gate_check in gate_checks.of(channel.upstream, channel.function))
 
 
-def _again_seconds(gate_checks: GateChecks, channels: Sequence[Channel]) -> float | None:
-    """Return when it is worth looking again for what doors keep back; None: no time decides that."""
-    shut = [
+def _next_claim_seconds(gate_checks: GateChecks, channels: Sequence[Channel]) -> float | None:
+    """Return the seconds until tasks held back may be claimed; None if that does not depend on time."""
+    closed = [
         d for channel in channels for d in gate_checks.of(channel.upstream, channel.function) if not d.is_open
     ]
-    times = [seconds for gate_check in shut if (seconds := gate_check.next_check_seconds()) is not None]
+    times = [seconds for gate_check in closed if (seconds := gate_check.next_check_seconds()) is not None]
     return min(times, default=None)
 
 
 async def _peek_with_gates(
     db: PostgresSession, known: KnownChannels, request: ClaimRequest, functions: list[str]
 ) -> tuple[bool, list[Channel], GateChecks | None]:
-    """Return whether the worker is alive, the lanes with the first tasks, and what stands before them."""
+    """Return whether the worker is alive, the channels with the first tasks, and their gate checks."""
     is_alive, has_gates, channels = await _peek(db, known, request, functions)
     if not channels or not has_gates:
         return is_alive, channels, None
@@ -209,9 +209,9 @@ async def _peek_with_gates(
 async def _open_channels(
     db: PostgresSession, request: ClaimRequest, functions: list[str], gate_checks: GateChecks
 ) -> list[Channel]:
-    """Return the lanes of which something may be handed out, as if there were no others."""
-    upstreams, shut = gate_checks.closed()
-    may_run = [function for function in functions if function not in shut]
+    """Return the channels whose tasks may be claimed, from a scan of these channels only."""
+    upstreams, closed = gate_checks.closed()
+    may_run = [function for function in functions if function not in closed]
     *_, channels = await _peek(db, KnownChannels(), request, may_run, list(map(storable, upstreams)))
     return channels
 
@@ -221,9 +221,9 @@ async def _peek(
     known: KnownChannels,
     request: ClaimRequest,
     functions: list[str],
-    shut: Sequence[str] = (),
+    closed: Sequence[str] = (),
 ) -> tuple[bool, bool, list[Channel]]:
-    """Return whether the worker is alive, whether any gate is to be minded, and the lanes' first tasks."""
+    """Return whether the worker is alive, whether any gate must be checked, and the channels' first tasks."""
     queues = None if "*" in request.queues else [storable(queue) for queue in dict.fromkeys(request.queues)]
     given = known.known_columns(request)
     at_most = None if request.is_strict else MANY_CHANNELS
@@ -236,10 +236,10 @@ async def _peek(
         request.is_strict,
         at_most,
         *given,
-        shut,
+        closed,
     )
     if rows[0]["channels_seen"] == at_most:
-        rows = await db.rows(_SQL["walk"], request.worker_id, queues, functions, request.slots, shut)
+        rows = await db.rows(_SQL["walk"], request.worker_id, queues, functions, request.slots, closed)
     is_alive, has_gates, _, queue, *_, entries = rows[0]
     if queue is None:
         return is_alive, has_gates, []
@@ -266,7 +266,7 @@ def _portions(request: ClaimRequest, channels: Sequence[Channel]) -> list[Portio
 
 
 def _tasks_by_channel(channels: Sequence[Channel], portions: Sequence[Portion]) -> list[tuple[Channel, int]]:
-    """Return how many tasks to take from each lane that is to give any."""
+    """Return how many tasks to take from each channel, without those that give none."""
     shares: dict[int, int] = defaultdict(int)
     for priority, tasks in portions:
         shares[priority] += tasks
@@ -279,7 +279,7 @@ def _tasks_by_channel(channels: Sequence[Channel], portions: Sequence[Portion]) 
 def _take_columns(
     crash_policies: CrashPolicies, tasks: Sequence[tuple[Channel, int]]
 ) -> tuple[list[Any], ...]:
-    """Return the columns that `take` wants of these lanes: each from where it was just seen to begin."""
+    """Return the parameters of `take` for these channels, each with the first rank that the scan found."""
     rows = []
     for channel, number in tasks:
         mine = crash_policies[channel.function]
@@ -289,7 +289,7 @@ def _take_columns(
 
 
 def _in_portion_order(rows: Sequence[Any], portions: Sequence[Portion]) -> Iterator[Any]:
-    """Yield what was taken in the order of the portions."""
+    """Yield the rows taken in the order of the portions."""
     if len(portions) == 1:
         yield from rows
         return

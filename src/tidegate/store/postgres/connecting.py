@@ -1,4 +1,4 @@
-"""Making one connection and ending it: what holds for each, whatever it is used for."""
+"""Open and close one connection, with the settings that every connection has."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ CONNECT_SECONDS = 10.0
 _SILENCE = "15s"
 _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
-"""Prepared statements kept on a direct connection."""
+"""Number of prepared statements cached per direct connection."""
 
 Connection: TypeAlias = Any
-"""An `asyncpg.Connection`; asyncpg brings no types."""
+"""An `asyncpg.Connection`; asyncpg has no types."""
 
 
 async def connect(dsn: str, *, pooler: bool) -> Connection:
-    """Make a connection.
+    """Open a connection.
 
     Args:
-        dsn: Where to.
+        dsn: The server, database and credentials.
         pooler: Whether a pooler in transaction mode is in between.
 
     Raises:
-        StoreUnavailableError: It took too long.
-        asyncpg.PostgresError, OSError: It was refused.
+        StoreUnavailableError: The connection took too long. asyncpg.PostgresError, OSError: The connection
+            was refused.
     """
     try:
         connection = await asyncpg.connect(
@@ -51,21 +51,21 @@ async def connect(dsn: str, *, pooler: bool) -> Connection:
 
 
 async def configure(connection: Connection) -> None:
-    """Set what holds for each of our sessions; not through a pooler."""
+    """Set the settings of every session. Not for connections through a pooler."""
     await connection.execute(_CONFIGURE, _SILENCE, timeout=CONNECT_SECONDS)
 
 
 async def is_pooled(connection: Connection) -> bool:
-    """Whether something between us and the server hands server connections out by turns.
+    """Return whether a pooler between this process and the server shares server connections.
 
-    A pooler makes up the process id that it greets with.
+    A pooler sends a made-up process id at the start of the session.
     """
     pid: int = await connection.fetchval("SELECT pg_backend_pid()")
     return bool(pid != connection.get_server_pid())
 
 
 async def finds_pooler(dsn: str) -> bool:
-    """Make a connection to find out whether there is a pooler in between."""
+    """Open a connection to find out whether there is a pooler in between."""
     probe = await connect(dsn, pooler=True)
     try:
         return await is_pooled(probe)
@@ -74,9 +74,9 @@ async def finds_pooler(dsn: str) -> bool:
 
 
 async def close_quietly(connection: Connection) -> None:
-    """Close a connection in an orderly way; at once where that fails or takes too long.
+    """Close a connection in an orderly way, or abruptly if that fails or takes too long.
 
-    A cancel closes it at once too: the loop may be about to end.
+    If the caller is cancelled, it is closed abruptly too: the event loop may be about to end.
     """
     try:
         await connection.close(timeout=_FAREWELL_SECONDS)
@@ -87,7 +87,7 @@ async def close_quietly(connection: Connection) -> None:
 
 
 def disconnect(connection: Connection) -> None:
-    """End a connection at once, also one whose loop is closed: the server ends its session."""
+    """Close a connection abruptly, even if its event loop is closed. The server then ends the session."""
     transport = getattr(connection, "_transport", None)
     with suppress(Exception):  # a closed loop refuses most of it
         connection.terminate()

@@ -1,4 +1,4 @@
-"""Connections: a fixed small number for each event loop, made when they are first needed."""
+"""The connections of one event loop: a small fixed number, opened when they are first needed."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ GENERIC_PLANS = (
     "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 )
 _CUSTOM_PLANS = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
-"""Plans of the other kind are not kept on: a change of settings alone would leave them."""
+"""These discard plans of the other kind, which a change of settings alone would keep."""
 
 FULL_SECONDS = 5.0
-"""After which a server that had no connection left is asked again for one."""
+"""Time until a new connection is tried again after the server had none left."""
 
 _open: set[LoopConnections] = set()
-"""All that may have connections: kept when their store is gone, until they are closed, their loop ends, or
-`close_orphaned` finds that the loop was closed. A forked child keeps its parent's and does not touch them."""
+"""All objects that may have connections. They stay here after their store is gone, until they are closed,
+their loop ends, or `close_orphaned` finds that the loop was closed. A forked child keeps its parent's objects
+and does not touch them."""
 
 
 class LoopConnections:
     """The connections of the running event loop.
 
     Args:
-        address: Where to.
+        address: The server.
     """
 
     def __init__(self, address: Address) -> None:
@@ -53,36 +54,36 @@ class LoopConnections:
         self._most = address.connections
         self._capacity = asyncio.Semaphore(self._most)
         self.waiting_for_names = asyncio.Semaphore(max(1, address.connections // 2))
-        """For work that may wait for a name which a caller's own, still open transaction holds: however much
-        of it there is, it leaves connections to all else."""
+        """Limits work that may wait for a name held by a caller's open transaction, so that other work has
+        connections."""
         self._idle = Idle(self._close_in_background)
         self._all: set[Connection] = set()
         self._making = 0
         self._in_use = 0
-        """Connections that are taken, being made, or waited for."""
+        """Number of connections that are in use, being opened, or waited for."""
         self._generic_plan: set[Connection] = set()
-        """Those whose server plans a statement once, whatever its values and however full the tables are just
-        then, and never to read a whole table."""
+        """Connections on which the server plans each statement once, independent of values and table sizes,
+        and without sequential scans."""
         self.dropped = 0
-        """Connections that were parted with because they were no longer to be trusted."""
+        """Number of connections closed because they could no longer be used safely."""
         self._leaving: dict[asyncio.Task[None], Connection] = {}
         self._work: set[UncancelledTask[Any]] = set()
-        """Kept here since a loop keeps no task alive by itself."""
+        """Strong references: an event loop does not keep its tasks alive."""
         self._late: set[UncancelledTask[Any]] = set()
-        """Work that goes on though its caller was cancelled."""
+        """Work that continues although its caller was cancelled."""
         self._full_until = 0.0
-        """No new connection is tried until then, since the server had none left."""
+        """Until then no new connection is tried, because the server had none left."""
         self._waiting = Waiting()
         self._kept: Connection | None = None
-        """The one that only beats use. Its turn stays taken."""
+        """The connection that only heartbeats use. It counts as in use."""
         self._is_kept_in_use = False
         self._loop_finalizer: AsyncGenerator[None] | None = None
         self.before_end: list[Callable[[], Awaitable[None]]] = []
-        """To be done when the loop ends, before the connections are closed."""
+        """Called when the event loop ends, before the connections are closed."""
 
     @property
     def is_pooled(self) -> bool | None:
-        """Whether a pooler is in between; None: not known before the first connection."""
+        """Whether a pooler is in between; None before the first connection."""
         return self._pooler
 
     @property
@@ -92,26 +93,27 @@ class LoopConnections:
 
     @property
     def is_making(self) -> bool:
-        """Whether a connection is being made."""
+        """Whether a connection is being opened."""
         return self._making > 0
 
     async def acquire(
         self, limit: asyncio.Timeout, *, generic_plan: bool = False, beats: bool = False
     ) -> Connection:
-        """Return a connection that nobody uses; wait for one if all are in use.
+        """Return a free connection; wait for one if all are in use.
 
-        Where the server has none left for a new one, any free one serves, or the next that is given back.
-        Where the caller is cancelled while one is made, that one is kept for the next call.
+        If the server has no connection left, any free one is used, or the next one released. If the caller is
+        cancelled while a connection is opened, it is kept for the next call.
 
         Args:
-            limit: Of the caller.
-            generic_plan: For statements that find their rows by an index for any values: planning them each
-                time costs the server more than running them. One for each purpose is made where there
-                is room, else one is changed over. Of no effect through a pooler, which keeps no plans.
-            beats: For a beat. The connection is given back with `keep=True`; then it waits for the next beat.
+            limit: The caller's time limit.
+            generic_plan: For statements that use an index for any values, where planning costs the server
+                more than running. If there is room, a connection is opened for this purpose; otherwise one is
+                switched over. No effect through a pooler, which keeps no plans.
+            beats: Whether the call is a heartbeat. The connection is released with `keep=True` and then kept
+                for the next heartbeat.
 
         Raises:
-            asyncpg.PostgresError, OSError, TimeoutError: None can be made.
+            asyncpg.PostgresError, OSError, TimeoutError: No connection can be opened.
         """
         if self._loop_finalizer is None:
             _open.add(self)
@@ -141,14 +143,14 @@ class LoopConnections:
         return making.result().value()
 
     async def outlive(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout) -> T:
-        """Do work that gives its connection back by itself; a cancelled caller leaves it a second for that.
+        """Run work that releases its connection itself, for up to a second after the caller was cancelled.
 
         Args:
-            work: What it does must do no harm when nobody waits for it.
-            limit: Of the caller. Once it has expired, the work is cancelled at once.
+            work: Must be harmless if no caller waits for it.
+            limit: The caller's time limit. When it has expired, the work is cancelled at once.
 
         Raises:
-            Exception: As the work does.
+            Exception: The error of the work.
         """
         working = self._begun(work, "tidegate-postgres-read")
         try:
@@ -186,12 +188,12 @@ class LoopConnections:
         work.cancel()
 
     def _keep(self, making: UncancelledTask[Connection]) -> None:
-        """Keep a connection that was made for a caller who no longer waits for it."""
+        """Keep a connection that was opened for a caller that no longer waits."""
         if not making.cancelled() and making.result().error is None:
             self.release(making.result().value())
 
     def _find_free(self, generic_plan: bool) -> Connection | None:
-        """Return a free connection: of this kind, or of the other if there is no room for a new one."""
+        """Return a free connection of this kind, or of the other kind if there is no room for a new one."""
         for connection in self._idle.connections():
             if connection.is_closed():
                 self._idle.remove(connection)
@@ -208,7 +210,7 @@ class LoopConnections:
     async def _made(
         self, connection: Connection | None, generic_plan: bool, is_quiet: bool, is_new: bool
     ) -> Connection:
-        """Return a connection of this kind: the given one, asked first if it was quiet, or another."""
+        """Return a connection of this kind: the given one (checked first if it was quiet), or another."""
         try:
             if connection is None:
                 connection, is_quiet = await self._another(is_new)
@@ -230,10 +232,10 @@ class LoopConnections:
         return connection
 
     async def _another(self, is_new: bool) -> tuple[Connection, bool]:
-        """Return a new connection, or one that is free or becomes free; and whether that was quiet for long.
+        """Return a new connection, or the next free one; and whether it was quiet for long.
 
         Args:
-            is_new: A new one was reserved.
+            is_new: Whether a new one was reserved.
         """
         while True:
             if is_new:
@@ -257,13 +259,13 @@ class LoopConnections:
         return len(self._all) + self._making < self._most
 
     def _reserved(self) -> bool:
-        """Reserve a new connection if there is room for one; return whether there is."""
+        """Reserve a new connection if there is room; return whether there is."""
         has_room = self._has_room()
         self._making += has_room
         return has_room
 
     def _take_kept(self) -> Connection | None:
-        """Return the connection that is kept for beats, if it is free and sound."""
+        """Return the connection that is kept for heartbeats, if it is free and not closed."""
         if self._kept is None or self._is_kept_in_use:
             return None
         if self._kept.is_closed():
@@ -274,7 +276,7 @@ class LoopConnections:
         return self._kept
 
     def _shared(self) -> Connection:
-        """Return the connection that was kept for beats, and keep none; its turn is free again."""
+        """Return the connection that was kept for heartbeats, for general use."""
         connection, self._kept, self._is_kept_in_use = self._kept, None, False
         self._capacity.release()
         return connection
@@ -313,11 +315,11 @@ class LoopConnections:
         self._waiting.give(None)
 
     def release(self, connection: Connection, *, keep: bool = False) -> None:
-        """Return a sound connection for others to take.
+        """Release a connection for others to use.
 
         Args:
             connection: The connection.
-            keep: Only for the next beat, unless it is the only one.
+            keep: Whether to keep it for the next heartbeat. The only connection is never kept.
         """
         if keep and (connection is self._kept or self._kept is None) and not self._is_wanted(connection):
             self._kept, self._is_kept_in_use = connection, False
@@ -332,22 +334,22 @@ class LoopConnections:
         self._end_turn()
 
     def _is_wanted(self, connection: Connection) -> bool:
-        """Whether others need this connection: it is the only one, or may be no more than one."""
+        """Whether others need this connection: it is the only one, or only one is allowed."""
         return self._most == 1 or (bool(self._waiting) and self._all == {connection})
 
     def drop(self, connection: Connection) -> None:
-        """Part with a connection that is not to be trusted again; what it is doing is cancelled."""
+        """Close a connection that can no longer be used safely; its statement is cancelled."""
         self.dropped += 1
         self._close_in_background(connection)
         self._end_turn()
 
     def narrow(self, most: int) -> None:
-        """Use no more than so many connections from now on: others need them."""
+        """Use at most `most` connections from now on: other processes need them."""
         self._most = min(self._most, most)
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Part with the connections nobody uses: where one has fallen silent, each of them may have."""
+        """Close the idle connections: if one does not answer, the others may not either."""
         free = self._idle.connections()
         self._idle.clear()
         if self._kept is not None and not self._is_kept_in_use:
@@ -356,7 +358,7 @@ class LoopConnections:
             self._close_in_background(connection)
 
     async def close(self) -> None:
-        """Part with all connections; the next `take` makes new ones."""
+        """Close all connections; the next `acquire` opens new ones."""
         await self._part_with_all()
         if self._loop_finalizer is not None and not self._in_use:
             last_act, self._loop_finalizer = self._loop_finalizer, None
@@ -364,7 +366,7 @@ class LoopConnections:
             _open.discard(self)
 
     def abandon(self) -> None:
-        """End all connections at once: when the loop is closed, or from a callback in it."""
+        """Close all connections abruptly: after the loop was closed, or from a callback in it."""
         for connection in (*self._all, *self._leaving.values()):
             disconnect(connection)
         for work in self._work.copy():
@@ -379,7 +381,7 @@ class LoopConnections:
             for late in self._late:
                 late.cancel()
             await asyncio.wait(self._late)
-            await asyncio.sleep(0)  # their callbacks give connections back
+            await asyncio.sleep(0)  # their callbacks release connections
         self._idle.clear()
         if self._kept is not None and not self._is_kept_in_use:
             self._shared()
@@ -389,7 +391,7 @@ class LoopConnections:
         await asyncio.gather(*parting, *self._leaving)
 
     async def _close_with_the_loop(self) -> AsyncGenerator[None]:
-        """Part with all connections when the loop ends: `asyncio.run` closes its generators at the end."""
+        """Close all connections when the loop ends: `asyncio.run` closes async generators at the end."""
         try:
             yield
         finally:
@@ -400,12 +402,12 @@ class LoopConnections:
 
 
 def close_orphaned() -> bool:
-    """End the connections of closed loops, whatever store they served; return whether there were any."""
+    """Close the connections of closed loops, of all stores; return whether there were any."""
     closed = [connections for connections in _open.copy() if connections.is_orphaned]
     is_cut_short = any(connections.is_making for connections in closed)
     for connections in closed:
         connections.abandon()
         _open.discard(connections)
     if is_cut_short:
-        gc.collect()  # nothing else reaches a connection that asyncpg had not handed out yet
+        gc.collect()  # nothing else closes a connection that asyncpg had not returned yet
     return bool(closed)

@@ -1,4 +1,4 @@
-"""The connections of a process: each event loop has its own, since a connection belongs to its loop."""
+"""The connections of a process. Each event loop has its own, because a connection belongs to a loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ConnectionsByLoop:
     """The connections of this process to one address.
 
     Args:
-        address: Where to.
+        address: The server.
     """
 
     def __init__(self, address: Address) -> None:
@@ -23,7 +23,7 @@ class ConnectionsByLoop:
         self._by_loop: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
 
     def for_this_loop(self) -> LoopConnections:
-        """Return the running loop's connections; end those of loops that were closed without closing them."""
+        """Return the running loop's connections; close those that closed loops have left open."""
         self._notice_fork()
         loop = asyncio.get_running_loop()
         connections = self._by_loop.get(loop)
@@ -35,20 +35,20 @@ class ConnectionsByLoop:
         return connections
 
     async def close(self) -> None:
-        """Part with all connections of all loops."""
+        """Close all connections of all loops."""
         self._notice_fork()
         here = asyncio.get_running_loop()
         for loop, connections in list(self._by_loop.items()):
             if loop is here:
                 await connections.close()
             elif loop.is_running():
-                with suppress(RuntimeError):  # it ended meanwhile
+                with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(connections.abandon)
             else:
                 connections.abandon()
             self._by_loop.pop(loop, None)
 
     def _notice_fork(self) -> None:
-        """Leave the parent's connections alone in a forked child."""
+        """In a forked child, forget the parent's connections without touching them."""
         if self._pid != os.getpid():
             self._pid, self._by_loop = os.getpid(), {}

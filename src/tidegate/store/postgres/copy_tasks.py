@@ -1,4 +1,4 @@
-"""Rows of many new tasks by COPY: the fastest way into PostgreSQL, where there is nothing to settle."""
+"""Store many new tasks by COPY, the fastest way into PostgreSQL. For tasks without key or unique name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _WAITING = (
 
 
 async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None:
-    """Store tasks that want no names.
+    """Store tasks without key or unique name.
 
     Raises:
-        asyncpg.UniqueViolationError: One of them is there already.
+        asyncpg.UniqueViolationError: One of them is stored already.
     """
     now = await db.now()
     await copy_tasks(db, now, tasks)
@@ -36,9 +36,9 @@ async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None
     for task in tasks:
         due = due_at(now, task)
         if due is None:
-            ready.append((task.id, *_lane(task), now, now, 0))
+            ready.append((task.id, *_channel_columns(task), now, now, 0))
         else:
-            later.append((task.id, "scheduled", due, *_lane(task), due, 0))
+            later.append((task.id, "scheduled", due, *_channel_columns(task), due, 0))
     if ready:
         await db.copy("ready", _READY, ready)
     if later:
@@ -48,10 +48,10 @@ async def enqueue_by_copy(db: PostgresSession, tasks: Sequence[NewTask]) -> None
 
 
 async def copy_tasks(db: PostgresSession, now: float, tasks: Sequence[NewTask]) -> None:
-    """Write the lifelong rows and the payloads."""
+    """Write the rows in `task` and the payloads."""
     await db.copy("task", _TASK, [task_row(now, task.id, task) for task in tasks])
     await db.copy("payload", _PAYLOAD, [(task.id, task.codec_tag, task.args) for task in tasks])
 
 
-def _lane(task: NewTask) -> tuple[str, int, str, str, str]:
+def _channel_columns(task: NewTask) -> tuple[str, int, str, str, str]:
     return (task.queue, int(task.priority), task.upstream, task.function, task.tenant)

@@ -1,4 +1,4 @@
-"""Units of work on the database: in time, tried again where that helps, failing in the contract's words."""
+"""Run units of work on the database, with time limits and retries, and with the contract's errors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """What a unit wants of its connection."""
+class _ConnectionOptions:
+    """What a unit needs of its connection."""
 
     generic_plan: bool
     reads: bool
@@ -38,12 +38,12 @@ class _Terms:
 
 
 class Database:
-    """Does units of work for the loop that asks.
+    """Runs units of work on the connections of the running event loop.
 
     Args:
-        address: Where to.
-        clock: The moment statements take for now; None: the server's clock.
-        busy_seconds: How long a unit may take in all, waiting for a connection and tries again included.
+        address: The server.
+        clock: The clock for statements; None: the server's clock.
+        busy_seconds: How long a unit may take in all, including waits for a connection and retries.
     """
 
     def __init__(
@@ -68,33 +68,34 @@ class Database:
         generic_plan: bool = False,
         beats: bool = False,
     ) -> T:
-        """Do work that is one statement: its own transaction, without a word more on the wire.
+        """Run work that is one statement, in its own implicit transaction.
 
         Args:
-            work: Run again from its start where a failure is no fault of its own.
-            repeatable: False: not run again once the connection was lost under it.
-            seconds: How long it may take in all; None: as long as any unit.
-            generic_plan: One plan serves all values, so the server plans once. See `LoopConnections.acquire`.
-            beats: It is a beat, which has a connection that no other work takes.
+            work: Retried from its start if it failed for an outside reason.
+            repeatable: Whether to retry after the connection was lost during the work.
+            seconds: How long it may take in all; None: `busy_seconds`.
+            generic_plan: Whether one plan fits all values, so that the server plans once. See
+                `LoopConnections.acquire`.
+            beats: Whether it is a heartbeat, which has a connection that no other work uses.
 
         Raises:
-            StoreUnavailableError, StoreBusyError: It could not be done.
+            StoreUnavailableError, StoreBusyError: The work could not be done.
         """
         return await self._in_time(
             _without_transaction(work), repeatable, seconds, generic_plan=generic_plan, beats=beats
         )
 
     async def read(self, work: Work[T], *, generic_plan: bool = False) -> T:
-        """Do work that is one statement and changes nothing.
+        """Run work that is one statement and changes nothing.
 
-        Where the caller is cancelled, the statement may go on for a second: its connection is kept.
+        If the caller is cancelled, the statement may continue for a second, so that its connection is kept.
 
         Args:
             work: As for `autocommit`.
             generic_plan: As for `autocommit`.
 
         Raises:
-            StoreUnavailableError, StoreBusyError: It could not be done.
+            StoreUnavailableError, StoreBusyError: The work could not be done.
         """
         return await self._in_time(_without_transaction(work), True, generic_plan=generic_plan, reads=True)
 
@@ -107,17 +108,18 @@ class Database:
         seconds: float | None = None,
         generic_plan: bool = False,
     ) -> T:
-        """Do work of several statements in one transaction.
+        """Run work of several statements in one transaction.
 
         Args:
             work: As for `autocommit`.
             repeatable: As for `autocommit`.
-            snapshot: Read only, and every statement sees the same moment. A cancel is met as by `read`.
+            snapshot: Whether the work only reads, and all its statements see one snapshot. A cancel is
+                handled as by `read`.
             seconds: As for `autocommit`.
             generic_plan: As for `autocommit`.
 
         Raises:
-            StoreUnavailableError, StoreBusyError: It could not be done.
+            StoreUnavailableError, StoreBusyError: The work could not be done.
         """
         return await self._in_time(
             _in_transaction(work, snapshot=snapshot),
@@ -129,10 +131,10 @@ class Database:
 
     @asynccontextmanager
     async def waiting_for_names(self) -> AsyncIterator[None]:
-        """Wait for a turn to do what may wait for another's transaction: others need connections meanwhile.
+        """Wait for a turn to run work that may wait for another transaction. Other work keeps connections.
 
         Raises:
-            StoreUnavailableError: None came in time.
+            StoreUnavailableError: No turn came in time.
         """
         turns = self._connections.for_this_loop().waiting_for_names
         try:
@@ -146,24 +148,24 @@ class Database:
             turns.release()
 
     async def is_pooled(self) -> bool:
-        """Whether a pooler in transaction mode is between us and the server.
+        """Return whether a pooler in transaction mode is between this process and the server.
 
         Raises:
-            StoreUnavailableError: There is no way to tell.
+            StoreUnavailableError: The server cannot be reached.
         """
         await self.autocommit(_no_op)
         return bool(self._connections.for_this_loop().is_pooled)
 
     def narrow(self, most: int) -> None:
-        """Use no more than so many connections in the running loop from now on."""
+        """Use at most `most` connections in the running loop from now on."""
         self._connections.for_this_loop().narrow(most)
 
     def before_loop_ends(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do this when the running loop ends, while its connections can still be used."""
+        """Call `act` when the running loop ends, while its connections can still be used."""
         self._connections.for_this_loop().before_end.append(act)
 
     async def close(self) -> None:
-        """Part with all connections."""
+        """Close all connections."""
         await self._connections.close()
 
     async def _in_time(
@@ -182,7 +184,7 @@ class Database:
         try:
             async with asyncio.timeout(most_seconds) as limit:
                 return await self._with_retries(
-                    connections, unit, repeatable, _Terms(generic_plan, reads, beats), limit
+                    connections, unit, repeatable, _ConnectionOptions(generic_plan, reads, beats), limit
                 )
         except TimeoutError as error:
             if not limit.expired():
@@ -196,16 +198,16 @@ class Database:
         connections: LoopConnections,
         unit: Unit[T],
         repeatable: bool,
-        terms: _Terms,
+        options: _ConnectionOptions,
         limit: asyncio.Timeout,
     ) -> T:
         for tries in range(1, _TRIES + 1):
             try:
                 connection = await connections.acquire(
-                    limit, generic_plan=terms.generic_plan, beats=terms.beats
+                    limit, generic_plan=options.generic_plan, beats=options.beats
                 )
-                doing = self._run_unit(connections, connection, unit, keep=terms.beats)
-                return await (connections.outlive(doing, limit) if terms.reads else doing)
+                doing = self._run_unit(connections, connection, unit, keep=options.beats)
+                return await (connections.outlive(doing, limit) if options.reads else doing)
             except Exception as error:
                 trouble = error_kind(error)
                 again = trouble is ErrorKind.AGAIN or (
@@ -222,7 +224,7 @@ class Database:
     async def _run_unit(
         self, connections: LoopConnections, connection: Connection, unit: Unit[T], *, keep: bool
     ) -> T:
-        """Do work on a taken connection, and give it back or drop it."""
+        """Run work on an acquired connection, then release or drop it."""
         try:
             now = None if self._clock is None else self._clock()
             answer = await unit(connection, PostgresSession(connection, self.address.schema, now))
@@ -238,7 +240,7 @@ class Database:
 
 
 async def _no_op(_: PostgresSession) -> None:
-    """Be given a connection, and ask nothing of it."""
+    """Do nothing with a connection."""
 
 
 def _without_transaction(work: Work[T]) -> Unit[T]:
@@ -258,14 +260,14 @@ def _in_transaction(work: Work[T], *, snapshot: bool) -> Unit[T]:
 
 
 def _pause(tries: int) -> float:
-    """Return seconds between two tries: doubled each time, with full jitter."""
+    """Return the seconds between two tries: doubled each time, with full jitter."""
     return random.uniform(0.0, min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**tries))
 
 
 def _place(dsn: str) -> str:
-    """Return server and database for people, without credentials."""
+    """Return server and database for messages, without credentials."""
     parts = urlsplit(dsn)
-    words = dict(parse_qsl(parts.query))
-    host = parts.netloc.rpartition("@")[2] or words.get("host") or os.environ.get("PGHOST") or "localhost"
-    database = parts.path.removeprefix("/") or words.get("dbname") or os.environ.get("PGDATABASE")
+    query = dict(parse_qsl(parts.query))
+    host = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST") or "localhost"
+    database = parts.path.removeprefix("/") or query.get("dbname") or os.environ.get("PGDATABASE")
     return f"{host}/{database}" if database else host

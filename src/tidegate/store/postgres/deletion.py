@@ -1,4 +1,4 @@
-"""Deleting tasks with all that belongs to them."""
+"""Delete tasks with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _DELETE = load("purge")["delete"]
 
 
 async def delete_tasks(db: PostgresSession, tasks: Sequence[Any]) -> None:
-    """Delete final or staged tasks: row, payload, result, history, progress."""
+    """Delete final or uncommitted tasks: row, payload, result, history, progress."""
     await db.run(_DELETE, tasks)

@@ -1,4 +1,4 @@
-"""Storing new tasks at once: one or some through the server's function, many by COPY."""
+"""Store new tasks: a few through a function in the database, many by COPY."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tidegate.store.rows import EnqueueResult, NewTask
 _SQL = load("enqueue")
 
 COPY_TASKS = 50
-"""From so many on, the extra round trips of COPY cost less than a function call for each task."""
+"""From this number of tasks on, the extra round trips of COPY cost less than a function call per task."""
 
 
 async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-    """Store these tasks, all or none, and answer in their order.
+    """Store these tasks, all or none; return one result per task, in order.
 
     Raises:
-        KeyConflictError: A key is taken by a task with another fingerprint.
+        KeyConflictError: A task with another fingerprint holds a key.
         ArgumentsError: A text cannot be stored.
         OptionError: An id, a moment or the number of tasks is out of range.
     """
@@ -44,7 +44,7 @@ async def enqueue(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueR
 
 
 async def _store_unnamed(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-    """Store tasks that want no names; where one is there already, as a resend, the slower way tells."""
+    """Store tasks without names by COPY. If one is stored already (a resend), use the function instead."""
     with suppress(asyncpg.UniqueViolationError):
         if len(tasks) == 1 and _is_plain(tasks[0]):
             return [await database.autocommit(lambda db: _enqueue_plain(db, tasks[0]))]
@@ -55,7 +55,7 @@ async def _store_unnamed(database: Database, tasks: Sequence[NewTask]) -> list[E
 
 
 async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-    """Store tasks by the server's function, which settles their names."""
+    """Store tasks through the database function, which takes their names."""
     if len(tasks) == 1:
         return [await database.autocommit(lambda db: _enqueue_one(db, tasks[0]))]
     return await database.transact(lambda db: _enqueue_many(db, tasks))
@@ -63,10 +63,10 @@ async def _store_named(database: Database, tasks: Sequence[NewTask]) -> list[Enq
 
 @contextmanager
 def wrap_unstorable() -> Iterator[None]:
-    """Say of values that PostgreSQL cannot store that they are the caller's.
+    """Convert errors for values that PostgreSQL cannot store to `ArgumentsError`.
 
     Raises:
-        ArgumentsError: One cannot be stored.
+        ArgumentsError: A value cannot be stored.
     """
     try:
         yield
@@ -78,7 +78,7 @@ def wrap_unstorable() -> Iterator[None]:
 
 
 def require_storable(tasks: Sequence[NewTask]) -> None:
-    """Return if these tasks can be stored.
+    """Raise an error unless these tasks can be stored.
 
     Raises:
         ArgumentsError, OptionError: As `enqueue`.
@@ -87,11 +87,11 @@ def require_storable(tasks: Sequence[NewTask]) -> None:
     for task in tasks:
         require_storable_texts(task)
         ids.new_blob(task.id)
-        due_at(time.time(), task)  # by this machine's clock: the server is asked later
+        due_at(time.time(), task)  # by this machine's clock; the server checks again
 
 
 def enqueue_values(task: NewTask) -> tuple[Any, ...]:
-    """Return what `enqueue_1` takes of a task, after the identity and the moment."""
+    """Return the parameters of `enqueue_1` for a task, after the identity and the current time."""
     return (
         task.id,
         task.function,
@@ -118,11 +118,11 @@ def enqueue_values(task: NewTask) -> tuple[Any, ...]:
 
 
 def name_lock_order(tasks: Sequence[NewTask]) -> list[int]:
-    """Return the places of tasks in the order in which to take their names: the same for everybody.
+    """Return the indices of tasks in the order in which to take their names, the same in every process.
 
-    So two batches that want the same names wait for one another, never in a circle. Of equal names the first
-    stays first. Where a task wants two names, no order is everybody's and the caller's is kept: the server
-    finds the circle, and one of its batches is tried again.
+    So two batches that want the same names wait for each other without a deadlock. Of equal names the first
+    stays first. If a task wants two names, no common order exists, and the caller's order is kept: the server
+    detects a deadlock, and one of the batches is retried.
     """
     positions = range(len(tasks))
     if any(task.key is not None and task.unique is not None for task in tasks):
@@ -131,10 +131,10 @@ def name_lock_order(tasks: Sequence[NewTask]) -> list[int]:
 
 
 def parse_enqueue_result(task: NewTask, holder: object, answer: str) -> EnqueueResult:
-    """Return what the function's answer means.
+    """Return the result for the function's answer.
 
     Raises:
-        KeyConflictError: The key is taken by a task with another fingerprint.
+        KeyConflictError: A task with another fingerprint holds the key.
     """
     if answer == "conflict":
         raise key_conflict(task.key or "", str(holder))
@@ -152,7 +152,7 @@ def _wants_no_names(task: NewTask) -> bool:
 
 
 def _is_plain(task: NewTask) -> bool:
-    """Whether a task is ready at once and there is nothing to settle."""
+    """Whether a task is ready at once and has no names."""
     return _wants_no_names(task) and task.run_at is None and task.delay_seconds <= 0
 
 
@@ -160,9 +160,9 @@ async def _enqueue_plain(db: PostgresSession, task: NewTask) -> EnqueueResult:
     """Store a plain task.
 
     Raises:
-        asyncpg.UniqueViolationError: It is there already.
+        asyncpg.UniqueViolationError: It is stored already.
     """
-    if not db.keeps_plans:  # planning the rows costs more than the function, whose plans the server keeps
+    if not db.keeps_plans:  # planning them costs more than the function, whose plans are kept
         return await _enqueue_one(db, task)
     await db.run(
         _SQL["plain"],

@@ -1,4 +1,4 @@
-"""Storing tasks inside a transaction of the caller's, on the caller's connection."""
+"""Store tasks inside the caller's transaction, on the caller's connection."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _IDENTITY = load("identity")["identity"]
 
 _PART_TASKS = 1_000
 _PART_BYTES = 16 * 1_048_576
-"""Tasks, and bytes of arguments, in one statement: what no driver finds too large."""
+"""Most tasks, and most bytes of arguments, in one statement. Every driver accepts this size."""
 
 _NOT_THERE = ("3F000", "42883", "42P01")
-"""No such schema, function, table: no store of this version is there."""
+"""No such schema, function or table: the database has no store of this version."""
 _FORBIDDEN = "42501"
 
 
 class TransactionEnqueuer:
-    """Enqueues on connections that callers bring.
+    """Enqueues on connections that callers pass.
 
     Args:
-        schema: Of the store's tables.
-        identify: Asks the store's own database which one it is.
-        committed: Called after a commit, where the caller's library tells.
+        schema: The schema of the store's tables.
+        identify: Returns the identity of the store's own database.
+        committed: Called after a commit, if the caller's library reports it.
     """
 
     def __init__(
@@ -56,29 +56,29 @@ class TransactionEnqueuer:
         self._database_id: str | None = None
 
     async def enqueue(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """Store tasks in the transaction that is open on an async connection; answer in their order.
+        """Store tasks in the transaction open on an async connection; return one result per task, in order.
 
         Raises:
-            KeyConflictError: A key is taken by a task with other arguments. Nothing was stored.
-            OptionError: The connection is of no use for this.
-            ConfigError: It leads to another database, or its role may not enqueue.
+            KeyConflictError: A task with other arguments holds a key. Nothing was stored.
+            OptionError: This kind of connection is not supported.
+            ConfigError: The connection leads to another database, or its role may not enqueue.
         """
         caller = recognise(conn)
         if caller.blocks:
-            raise UsageError("conn= blocks, and this enqueue is awaited", fix="use the _sync one with it")
+            raise UsageError("conn= blocks, and this enqueue is awaited", fix="use the _sync method with it")
         caller.require_transaction()
         if self._database_id is None:
             self._database_id = await self._identify()
         return await self._store(caller, tasks)
 
     def enqueue_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """As `enqueue`, on a connection that blocks."""
+        """Do what `enqueue` does, on a blocking connection."""
         caller = recognise(conn)
         if not caller.blocks:
-            raise UsageError("conn= is awaited, and this enqueue is not", fix="await the one without _sync")
+            raise UsageError("conn= is async, and this enqueue is not", fix="await the method without _sync")
         caller.require_transaction()
         if self._database_id is None:
-            # A loop may be running here, as under SQLAlchemy's run_sync.
+            # An event loop may be running here, as under SQLAlchemy's run_sync.
             with ThreadPoolExecutor(1) as elsewhere:
                 self._database_id = elsewhere.submit(run_sync, _awaited(self._identify)).result()
         return _run_blocking(self._store(caller, tasks))
@@ -102,7 +102,7 @@ class TransactionEnqueuer:
         return _interpret(task, holder, answer)
 
     async def _all_or_none(self, caller: Caller, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """Store tasks that may meet a conflict, after which the caller's transaction is as it was."""
+        """Store tasks that may have a key conflict, which leaves the caller's transaction unchanged."""
         await caller.run(_SQL["savepoint"])
         try:
             stored = await self._enqueue_many(caller, tasks)
@@ -125,7 +125,7 @@ class TransactionEnqueuer:
 
 
 async def identity(db: PostgresSession) -> str:
-    """Return which database this is."""
+    """Return the identity of this database."""
     found: str = await db.value(_IDENTITY)
     return found
 
@@ -140,7 +140,7 @@ def _interpret(task: NewTask, holder: str | None, answer: str) -> EnqueueResult:
 
 
 def _parts(tasks: Sequence[NewTask]) -> Iterator[Sequence[NewTask]]:
-    """Yield tasks in parts that are one statement each."""
+    """Yield tasks in parts, one part per statement."""
     begin, size = 0, 0
     for position, task in enumerate(tasks):
         size += len(task.args)
@@ -152,7 +152,7 @@ def _parts(tasks: Sequence[NewTask]) -> Iterator[Sequence[NewTask]]:
 
 
 def _as_json(tasks: Sequence[NewTask]) -> str:
-    """Return what the statement for many takes of these tasks."""
+    """Return the parameter of the statement for many tasks."""
     return msgspec.json.encode([_to_dict(task) for task in tasks]).decode()
 
 
@@ -183,12 +183,12 @@ def _to_dict(task: NewTask) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> float | str | None:
-    """Return a number as JSON can hold it; PostgreSQL reads the word."""
+    """Return a number for JSON; infinity becomes a word that PostgreSQL reads."""
     return "Infinity" if value == inf else value
 
 
 def _run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns that never suspends, as one on a blocking connection."""
+    """Return the result of a coroutine that never suspends, as on a blocking connection."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -203,7 +203,7 @@ async def _awaited(identify: Callable[[], Awaitable[str]]) -> str:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Say what errors of the caller's library mean; those that mean nothing to us pass as they are."""
+    """Convert errors of the caller's library that Tidegate can explain; others pass unchanged."""
     try:
         yield
     except Exception as error:
@@ -222,7 +222,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _sqlstate(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of an error, wrapped by SQLAlchemy or Django or not."""
+    """Return the SQLSTATE of an error, also if SQLAlchemy or Django wrapped it."""
     while error is not None:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if isinstance(state, str):

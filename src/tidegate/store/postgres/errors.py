@@ -1,4 +1,4 @@
-"""From what PostgreSQL, its driver and the network say to the errors of the store contract."""
+"""Convert errors of PostgreSQL, its driver and the network to those of the store contract."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from tidegate.errors import StoreBusyError, StoreError, StoreUnavailableError
 
 
 class ErrorKind(Enum):
-    """What an error means for the work it ended."""
+    """What an error means for the work that failed."""
 
     AGAIN = auto()
-    """The transaction was rolled back through no fault of its own; the same may succeed at once."""
+    """The transaction was rolled back for an outside reason; a retry may succeed at once."""
     LOST = auto()
-    """The connection is of no use any more; whether a commit under way took place is not known."""
+    """The connection is lost. Whether a running commit took place is unknown."""
     REFUSED = auto()
-    """The server did not do it and will not do it at once either."""
+    """The server refused the work and would refuse a retry."""
     CONTENT = auto()
-    """A value cannot be stored; the work that sent it must deal with that."""
+    """A value cannot be stored; the caller must handle that."""
     OTHER = auto()
-    """No error of the database."""
+    """Not an error of the database."""
 
 
 _AGAIN = ("40001", "40P01", "55P03")
 """Serialization failure, deadlock, lock time-out. Source: PostgreSQL manual, 13.5."""
 _LOST = ("08", "57P", "25006", "25P03", "25P04", "26000", "42P05")
-"""Connection errors; the server stops or has stopped; it has become a read-only standby; it has ended a
-transaction in which we were silent, or which took too long; a prepared statement is not there or there twice,
-since a pooler came in between."""
+"""Connection errors; the server is stopping or has stopped; it became a read-only standby; it ended a
+transaction that was idle or took too long; a prepared statement is missing or exists twice, because of a
+pooler."""
 _PASSING = ("08", "53300", "57P")
-"""Connection errors, no connection left, the server starts or stops: another try may succeed."""
+"""Connection errors, no connection left, the server is starting or stopping: a retry may succeed."""
 _CONTENT = ("22", "23", "54")
 """Data exceptions, violated constraints, program limits."""
 
 UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError)
-"""A number that is too large (COPY says so in Python's own words), a name that is too long."""
+"""A number that is too large (COPY raises Python's own error), a name that is too long."""
 
 _REFUSED = (
     asyncpg.DataError,
@@ -46,7 +46,7 @@ _REFUSED = (
     asyncpg.ProgramLimitExceededError,
 )
 CONTENT_ERRORS = (*_REFUSED, UnicodeError, TypeError, ValueError, AttributeError, OverflowError)
-"""What a value that cannot be stored makes of a statement; passed on as they are."""
+"""The errors of a statement with a value that cannot be stored; raised unchanged."""
 
 _FIXES = {
     "53100": ("the disk is full", "free some space; what was stored is intact"),
@@ -59,8 +59,8 @@ _FIXES = {
     "28000": ("the server refuses this user", "check the user in the URL and pg_hba.conf"),
     "28P01": ("the password is wrong", "check the password in the URL"),
     "3D000": ("there is no such database", "create it, or check its name in the URL"),
-    "3F000": ("the schema is not there", "run `tidegate db upgrade`"),
-    "42P01": ("a table is not there", "run `tidegate db upgrade`"),
+    "3F000": ("the schema does not exist", "run `tidegate db upgrade`"),
+    "42P01": ("a table does not exist", "run `tidegate db upgrade`"),
     "42501": ("this role lacks a right", "let an administrator run what `tidegate db roles` prints"),
     "57014": ("a statement was cancelled", "try again; look for a long lock in pg_stat_activity"),
 }
@@ -69,7 +69,7 @@ _FIXES = {
 def error_kind(error: BaseException) -> ErrorKind:
     """Return what an error means."""
     if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
-        return ErrorKind.AGAIN  # a migration changed a table under a prepared statement, now forgotten
+        return ErrorKind.AGAIN  # a migration changed a table; asyncpg has dropped the statement
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         for trouble, states in (
@@ -84,10 +84,10 @@ def error_kind(error: BaseException) -> ErrorKind:
 
 
 def wrap(error: BaseException, location: str) -> BaseException:
-    """Return `error` as the contract names it, its cause kept; one that is not the database's as it is.
+    """Return the contract's error for an error of the database; any other error unchanged.
 
     Args:
-        error: As it was raised.
+        error: The error that was raised.
         location: The server and database, without credentials.
     """
     trouble = error_kind(error)
@@ -108,18 +108,18 @@ def wrap(error: BaseException, location: str) -> BaseException:
 
 
 def busy(location: str) -> StoreBusyError:
-    """Return the error of work that others' locks or conflicts kept from being done."""
+    """Return the error for work that locks or conflicts of other transactions prevented."""
     return StoreBusyError(
-        f"others held what this call needs at {location} for too long; nothing was written",
-        fix="try again; if it lasts, look for a long transaction in pg_stat_activity",
+        f"other transactions at {location} held locks that this call needs for too long; nothing was written",
+        fix="try again; if it happens again, look for a long transaction in pg_stat_activity",
     )
 
 
 @contextmanager
 def refused_content() -> Iterator[None]:
-    """Raise what the database says of a value as a `ValueError`, which a caller knows without the driver.
+    """Convert errors for a value to `ValueError`, so that callers need no types of the driver.
 
-    Only the first line of the message is kept: the detail may hold the row.
+    Only the first line of the message is kept: the detail may contain the row.
 
     Raises:
         ValueError: The database refused a value in the block.
@@ -137,13 +137,13 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_unsent(error: BaseException) -> bool:
-    """Whether the driver could not even encode a value. What the server says has a severity."""
+    """Whether the driver could not encode a value. An error from the server has a severity."""
     kinds = (asyncpg.DataError, UnicodeError, TypeError, ValueError, OverflowError)
     return isinstance(error, kinds) and getattr(error, "severity", None) is None
 
 
 def late(location: str, seconds: float) -> StoreUnavailableError:
-    """Return the error of work that was not done in time; it may or may not have been committed."""
+    """Return the error for work that was not done in time. It may have been committed."""
     return StoreUnavailableError(
         f"{location} did not answer within {seconds:g} s",
         fix="try again; look at the server and for locks in pg_stat_activity",
@@ -155,4 +155,4 @@ def late(location: str, seconds: float) -> StoreUnavailableError:
 def _what(error: BaseException, trouble: ErrorKind) -> tuple[str, str]:
     if trouble is ErrorKind.LOST:
         return "the database cannot be reached", "check that the server runs and that the URL is right"
-    return "PostgreSQL refused a statement", "look at the server's log; if it is sound, report it"
+    return "PostgreSQL refused a statement", "look at the server's log; if it shows no problem, report this"

@@ -1,4 +1,4 @@
-"""What a doctor wants to know of a server and of the way to it."""
+"""Facts about a server and the connection to it, for `tidegate doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import load
 
 SUPERVISOR_CONNECTIONS = 3
-"""At most, whatever the URL says: beats, and the few statements that look after others."""
+"""Most connections of a supervisor, independent of the URL: it only sends heartbeats and a few statements."""
 
 TOO_FEW_FIX = "raise max_connections, or put connections=2 into the database URL"
 
@@ -18,26 +18,26 @@ _FACTS = load("facts")["facts"]
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """A server as this role sees it through this URL."""
+    """Facts about a server, as this role sees it through this URL."""
 
     version: str
     connections_for_all: int
-    """`max_connections` without those kept for superusers."""
+    """`max_connections` without those reserved for superusers."""
     synchronous_commit: str
     autovacuum: bool
     role: str
     may_make_tables: bool
     is_standby: bool
     oldest_snapshot_seconds: float | None
-    """Of the longest transaction that keeps dead rows from being cleaned up; None: there is none."""
+    """Age of the oldest transaction that keeps dead rows from being removed; None if there is none."""
     old_prepared_transactions: int
-    """Prepared more than 5 minutes ago and neither committed nor rolled back."""
+    """Number of transactions prepared more than 5 minutes ago and neither committed nor rolled back."""
     idle_slots: int
-    """Replication slots that nobody reads from; each keeps old rows or write-ahead log."""
+    """Number of unused replication slots; each keeps old rows or write-ahead log."""
 
 
 async def server_facts(db: PostgresSession) -> ServerFacts:
-    """Return what the server says of itself."""
+    """Return facts about the server."""
     return ServerFacts(*await db.row(_FACTS, db.schema))
 
 
@@ -50,8 +50,8 @@ def connections_needed(address: Address, *, processes: int, supervisors: int) ->
     return processes * (address.connections + 1) + supervisors * of_supervisor
 
 
-def connections_told(address: Address, facts: ServerFacts, *, processes: int, supervisors: int) -> str:
-    """Say it in a sentence, against what the server has."""
+def describe_connections(address: Address, facts: ServerFacts, *, processes: int, supervisors: int) -> str:
+    """Return a sentence that compares these connections with the server's maximum."""
     needed = connections_needed(address, processes=processes, supervisors=supervisors)
     return (
         f"{processes} worker processes and {supervisors} supervisors may open up to {needed} connections; "

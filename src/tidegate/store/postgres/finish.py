@@ -1,7 +1,7 @@
-"""How runs end: successes in one statement, everything else in a few, bad content never in the way.
+"""Write the outcomes of runs: successes in one statement, all others in a few.
 
-A batch that fails on its content is halved until the outcome at fault stands alone; that one is written
-with a placeholder for what could not be stored. The halves are transactions of their own.
+A batch that fails because of its content is halved until the bad outcome is alone. That one is written with a
+placeholder for the part that cannot be stored. Each half is a separate transaction.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tidegate.store.postgres.statements import load
 _SQL = load("finish")
 
 _NULL = (b"null", CODEC)
-"""A result kept by having no row."""
+"""A result that is stored as no row."""
 
 MAX_RESULT_BYTES = 8_388_608
-"""Of results in one write, or a single larger one: what also a slow network carries in a call's time. A batch
-that it does not would be given up, and sent again, without end."""
+"""Most bytes of results in one write, unless a single result is larger: a slow network must carry them within
+the time limit of a call. A larger batch would time out and be resent again and again."""
 
 
 class _SuccessRow(NamedTuple):
@@ -46,7 +46,7 @@ OutcomesById = Mapping[str, Outcome]
 
 
 async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
-    """Write how these runs ended; answer per outcome, in order."""
+    """Write the outcomes of these runs; return a status per outcome, in order."""
     statuses: list[FinishStatus] = [FinishStatus.FENCED] * len(outcomes)
     for positions in _rounds(outcomes):
         statuses_of_round = await _finish(
@@ -58,10 +58,10 @@ async def finish(database: Database, outcomes: Sequence[Outcome]) -> list[Finish
 
 
 def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
-    """Yield the outcomes' places by task id, in the order of the ids, no task twice in a round.
+    """Yield rounds: the indices of outcomes by task id, in the order of the ids, no task twice in a round.
 
-    Of several words on one task the later must see what the earlier wrote. An id that no task can have is
-    left out. What is too large for one round goes in several.
+    Of several outcomes of one task a later one must see what an earlier one wrote. An id that no task can
+    have is left out. Outcomes too large for one round are spread over several.
     """
     positions = {
         position: task_id
@@ -85,7 +85,7 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[dict[str, int]]:
 
 def _bytes_of(outcome: Outcome) -> int:
     result: object = outcome.result if isinstance(outcome, Succeeded) else None
-    return len(result) if isinstance(result, bytes) else 0  # what is none is refused by the write
+    return len(result) if isinstance(result, bytes) else 0  # the write refuses a result that is not bytes
 
 
 async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
@@ -109,13 +109,13 @@ async def _finish(database: Database, batch: OutcomesById) -> dict[str, FinishSt
 
 
 async def _write(database: Database, batch: OutcomesById) -> dict[str, FinishStatus]:
-    """End the runs that are current; say of the others whether they were told before."""
+    """End the runs that are current; return for the others whether this outcome was written before."""
     done = await _end_current(database, batch)
     statuses = dict.fromkeys(done, FinishStatus.DONE)
     rest = {task_id: outcome for task_id, outcome in batch.items() if task_id not in done}
     if rest:
         statuses |= await database.autocommit(lambda db: _refused(db, rest))
-        # Neither ended nor refused: its row was being changed, by a cancel say. Once more.
+        # Neither ended nor refused: its row was being changed, for example by a cancel. Try once more.
         again = {task_id: outcome for task_id, outcome in rest.items() if task_id not in statuses}
         statuses |= await _write(database, again) if again else {}
     return statuses
@@ -139,7 +139,7 @@ async def _end_current(database: Database, batch: OutcomesById) -> set[str]:
             return done | await end_runs(db, unsuccessful) if unsuccessful else done
 
         done = await database.transact(both, generic_plan=True)
-    if successful:  # after the commit, so that no end waits for a gate; a lost word costs one more probe
+    if successful:  # after the commit, so that no finish waits for a gate; if it fails, one more probe runs
         await database.transact(lambda db: _update_gates(db, successful), generic_plan=True)
     return done
 
@@ -147,7 +147,7 @@ async def _end_current(database: Database, batch: OutcomesById) -> set[str]:
 async def _succeed(
     db: PostgresSession, successes: Mapping[str, Succeeded], successful: list[_SuccessRow]
 ) -> set[str]:
-    """Write all successes whose run is the current one; return their task ids, add those with an upstream."""
+    """Write all successes whose run is the current one; return their task ids. Add rows to `successful`."""
     runs = [outcome.fence.run for outcome in successes.values()]
     results: list[tuple[Any, ...]] = [
         (task_id, storable(outcome.codec_tag), outcome.result)
@@ -165,7 +165,7 @@ async def _succeed(
 
 
 async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> None:
-    """Let what went well open gates and end slow starts."""
+    """Apply successful runs to gates: they open gates and end slow starts."""
     successful = [
         SuccessfulRun(run.upstream, run.seconds, run.probe)
         for run in runs
@@ -181,7 +181,7 @@ async def _update_gates(db: PostgresSession, runs: Sequence[_SuccessRow]) -> Non
 
 
 async def _refused(db: PostgresSession, batch: OutcomesById) -> dict[str, FinishStatus]:
-    """Answer for those of these runs that are over, each by how it was recorded."""
+    """Return the statuses of the runs that have ended, from their records."""
     runs = [outcome.fence.run for outcome in batch.values()]
     statuses: dict[str, FinishStatus] = {}
     for row in await db.rows(_SQL["recorded"], list(batch), runs):
@@ -196,5 +196,5 @@ async def _refused(db: PostgresSession, batch: OutcomesById) -> dict[str, Finish
 
 
 def _is_resent(outcome: Outcome, was_success: bool, kept: Sequence[Any]) -> bool:
-    """Whether this run's end was recorded in these very words."""
+    """Return whether exactly this outcome was recorded for the run."""
     return was_success if isinstance(outcome, Succeeded) else is_resend(outcome, tuple(kept))

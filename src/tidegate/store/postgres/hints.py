@@ -1,4 +1,4 @@
-"""Telling others of commits: one hint for many, in a transaction of its own."""
+"""Notify other processes of commits: one hint for many commits, in its own transaction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidegate.errors import StoreError
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.errors import CONTENT_ERRORS
 from tidegate.store.postgres.statements import load
-from tidegate.store.postgres.uncancelled import OutcomeCounts, UncancelledTask
+from tidegate.store.postgres.uncancelled import UncancelledTask, WorkResult
 
 _HINT = load("wait_for_change")["hint"]
 
 GAP_SECONDS = 0.02
-"""Between two hints of a loop: the first goes out at once, those that follow are one."""
+"""Interval between two hints of an event loop. The first is sent at once; later ones are combined."""
 _FAREWELL_SECONDS = 1.0
 
 
@@ -22,7 +22,7 @@ class Hints:
     """Sends hints from one event loop.
 
     Args:
-        database: Where to.
+        database: The database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -33,13 +33,13 @@ class Hints:
         database.before_loop_ends(self.flush)
 
     def committed(self) -> None:
-        """Send a hint soon; never waits, and nothing depends on it."""
+        """Send a hint soon. This never waits, and a lost hint does no harm."""
         self._is_due = True
         if self._sending is None and self._gap is None:
             self._send()
 
     async def flush(self) -> None:
-        """Send what is due and return when it is sent, or after a second."""
+        """Send a pending hint; return when it was sent, or after a second."""
         while self._is_due or self._sending is not None:
             self._end_gap()
             if self._sending is None:
@@ -64,11 +64,11 @@ class Hints:
         self._sending.add_done_callback(self._sent)
 
     async def _hint(self) -> None:
-        # Those who wait look by themselves after their poll interval. A full queue of hints is a limit, too.
+        # A lost hint does no harm: waiting processes poll. The server may refuse one when its queue is full.
         with suppress(StoreError, *CONTENT_ERRORS):
             await self._database.autocommit(lambda db: db.row(_HINT, self._database.address.schema))
 
-    def _sent(self, sending: asyncio.Task[OutcomeCounts[None]]) -> None:
+    def _sent(self, sending: asyncio.Task[WorkResult[None]]) -> None:
         self._sending = None
         if not sending.cancelled():
             self._gap = asyncio.get_running_loop().call_later(GAP_SECONDS, self._gap_is_over)

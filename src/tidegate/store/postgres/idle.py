@@ -1,4 +1,4 @@
-"""Connections that nobody uses: how long each has been idle, and the end of those idle for too long."""
+"""Idle connections: how long each has been idle, and closing those idle for too long."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from tidegate.store.postgres.connecting import Connection
 
 MOST_IDLE_SECONDS = 30.0
-"""Then a connection is closed: the server's connections are shared with other processes."""
+"""Idle time after which a connection is closed, since other processes need the server's connections."""
 QUIET_SECONDS = 5.0
-"""Then a connection is asked before it is used: a NAT gateway may have forgotten it without a word."""
+"""Idle time after which a connection is checked before use: a NAT gateway may have dropped it silently."""
 CHECK_SECONDS = 2.0
 
 
 class Idle:
-    """The free connections of one event loop.
+    """The idle connections of one event loop.
 
     Args:
-        part_with: Is given each connection that was idle for too long.
+        part_with: Called with each connection that was idle for too long.
     """
 
     def __init__(self, part_with: Callable[[Connection], None]) -> None:
@@ -28,28 +28,28 @@ class Idle:
         self._timer: asyncio.TimerHandle | None = None
 
     def connections(self) -> list[Connection]:
-        """Return them, the last used one last."""
+        """Return the idle connections, the most recently used last."""
         return list(self._since)
 
     def add(self, connection: Connection) -> None:
-        """Keep a connection from now on."""
+        """Add a connection."""
         loop = asyncio.get_running_loop()
         self._since[connection] = loop.time()
         if self._timer is None:
-            self._timer = loop.call_later(MOST_IDLE_SECONDS, self._look)
+            self._timer = loop.call_later(MOST_IDLE_SECONDS, self._close_expired)
 
     def remove(self, connection: Connection) -> bool:
-        """Take a connection out; return whether it must be asked before it is used."""
+        """Remove a connection; return whether it must be checked before use."""
         return asyncio.get_running_loop().time() - self._since.pop(connection) > QUIET_SECONDS
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Remove all connections."""
         self._since.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _close_expired(self) -> None:
         now, self._timer = asyncio.get_running_loop().time(), None
         for connection in [
             connection for connection, since in self._since.items() if now - since >= MOST_IDLE_SECONDS
@@ -58,12 +58,12 @@ class Idle:
             self._part_with(connection)
         if self._since:
             next_at = min(self._since.values()) + MOST_IDLE_SECONDS
-            self._timer = asyncio.get_running_loop().call_at(next_at, self._look)
+            self._timer = asyncio.get_running_loop().call_at(next_at, self._close_expired)
 
 
 async def answers(connection: Connection) -> bool:
     """Return whether the server still answers on a connection."""
-    with suppress(Exception):  # it does not, whatever the error
+    with suppress(Exception):  # any error means that it does not
         await connection.execute("SELECT 1", timeout=CHECK_SECONDS)
         return True
     return False

@@ -1,4 +1,4 @@
-"""Keeping an idle connection known to what is in between, and noticing when the other side is gone."""
+"""TCP keepalive: keep idle connections open through gateways, and detect a dead server."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 _OPTIONS = (
-    # After 15 s of silence the kernel asks every 5 s whether the other side is there, three times.
+    # After 15 s without traffic the kernel probes the other side every 5 s, three times.
     ("TCP_KEEPIDLE", 15),
     ("TCP_KEEPINTVL", 5),
     ("TCP_KEEPCNT", 3),
-    # What was sent and is not acknowledged in this many milliseconds ends the connection.
+    # If sent data is not acknowledged within this many milliseconds, the connection fails.
     ("TCP_USER_TIMEOUT", 20_000),
 )
-"""Firewalls and NAT gateways forget an idle connection after 4 to 6 minutes,
-some after one. Source of the options: tcp(7); libpq has them as `keepalives_idle` and the like."""
+"""Firewalls and NAT gateways drop an idle connection after 4 to 6 minutes, some after one. Source of the
+options: tcp(7); libpq has them as `keepalives_idle` and the like."""
 
 
 def keep_alive(connection: Any) -> None:
-    """Let the kernel keep an asyncpg connection over TCP alive; options it does not know are left out."""
+    """Set TCP keepalive on an asyncpg connection; options that the system does not have are skipped."""
     transport = getattr(connection, "_transport", None)
     found = transport.get_extra_info("socket") if transport is not None else None
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):

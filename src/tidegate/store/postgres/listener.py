@@ -1,4 +1,4 @@
-"""Hearing hints: one connection that listens, looks after itself, and is made anew when it falls silent."""
+"""Receive hints: one connection that listens, checks itself, and is reopened when it fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.store.postgres.statements import load
 _IS_LISTENING = load("wait_for_change")["is_listening"]
 
 PROBE_SECONDS = 10.0
-"""Between two looks whether the server still knows of us: a connection can be dead for hours unseen."""
+"""Interval between checks that the server still has the session: a dead connection can go unnoticed."""
 _ANSWER_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 10.0
 
@@ -23,10 +23,10 @@ class Listener:
     """Listens in one event loop until it is stopped.
 
     Args:
-        dsn: A direct way to the server.
-        channel: To listen on.
-        on_hint: Called for each hint, and when listening begins again: something may have been missed.
-        probe_seconds: Between two looks at the connection.
+        dsn: The server, without a pooler in between.
+        channel: The channel to listen on.
+        on_hint: Called for each hint, and when listening restarts, since a hint may have been missed.
+        probe_seconds: Interval between checks of the connection.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class Listener:
         self._connection: Connection | None = None
 
     def start(self) -> None:
-        """Begin to listen in the running loop."""
+        """Start to listen in the running loop."""
         self._task = asyncio.create_task(self._listen_for_ever(), name="tidegate-postgres-listener")
 
     @property
     def is_active(self) -> bool:
-        """Whether it listens, tries to, or has found that it cannot; not once it or its loop was stopped."""
+        """Whether it listens, tries to, or has found that it cannot. False once it was stopped."""
         return self._task is not None and not self._task.cancelled() and not self._task.get_loop().is_closed()
 
     def abandon_if_loop_is_closed(self) -> bool:
-        """End the connection of a loop that was closed too soon; return whether it was."""
+        """Close the connection if its loop was closed without `stop`; return whether it was."""
         if self._task is None or not self._task.get_loop().is_closed():
             return False
         if self._connection is not None:
@@ -57,7 +57,7 @@ class Listener:
         return True
 
     async def stop(self) -> None:
-        """End it, in the loop that started it. Safe to repeat."""
+        """Stop listening. Call it in the loop that started it. Safe to repeat."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -67,11 +67,11 @@ class Listener:
     async def _listen_for_ever(self) -> None:
         failures = 0
         while True:
-            with suppress(Exception):  # the network, the server: whatever it is, there is polling
+            with suppress(Exception):  # after any error waiting processes still poll
                 connection = self._connection = await connect(self._dsn, pooler=True)
                 try:
                     if await is_pooled(connection):
-                        return  # whoever is given the server connection next would get our hints
+                        return  # a pooler: the next user of the server connection would get our hints
                     failures = 0
                     await self._listen(connection)
                 finally:

@@ -1,6 +1,6 @@
-"""Housekeeping: what is staged reaches its place, what has served its time goes.
+"""Release committed batches and delete expired rows.
 
-Every piece is a short transaction that steps over rows another steward holds.
+Each step is a short transaction that skips rows which maintenance on another machine has locked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLD_ROWS = 10_000
 
 
 async def release_batches(db: PostgresSession, limit: int) -> int:
-    """Move tasks of committed stages to where they belong; return how many were moved."""
+    """Move tasks of committed batches to their queues; return how many were moved."""
     moved: int = await db.value(_RELEASE, db.at, limit)
     return moved
 
@@ -28,9 +28,9 @@ async def release_batches(db: PostgresSession, limit: int) -> int:
 async def delete_expired(
     database: Database, *, finished_seconds: float, dead_seconds: float, limit: int
 ) -> int:
-    """Delete what has served its time, a transaction a kind; return how many rows went.
+    """Delete expired rows, one transaction per kind; return how many were deleted.
 
-    What was counted is folded first, or counters too old would be overlooked.
+    Counts are folded into the roll-up first, or old ones would be missed.
     """
     await fold(database)
 
@@ -62,7 +62,7 @@ async def delete_expired(
 
 
 async def fold(database: Database) -> None:
-    """Fold what was counted since the last time into the roll-up."""
+    """Fold the counts since the last time into the roll-up."""
     while await database.autocommit(lambda db: db.value(_FOLD, _FOLD_ROWS)) == _FOLD_ROWS:
         pass
 
@@ -75,7 +75,7 @@ async def _delete_tasks(db: PostgresSession, statement: str, seconds: float, lim
 
 
 async def _delete_stale_batches(db: PostgresSession, limit: int) -> int:
-    """Delete the tasks of stages nobody will commit, then the batchs; count both."""
+    """Delete the tasks of batches that will not be committed, then the batches; return the sum."""
     gone = 0
     for batch_id in await db.column(_EXPIRED["stale_batches"], db.at, BATCH_KEPT_SECONDS):
         while gone < limit and (close_quietly := await db.value(_DROP_BATCH["part"], batch_id, limit - gone)):

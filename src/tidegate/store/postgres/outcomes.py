@@ -1,4 +1,4 @@
-"""Writing the ends other than success, for many runs at once: a statement a step."""
+"""Write outcomes other than success for many runs at once, one statement per step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEXT_STATE_SQL = {
 
 
 class _EndedTask(NamedTuple):
-    """One run that was current and is over."""
+    """One run that was current and has been ended."""
 
     task_id: str
     run: EndedRunRow
@@ -46,11 +46,11 @@ class _EndedTask(NamedTuple):
 
 
 async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutcome]) -> set[str]:
-    """End those of these runs that are current, and write what becomes of their tasks.
+    """End the runs that are current, and write the next states of their tasks.
 
     Args:
-        db: In a transaction.
-        outcomes: By task id, in the order of the ids.
+        db: A session in a transaction.
+        outcomes: Outcomes by task id, in the order of the ids.
 
     Returns:
         The ids of the tasks whose run was current.
@@ -81,16 +81,16 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
 
 
 async def count(db: PostgresSession, now: float, totals: RollupTotals) -> None:
-    """Add what has ended to the figures of the minute."""
+    """Add these sums to the roll-up of this minute."""
     await db.run_many(_SQL["count"], totals.rows(now))
 
 
 async def record_usage(db: PostgresSession, calls: Mapping[str, CallSummary]) -> None:
-    """Add what these runs consumed to the totals of their tasks; no statement where no call stated it.
+    """Add what these runs consumed to the totals of their tasks. Without usage no statement is run.
 
     Args:
-        db: In a transaction.
-        calls: By task id, of runs that were current.
+        db: A session in a transaction.
+        calls: Calls of runs that were current, by task id.
     """
     used = [(task_id, *made.used.columns()) for task_id, made in calls.items() if made.used is not None]
     if used:
@@ -98,7 +98,7 @@ async def record_usage(db: PostgresSession, calls: Mapping[str, CallSummary]) ->
 
 
 async def _record_attempts(db: PostgresSession, ended: Sequence[_EndedTask]) -> None:
-    """Keep how the runs went and what they cost their tasks."""
+    """Store the records of the runs and what they cost their tasks."""
     await db.run_many(_SQL["attempt"], [(task.task_id, *task.transition.attempt_row) for task in ended])
     await db.run_many(_SQL["spend"], [(task.task_id, *task.transition.counter_changes) for task in ended])
     await record_usage(db, {task.task_id: task.outcome.calls for task in ended})
@@ -120,10 +120,10 @@ async def _update_gates(
     outcomes: Mapping[str, UnsuccessfulOutcome],
     runs: Mapping[str, EndedRunRow],
 ) -> set[str]:
-    """Let these endings move the gates of their upstreams, in the order in which gates are locked.
+    """Apply these outcomes to the gates of their upstreams, in the order in which gates are locked.
 
     Returns:
-        The ids of the tasks that another key of their upstream serves.
+        The ids of tasks that another key of their upstream can serve.
     """
     has_next_key: set[str] = set()
     moves: list[tuple[str, Callable[[], Awaitable[None]]]] = []
@@ -152,14 +152,14 @@ async def _apply_failure(
     run: EndedRunRow,
     has_next_key: set[str],
 ) -> None:
-    """Let a failure move the gate of its upstream; add the task to those that another key serves."""
+    """Apply a failure to its upstream's gate; add the task to `has_next_key` if another key can serve it."""
     effect = await gates.report_failure(db, upstream, call_failure, began_at=run.started_at)
     if effect.is_of_one_key:
         has_next_key.add(task_id)
 
 
 async def _move_tasks(db: PostgresSession, now: float, ended: Sequence[_EndedTask]) -> None:
-    """Put the tasks where they belong now."""
+    """Move the tasks to their next states."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for task_id, run, outcome, transition in ended:
         row = next_state_row(now, task_id, run, outcome.fence.run, transition)

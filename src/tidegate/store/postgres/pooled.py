@@ -8,11 +8,11 @@ import asyncpg
 
 
 class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
-    """Sends a statement and its values in one message, and keeps only what is known of their types.
+    """Sends a statement and its values in one message, and caches only their types.
 
-    A named prepared statement would stay behind on a server connection that the next transaction does not
-    get. Without names asyncpg asks for the types each time, in a second round trip; an unnamed statement that
-    is kept is parsed anew by each execution, with its types known.
+    A named prepared statement would stay on a server connection that the next transaction may not get.
+    Without names asyncpg asks for the types each time, in a second round trip. A cached unnamed statement is
+    parsed again by each execution, but its types are known.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -32,7 +32,7 @@ class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
         return await (await self._statement(query)).fetchval(*args, **options)
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
-        """Return the status of a statement; several statements without values go as they are."""
+        """Run a statement, or several without values; return the status."""
         if not args:
             status_text: str = await super().execute(query, **options)
             return status_text

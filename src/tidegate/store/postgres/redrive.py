@@ -1,4 +1,4 @@
-"""Dead letters: sending them back, deleting them."""
+"""Redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FREE_KEYS = load("purge")["free_keys"]
 async def redrive(
     db: PostgresSession, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
 ) -> dict[str, ActionStatus]:
-    """Send dead letters back to the main queue; answer per id.
+    """Send dead tasks back to the main queue; return a status per id.
 
-    Refused where the task is not dead, or another live task holds its unique name.
+    A task that is not dead, or whose unique name another live task holds, is refused.
     """
     letters = await _lock(db, task_ids)
     back = [task_id for task_id, name in letters.items() if await _takes_again(db, task_id, name)]
@@ -31,20 +31,20 @@ async def redrive(
 
 
 async def purge(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Delete dead letters for good, with payload and history."""
+    """Delete dead tasks for good, with payload and history; return a status per id."""
     letters = list(await _lock(db, task_ids))
     statuses = await _answers(db, task_ids, letters)
-    await db.run(_FREE_KEYS, letters)  # a person wants it gone for good, unlike the retention
+    await db.run(_FREE_KEYS, letters)  # a person deletes it for good, unlike the retention
     await delete_tasks(db, letters)
     return statuses
 
 
 Name = tuple[str, str] | None
-"""The tenant and the unique name a letter must take again to be sent back; None: it needs none."""
+"""The tenant and the unique name that a dead task must take again to be redriven; None if none."""
 
 
 async def _lock(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, Name]:
-    """Keep these letters from moving until the transaction ends; return what is needed to send each back."""
+    """Lock these dead letters until the transaction ends; return the name that each must take again."""
     known = sorted({found for task_id in task_ids if (found := ids.canonical_or_none(task_id)) is not None})
     rows = await db.rows(_REDRIVE["letters"], known)
     return {
@@ -60,7 +60,7 @@ async def _takes_again(db: PostgresSession, task_id: str, name: Name) -> bool:
 async def _answers(
     db: PostgresSession, task_ids: Sequence[str], done: Collection[str]
 ) -> dict[str, ActionStatus]:
-    """Answer per id as it was given: done, refused, or unknown if there is no such task."""
+    """Return a status per id as the caller wrote it: done, refused, or unknown if there is no such task."""
     given = {task_id: ids.canonical_or_none(task_id) for task_id in task_ids}
     wanted = [task_id for task_id in given.values() if task_id is not None]
     known = set(map(str, await db.column(_REDRIVE["known"], wanted)))

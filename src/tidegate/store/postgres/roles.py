@@ -1,4 +1,4 @@
-"""The three database roles: who migrates, who works, who only reads."""
+"""The three database roles: for migrations, for workers, for readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MARK = ":schema"
 
 
 def roles_sql(schema: str) -> str:
-    """Return what an administrator runs once, to make the roles of a schema and give them their rights."""
+    """Return the SQL with which an administrator creates the roles of a schema, once."""
     return _ROLES.replace(_MARK, schema) + "\n"
 
 

@@ -1,7 +1,7 @@
-"""The schema of a PostgreSQL database: its version and the migrations to ours.
+"""The schema of a PostgreSQL database: its version, and the migrations to this version.
 
-Nothing else of Tidegate makes or changes a table. Each migration is one transaction under an advisory lock,
-so two may upgrade at once; it waits a short time only for tables in use, and is tried again.
+Only this module creates or changes tables. Each migration is one transaction under an advisory lock, so two
+processes may upgrade at once. It waits only briefly for tables in use, and is then retried.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tidegate.errors import ConfigError, SchemaError, StoreBusyError
 from tidegate.store.common.migrate import (
     Applied,
     Migration,
-    demand_generation,
     missing_migrations,
     newer_migrations,
     read_migrations,
     require_compatible_schema,
+    require_generation,
     require_same_schema,
 )
 from tidegate.store.postgres.database import Database
@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent / "migrations"
 _SQL = load("migrate")
 
 _MIGRATION_SECONDS = 3_600.0
-"""An index of a large table takes its time; waiting for others' locks is limited in each migration."""
+"""Time limit of a migration. An index on a large table takes long; waits for locks have their own limit."""
 
 
 @cache
@@ -39,11 +39,11 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 async def count_newer_migrations(db: PostgresSession) -> int:
-    """Return how many migrations newer the database's schema is than this version, which can work with it.
+    """Return by how many migrations the database's schema is newer; this version can work with it.
 
     Raises:
-        SchemaError: It is older, too new, of another generation, or not there.
-        ConfigError: The database cannot hold every text.
+        SchemaError: The schema is older, too new, of another generation, or missing.
+        ConfigError: The database's encoding is not UTF-8.
     """
     applied = await _require_schema(db)
     ahead = len(newer_migrations(known_migrations(), applied))
@@ -52,22 +52,22 @@ async def count_newer_migrations(db: PostgresSession) -> int:
 
 
 async def check_same(db: PostgresSession) -> None:
-    """Return if the database's schema is exactly this version's.
+    """Raise `SchemaError` unless the database's schema is exactly this version's.
 
     Raises:
-        SchemaError: It is older, newer, of another generation, or not there.
-        ConfigError: The database cannot hold every text.
+        SchemaError: The schema is older, newer, of another generation, or missing.
+        ConfigError: The database's encoding is not UTF-8.
     """
     require_same_schema(known_migrations(), await _require_schema(db))
 
 
 async def _require_schema(db: PostgresSession) -> Applied:
-    """Return the migrations of a schema that must be there."""
+    """Return the migrations of a schema that must exist."""
     await _require_utf8(db)
     applied = await _applied(db)
     if not applied:
         raise SchemaError(
-            f'the database holds no tables of Tidegate in the schema "{db.schema}"',
+            f'the database has no tables of Tidegate in the schema "{db.schema}"',
             fix="run `tidegate db upgrade`; for other tables, name their schema in the URL: ?schema=…",
             schema=db.schema,
         )
@@ -75,12 +75,13 @@ async def _require_schema(db: PostgresSession) -> Applied:
 
 
 async def upgrade(database: Database) -> list[str]:
-    """Apply what is missing; return the names.
+    """Apply missing migrations; return their names.
 
     Raises:
         SchemaError: The schema is newer, or of another generation.
-        ConfigError: The database cannot hold every text.
-        StoreBusyError: Others are at work on a table for too long; those migrations are missing still.
+        ConfigError: The database's encoding is not UTF-8.
+        StoreBusyError: Other transactions used a table for too long; the remaining migrations were not
+            applied.
     """
     await database.autocommit(_require_utf8)
     names: list[str] = []
@@ -93,11 +94,11 @@ async def upgrade(database: Database) -> list[str]:
 
 
 async def script(db: PostgresSession) -> str:
-    """Return the statements that `upgrade` would run, for a person to run; empty if there are none.
+    """Return the statements of `upgrade` for a person to run; empty if there are none.
 
     Raises:
         SchemaError: The schema is newer, or of another generation.
-        ConfigError: The database cannot hold every text.
+        ConfigError: The database's encoding is not UTF-8.
     """
     await _require_utf8(db)
     todo = missing_migrations(known_migrations(), await _applied(db))
@@ -106,14 +107,14 @@ async def script(db: PostgresSession) -> str:
 
 
 async def _blocked_error(database: Database, error: StoreBusyError) -> StoreBusyError:
-    """Return the error of a migration that had no turn at a table, with those who had it."""
+    """Return the error for a migration that could not lock a table; it names the transactions in the way."""
     holders = await database.autocommit(lambda db: db.value(_SQL["holders"], database.address.schema))
     if holders is None:
         return error
     return StoreBusyError(
         f"a table at {database.location} is in use by transactions that do not end: {holders};"
-        " of this migration nothing was written",
-        fix="end them, with pg_terminate_backend if need be, and run `tidegate db upgrade` again",
+        " the migration was not applied",
+        fix="end them, with pg_terminate_backend if necessary, and run `tidegate db upgrade` again",
     )
 
 
@@ -121,8 +122,8 @@ async def _require_utf8(db: PostgresSession) -> None:
     encoding = await db.value(_SQL["encoding"])
     if encoding != "UTF8":
         raise ConfigError(
-            f"the database's encoding is {encoding}, which has not every text that a task may hold",
-            fix="make a database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+            f"the database's encoding is {encoding}, which cannot store every text of a task",
+            fix="create a database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
         )
 
 
@@ -137,20 +138,20 @@ async def _apply_next(db: PostgresSession) -> str | None:
 
 
 async def _make_schema(db: PostgresSession) -> list[str]:
-    """Return the statement that makes the schema; none where an administrator has made it."""
+    """Return the statement that creates the schema; none if an administrator has created it."""
     return [] if await db.value(_SQL["has_schema"], db.schema) else [f'CREATE SCHEMA "{db.schema}";']
 
 
 async def _applied(db: PostgresSession) -> Applied:
-    """Return the database's migrations by number: none where nothing was ever made.
+    """Return the database's migrations by number; empty for a new database.
 
     Raises:
-        SchemaError: They are of another generation.
+        SchemaError: The migrations are of another generation.
     """
     if await db.value(_SQL["is_there"], db.schema) is None:
         return {}
     applied = dict(await db.rows(_SQL["applied"]))
-    demand_generation(known_migrations(), applied, f'the schema "{db.schema}"')
+    require_generation(known_migrations(), applied, f'the schema "{db.schema}"')
     return applied
 
 

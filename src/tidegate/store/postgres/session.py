@@ -1,4 +1,4 @@
-"""One connection at work: the statements of this store's schema, and what their answers hold."""
+"""The session on PostgreSQL: runs statements on a connection, in the store's schema."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _NOW = load("now")["now"]
 
 @asynccontextmanager
 async def commit_or_roll_back(transaction: Any) -> AsyncIterator[None]:
-    """Commit what the block does, or undo it if it raises an error.
+    """Commit the transaction after the block, or roll it back if the block raises an error.
 
-    One that is cancelled is left as it is, for its connection is parted with. A ROLLBACK on a connection that
-    fell silent would be waited for without end; on one that is lost, its error would hide the cancellation.
+    If the block is cancelled, the transaction is left alone, because its connection is closed. On a
+    connection that does not answer, a ROLLBACK would wait for ever; on a lost one, its error would hide the
+    cancellation.
     """
     await transaction.start()
     try:
         yield
     except Exception:
-        with suppress(Exception):  # a connection that is lost has undone it by itself
+        with suppress(Exception):  # a lost connection has rolled back by itself
             await transaction.rollback()
         raise
     await transaction.commit()
@@ -36,9 +37,9 @@ class PostgresSession:
     """Runs statements on a connection.
 
     Args:
-        link: The connection; this work's alone until it ends.
-        schema: Of the tables.
-        at: The moment a test has set; None: the server's clock. For the parameter `at` of statements.
+        connection: The connection. No other work uses it until this work ends.
+        schema: The schema of the tables.
+        at: The time that a test has set, for the parameter `at` of statements; None: the server's clock.
     """
 
     __slots__ = ("_connection", "at", "schema")
@@ -50,17 +51,17 @@ class PostgresSession:
 
     @property
     def keeps_plans(self) -> bool:
-        """Whether the server plans a statement once for many runs; not through a pooler."""
-        # Not isinstance: asyncpg answers it with yes for whatever connections.
+        """Whether the server plans a statement once for many runs. Not so through a pooler."""
+        # Not isinstance: asyncpg makes it True for every connection.
         return type(self._connection) is not PooledConnection
 
     async def now(self) -> float:
-        """Return the present moment by the server's clock, in seconds since the epoch."""
+        """Return the current time of the server's clock, in seconds since the epoch."""
         now: float = await self.value(_NOW, self.at)
         return now
 
     def sql(self, operation: str) -> Mapping[str, str]:
-        """Return the statements of an operation by name, without a schema's name yet."""
+        """Return the statements of an operation by name, without the schema's name."""
         return load(operation)
 
     def id(self, task_id: str) -> str | None:
@@ -114,7 +115,7 @@ class PostgresSession:
         )
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
-        """Return a block inside the transaction under way, undone alone if it raises an error."""
+        """Return a block in the current transaction. If it raises an error, only the block is rolled back."""
         return commit_or_roll_back(self._connection.transaction())
 
     async def script(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The SQL files beside this module, read once.
+"""Load the SQL files of this back end, once.
 
-A table is written `/*schema*/task`: valid SQL as it stands, and the one mark at which the schema's name is
-put in. `search_path` would do the same for less, but a pooler in transaction mode forgets it.
+A table is written `/*schema*/task`. That is valid SQL, and the marker is replaced by the schema's name.
+`search_path` would be simpler, but a pooler in transaction mode loses it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _MARK = "/*schema*/"
 
 
 def load(operation: str) -> Mapping[str, str]:
-    """Return the statements of `sql/<operation>.sql` by their names, without a schema's name yet."""
+    """Return the statements of `sql/<operation>.sql` by their names, without the schema's name."""
     return read_statements(FOLDER, operation)
 
 
 @lru_cache(maxsize=1024)
 def in_schema(statement: str, schema: str) -> str:
-    """Return a statement whose tables are those of this schema."""
+    """Return a statement with the tables of this schema."""
     return statement.replace(_MARK, f'"{schema}".')

@@ -35,7 +35,7 @@ from tidegate.store.postgres.facts import (
     SUPERVISOR_CONNECTIONS,
     ServerFacts,
     connections_needed,
-    connections_told,
+    describe_connections,
     server_facts,
 )
 from tidegate.store.postgres.watch import PostgresWatcher
@@ -53,17 +53,17 @@ from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 T = TypeVar("T")
 
 _LEAST_BEAT_SECONDS = 1.0
-"""However short the lease: a busy machine may need so long."""
+"""Shortest time limit of a heartbeat, even for a short lease: a busy machine may need it."""
 
 
 class PostgresStore(CommonStore):
-    """The store on a PostgreSQL server: connected at the first use, for any number of event loops.
+    """The store on a PostgreSQL server. It connects at its first use; any event loops may share it.
 
     Args:
-        url: `postgresql://…`; what else it may say is in `Address`.
+        url: `postgresql://…`; `Address` documents its options.
         clock: The store's clock in seconds since the epoch, for tests; the server's by default.
         busy_seconds: How long a call may take in all before StoreBusyError or StoreUnavailableError.
-        supervises: Whether this process only looks after others: it needs few connections.
+        supervises: Whether this process only supervises others, so that it needs few connections.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PostgresStore(CommonStore):
         supervises: bool = False,
     ) -> None:
         self.address = address = parse_address(url)
-        """As the URL says, also where this process uses fewer connections."""
+        """The address in the URL, even if this process uses fewer connections."""
         self._supervises = supervises
         if supervises:
             address = replace(address, connections=min(address.connections, SUPERVISOR_CONNECTIONS))
@@ -88,7 +88,7 @@ class PostgresStore(CommonStore):
         )
 
     async def _read(self, work: Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
-        """Do work that only reads; a single statement is its own snapshot."""
+        """Run work that only reads; a single statement is its own snapshot."""
         if snapshot:
             return await self._database.transact(work, snapshot=True)
         return await self._database.read(work, generic_plan=generic_plan)
@@ -102,7 +102,7 @@ class PostgresStore(CommonStore):
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
-        """Do work in one transaction, which a single statement is by itself."""
+        """Run work in one transaction; a single statement is one by itself."""
         do = self._database.autocommit if alone else self._database.transact
         answer = await do(work, repeatable=repeatable, generic_plan=generic_plan)
         if notify:
@@ -110,13 +110,13 @@ class PostgresStore(CommonStore):
         return answer
 
     async def _and_notify(self, work: Awaitable[T]) -> T:
-        """Do work that others may wait for, and tell them."""
+        """Run work that others may wait for, and notify them."""
         answer = await work
         self._watch.committed()
         return answer
 
     def _notify_from_anywhere(self) -> None:
-        """Tell of a commit of a caller's own, which may have been made outside any event loop."""
+        """Notify others of a caller's own commit, which may have been made outside any event loop."""
 
         async def notify() -> None:
             self._watch.committed()
@@ -129,7 +129,7 @@ class PostgresStore(CommonStore):
             self._watch.committed()
 
     async def _and_notify_if_any(self, work: Awaitable[int]) -> int:
-        """Do work that others may wait for, and tell them if it did anything."""
+        """Run work that others may wait for, and notify them if it changed anything."""
         rows = await work
         if rows:
             self._watch.committed()
@@ -138,19 +138,19 @@ class PostgresStore(CommonStore):
     # --- lifecycle ---
 
     async def open(self) -> None:
-        """Connect and check the schema; it is never made here."""
+        """Connect and check the schema. This never creates it."""
         log_newer_schema(await self.count_newer_migrations(), self._database.location)
 
     async def count_newer_migrations(self) -> int:
         return await self._database.transact(schema.count_newer_migrations, snapshot=True)
 
     async def close(self) -> None:
-        """Close all connections; a later call makes new ones."""
+        """Close all connections; a later call opens new ones."""
         await self._watch.close()
         await self._database.close()
 
     async def _checked_identity(self) -> str:
-        """Return which database this is, once its schema fits; a caller's connection comes without `open`."""
+        """Return the database's identity after a schema check: `enqueue_within` works without `open`."""
         await self.count_newer_migrations()
         return await self._database.autocommit(identity)
 
@@ -158,20 +158,21 @@ class PostgresStore(CommonStore):
         return await schema.upgrade(self._database)
 
     async def upgrade_script(self) -> str:
-        """Return what `migrate` would run, for a person to run; empty if there is nothing to do."""
+        """Return the SQL of `migrate` for a person to run; empty if there is nothing to do."""
         return await self._database.transact(schema.script, snapshot=True)
 
     async def server_facts(self) -> ServerFacts:
-        """Return what a doctor wants to know of the server."""
+        """Return facts about the server for `tidegate doctor`."""
         return await self._database.read(server_facts)
 
-    async def connections_told(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
-        """Say how many connections these may open in all; return whether they are more than there are.
+    async def describe_connections(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
+        """Return a sentence on how many connections these may open in all, and whether there are too few.
 
-        If so, a store that supervises uses one connection from then on: the workers need the others.
+        If there are too few, a supervising store uses one connection from then on: the workers need the
+        others.
         """
         facts = await self.server_facts()
-        effect = connections_told(self.address, facts, processes=processes, supervisors=supervisors)
+        effect = describe_connections(self.address, facts, processes=processes, supervisors=supervisors)
         needed = connections_needed(self.address, processes=processes, supervisors=supervisors)
         is_too_much = needed > facts.connections_for_all
         if is_too_much and self._supervises:
@@ -230,11 +231,11 @@ class PostgresStore(CommonStore):
     # --- work ---
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Nothing is locked while there is no task to take."""
+        """Claim tasks. Without a task to claim, nothing is locked."""
         return await claim.claim(self._database, self._channels, request)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
-        """A batch that is refused for its content is written in parts, each a transaction of its own."""
+        """Write outcomes. A batch refused because of its content is written in several transactions."""
         return await self._and_notify(finish.finish(self._database, outcomes)) if outcomes else []
 
     async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
@@ -257,7 +258,7 @@ class PostgresStore(CommonStore):
         )
 
     async def extend_leases(self, worker_ids: Sequence[str], lease_seconds: float) -> set[str]:
-        """A silent connection is given up after a third of the lease, so that another beat comes in time."""
+        """Extend leases. A try fails after a third of the lease, so that the next heartbeat comes in time."""
         if not worker_ids:
             return set()
         seconds = max(_LEAST_BEAT_SECONDS, lease_seconds / 3) if lease_seconds else None
@@ -271,7 +272,7 @@ class PostgresStore(CommonStore):
     # --- maintenance ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Nothing is locked while no task is due."""
+        """Promote due tasks. Without a due task, nothing is locked."""
         if not await self._database.autocommit(promote.has_work):
             return 0
         return await self._and_notify_if_any(self._database.transact(lambda db: promote.promote(db, limit)))
@@ -284,13 +285,13 @@ class PostgresStore(CommonStore):
     async def delete_expired(
         self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
     ) -> int:
-        """Each kind is a transaction of its own."""
+        """Delete expired rows, each kind in its own transaction."""
         return await maintenance.delete_expired(
             self._database, finished_seconds=finished_seconds, dead_seconds=dead_seconds, limit=limit
         )
 
     async def checkpoint(self) -> None:
-        """Fold what was counted since the last time into the roll-up."""
+        """Fold the counts since the last time into the roll-up."""
         await maintenance.fold(self._database)
 
     # --- dead letters ---

@@ -1,4 +1,4 @@
-"""What running tasks emit: kept by fenced writes, read by anybody from any number on."""
+"""Streams of running tasks: fenced writes, and reads from any number on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADS = load("read_stream_heads")["heads"]
 
 
 async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fence]:
-    """Keep what these runs emitted; return the fences that are no longer current."""
+    """Store what these runs emitted; return the fences that are no longer current."""
     known = [chunk for chunk in new if ids.canonical_or_none(chunk.fence.task_id) is not None]
     with refused_content():
         rows = await db.rows(
@@ -34,7 +34,7 @@ async def append_chunks(db: PostgresSession, new: Sequence[NewChunk]) -> list[Fe
 
 
 async def read_stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-    """Return the heads of those tasks that exist, from one snapshot."""
+    """Return the heads of the tasks that exist, from one snapshot."""
     known = list(filter(None, map(ids.canonical_or_none, dict.fromkeys(task_ids))))
     return {
         str(task): StreamHead(State(state), run, tenant, last, done, total, note or "")
@@ -45,7 +45,7 @@ async def read_stream_heads(db: PostgresSession, task_ids: Sequence[str]) -> dic
 async def read_chunks(
     db: PostgresSession, after: Mapping[str, int], limit: int, max_bytes: int
 ) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task and `max_bytes` in all that follow the given numbers, in order."""
+    """Return up to `limit` chunks per task, `max_bytes` in total, that follow the given numbers, in order."""
     given = {known: task_id for task_id in after if (known := ids.canonical_or_none(task_id)) is not None}
     starts = [after[task_id] for task_id in given.values()]
     found: dict[str, list[StoredChunk]] = {}

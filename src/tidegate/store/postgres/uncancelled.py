@@ -1,7 +1,7 @@
-"""Work that outlives a cancelled caller for a moment, so that the connection it uses can be kept.
+"""Work that continues for a moment after its caller was cancelled, so that its connection can be kept.
 
-asyncpg sends a cancelled statement's cancel over a second connection, and complains where it is cancelled
-while it connects. Most statements end sooner by themselves.
+asyncpg cancels a statement over a second connection, and logs errors if it is cancelled while it opens that
+one. Most statements end sooner by themselves.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ T = TypeVar("T")
 GRACE_SECONDS = 1.0
 
 
-class OutcomeCounts(Generic[T]):
-    """How work ended: with a value or with an error."""
+class WorkResult(Generic[T]):
+    """The result of work: a value or an error."""
 
     __slots__ = ("_value", "error")
 
@@ -26,30 +26,30 @@ class OutcomeCounts(Generic[T]):
         self.error = error
 
     def value(self) -> T:
-        """Return the value.
+        """Return the value, or raise the error.
 
         Raises:
-            Exception: The error instead.
+            Exception: The error of the work.
         """
         if self.error is not None:
             raise self.error
         return self._value  # type: ignore[return-value]
 
 
-class UncancelledTask(asyncio.Task[OutcomeCounts[T]]):
-    """A task that is given `GRACE_SECONDS` to end by itself when it is cancelled.
+class UncancelledTask(asyncio.Task[WorkResult[T]]):
+    """A task that has `GRACE_SECONDS` to end by itself after it is cancelled.
 
-    It raises no error, for it may end when nobody awaits it: its result holds the error.
+    It raises no error, because it may end when nothing awaits it. Its result has the error.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T], *, name: str) -> None:
         self._grace: asyncio.TimerHandle | None = None
         self._caught = _caught(work)
         super().__init__(self._caught, loop=asyncio.get_running_loop(), name=name)
-        self._log_destroy_pending = False  # a loop may be closed before it ends: nobody waits for it then
+        self._log_destroy_pending = False  # its loop may be closed before it ends; then nothing waits for it
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel it unless it ends in time by itself."""
+        """Cancel the task unless it ends within `GRACE_SECONDS`."""
         if self.done():
             return False
         if self._grace is None:
@@ -58,13 +58,13 @@ class UncancelledTask(asyncio.Task[OutcomeCounts[T]]):
         return True
 
     def end(self) -> None:
-        """Cancel it at once."""
+        """Cancel the task at once."""
         super().cancel()
 
     def abandon(self) -> None:
-        """End it at once, also where its loop is closed and runs it no more."""
+        """End the task at once, even if its loop is closed and no longer runs it."""
         if self.get_loop().is_closed():
-            with suppress(Exception):  # cleaning up may want the loop
+            with suppress(Exception):  # cleaning up may need the loop
                 self._caught.close()
         else:
             self.end()
@@ -74,8 +74,8 @@ class UncancelledTask(asyncio.Task[OutcomeCounts[T]]):
             self._grace.cancel()
 
 
-async def _caught(work: Coroutine[Any, Any, T]) -> OutcomeCounts[T]:
+async def _caught(work: Coroutine[Any, Any, T]) -> WorkResult[T]:
     try:
-        return OutcomeCounts(await work)
+        return WorkResult(await work)
     except Exception as error:
-        return OutcomeCounts(error=error)
+        return WorkResult(error=error)

@@ -1,4 +1,4 @@
-"""The database's own care: looking for what does not fit together."""
+"""Check the integrity of the database."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _CHECK = load("check_integrity")
 
 
 async def check_integrity(db: PostgresSession) -> list[str]:
-    """Return what is wrong between the tables, in words; nothing if it is sound."""
+    """Check that the tables are consistent; return a description of each problem."""
     offenders = {name: await db.value(_CHECK[name]) for name in INCONSISTENCIES}
     return [f"{offenders[name]} {what}" for name, what in INCONSISTENCIES.items() if offenders[name]]

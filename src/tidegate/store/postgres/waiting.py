@@ -1,4 +1,4 @@
-"""Those who wait for a connection because the server has none left for a new one."""
+"""The queue of callers that wait for a connection while the server has none left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.store.postgres.connecting import Connection
 
 
 class Waiting:
-    """A queue, in one event loop."""
+    """The waiting callers of one event loop."""
 
     def __init__(self) -> None:
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
@@ -18,7 +18,7 @@ class Waiting:
         return bool(self._waiters)
 
     async def given(self) -> Connection | None:
-        """Wait for a connection; None: look again whether one can be made."""
+        """Wait for a connection; return None if the caller should try again to open one."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -28,7 +28,7 @@ class Waiting:
                 self._waiters.remove(waiter)
 
     def give(self, connection: Connection | None) -> bool:
-        """Give a connection to the first in the queue, or wake that one; return whether there was any."""
+        """Give a connection to the first caller in the queue, or wake it; return whether there was one."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

@@ -1,4 +1,4 @@
-"""Waiting for changes: commits of this process at once, those of others by hint."""
+"""Wait for changes: commits of this process wake at once, those of others by hint."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidegate.store.postgres.listener import Listener
 
 
 class PostgresWatcher:
-    """Tells those who wait in this process of commits, and other processes of this one's.
+    """Wakes waiting tasks of this process after commits, and notifies other processes of its own.
 
     Args:
-        database: The store's.
+        database: The store's database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -24,12 +24,12 @@ class PostgresWatcher:
         self._reset()
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since this task's last return, or in time."""
+        """Return when something may have been committed since this task's last return, or on timeout."""
         self._notice_fork()
         await self._waiters.wait_for_change(timeout_seconds, self._listen)
 
     def committed(self) -> None:
-        """Tell of a commit of this process, made in the running loop."""
+        """Notify waiting tasks and processes of a commit made in the running loop."""
         self._notice_fork()
         self._waiters.wake()
         if self._database.address.hints:
@@ -39,7 +39,7 @@ class PostgresWatcher:
             self._hints[loop].committed()
 
     async def close(self) -> None:
-        """Send what is due from the running loop, and stop listening in it."""
+        """Send a pending hint of the running loop, and stop listening in it."""
         self._notice_fork()
         loop = asyncio.get_running_loop()
         hints = self._hints.pop(loop, None)
@@ -51,7 +51,7 @@ class PostgresWatcher:
         self._waiters.wake()
 
     def _notice_fork(self) -> None:
-        """Begin anew in a forked child: who waited, and listened, did so in the parent."""
+        """Reset in a forked child: the waiting tasks and the listener belong to the parent."""
         if self._pid != os.getpid():
             self._reset()
 
@@ -62,7 +62,7 @@ class PostgresWatcher:
         self._listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDictionary()
 
     def _listen(self) -> None:
-        """See to it that one loop of this process listens."""
+        """Ensure that one loop of this process listens."""
         address = self._database.address
         if not address.hints or any(listener.is_active for listener in self._listeners.values()):
             return

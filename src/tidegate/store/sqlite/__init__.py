@@ -1,1 +1,1 @@
-"""The SQLite back end: one file, one writer thread a process, group commit."""
+"""The SQLite back end: one file, one writer thread per process, group commits."""

@@ -1,6 +1,6 @@
-"""What people do to tasks that are not dead: cancel, give another priority, run_now.
+"""Actions of people on tasks that are not dead: cancel, reprioritise, run now.
 
-Each is one write transaction, so nothing moves between the look and the act.
+Each is one write transaction, so no task changes state between the check and the action.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _REPRIORITISE = load("reprioritise")
 _RUN_NOW = load("run_now")
 
 _LEAVE = {"ready": _CANCEL["leave_ready"], "enqueue_batch_task": _CANCEL["leave_batch"]}
-"""How a task leaves where it is; those of the waiting states leave alike."""
+"""The statements that remove a task from its table. All waiting states share one."""
 
 _PENDING = frozenset({"ready", "enqueue_batch_task", *(str(state) for state in WAITING)})
-"""Where a task is that neither runs nor is final."""
+"""The tables and states of tasks that are neither running nor final."""
 
 
 def cancel(
     db: apsw.Connection, now: float, task_ids: Sequence[str], why: str, *, force: bool
 ) -> dict[str, CancelStatus]:
-    """Cancel tasks wherever they are; ask running ones; answer per id."""
+    """Cancel tasks in any state; ask running ones to stop; return a status per id."""
     totals = RollupTotals()
     statuses = {
         task_id: _cancel_one(db, now, task_id, why, totals, force=force) for task_id in _sorted(task_ids)
@@ -48,7 +48,7 @@ def cancel(
 def reprioritise(
     db: apsw.Connection, now: float, task_ids: Sequence[str], priority: Priority
 ) -> dict[str, ActionStatus]:
-    """Give waiting or ready tasks another priority; their rank stays."""
+    """Give waiting or ready tasks another priority; their rank does not change."""
 
     def apply(task: bytes, table: str) -> bool:
         if table not in _PENDING:
@@ -62,7 +62,7 @@ def reprioritise(
 
 
 def run_now(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Make scheduled and retrying tasks ready now; ready ones are so already."""
+    """Make scheduled and retrying tasks ready now; a ready task counts as done."""
 
     def apply(task: bytes, table: str) -> bool:
         if table == "ready":
@@ -84,7 +84,7 @@ def run_now(db: apsw.Connection, now: float, task_ids: Sequence[str]) -> dict[st
 def apply_each(
     db: apsw.Connection, task_ids: Sequence[str], apply: Callable[[bytes, str], bool]
 ) -> dict[str, ActionStatus]:
-    """Do an act on each task that exists, given its id and where it is; answer per id."""
+    """Apply an action to each task that exists, given its id and table; return a status per id."""
     statuses = dict.fromkeys(task_ids, ActionStatus.UNKNOWN)
     for task_id in _sorted(task_ids):
         task = ids.blob_or_none(task_id)
@@ -95,13 +95,13 @@ def apply_each(
 
 
 def find_table(db: apsw.Connection, task: bytes | None) -> str | None:
-    """Return the table, or the waiting state, a task is in; None if there is no such task."""
+    """Return the table or the waiting state a task is in; None if there is no such task."""
     found: str | None = query.value(db, _ACTION["where"], (task,))
     return found
 
 
 def record_action(db: apsw.Connection, now: float, task: bytes, kind: str, why: str) -> None:
-    """Note an act for the task's history."""
+    """Record an action in the task's history."""
     db.execute(_ACTION["keep"], (task, now, kind, storable(why)))
 
 

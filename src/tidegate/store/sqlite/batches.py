@@ -1,4 +1,4 @@
-"""Enqueues too large for one transaction: staged in parts, made visible at once, moved in batches."""
+"""Enqueues too large for one transaction: stored in parts, committed at once, released in small steps."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _RELEASE = load("release_batches")
 _DROP_BATCH = load("drop_batch")
 
 _PAGE = 5_000
-"""Rows held in memory at once."""
+"""Rows read into memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatch:
-    """A stage whose commit met a key that another task holds."""
+    """A batch whose commit found a key that another task holds."""
 
     key: str
     holder: bytes
 
     def error(self) -> KeyConflictError:
-        """Return the error that callers get, now and when they ask again."""
+        """Return the error for the caller, the same for a repeated commit."""
         return key_conflict(self.key, ids.to_text(self.holder))
 
 
 def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence[NewTask]) -> None:
-    """Store a part of a larger enqueue where nothing can see it yet.
+    """Store a part of a larger enqueue, invisible until its batch is committed.
 
     Raises:
-        WrongStateError: The stage was committed or refused already.
-        ArgumentsError, OptionError: As `enqueue`.
+        WrongStateError: The batch was committed or refused already. ArgumentsError, OptionError: As
+            `enqueue`.
     """
     fresh = prepare(now, tasks)
     batch_id = storable(batch_id)
@@ -72,12 +72,12 @@ def enqueue_part(db: apsw.Connection, now: float, batch_id: str, tasks: Sequence
 
 
 def commit_batch(db: apsw.Connection, now: float, batch_id: str) -> dict[str, str] | RefusedBatch:
-    """Make a batch's tasks visible at once; return {staged id: holder's id} where a name was taken.
+    """Make all tasks of a batch visible; return {own id: id of the holder} where a name was taken.
 
-    A value, not an error, says that it was refused: the refusal is to be kept, not rolled back.
+    A refused batch is returned as a value, not raised: an error would roll back the stored refusal.
 
     Raises:
-        WrongStateError: There is no such stage: never filled, dropped, or swept away after a day.
+        WrongStateError: There is no such batch: it was never filled, was dropped, or expired after a day.
     """
     batch_id = storable(batch_id)
     state = query.row(db, _PART["state"], (batch_id,))
@@ -96,7 +96,7 @@ def commit_batch(db: apsw.Connection, now: float, batch_id: str) -> dict[str, st
 
 
 def drop_batch(db: apsw.Connection, batch_id: str) -> None:
-    """Forget an uncommitted stage and its tasks; a committed one stays."""
+    """Delete an uncommitted batch and its tasks; a committed one stays."""
     batch_id = storable(batch_id)
     state = query.row(db, _PART["state"], (batch_id,))
     if state is None or state[0] is not None:
@@ -107,7 +107,7 @@ def drop_batch(db: apsw.Connection, batch_id: str) -> None:
 
 
 def drop_part(db: apsw.Connection, batch_id: str, limit: int) -> int:
-    """Delete some of a batch's tasks; return how many went."""
+    """Delete up to `limit` of a batch's tasks; return how many were deleted."""
     part = query.column(db, _DROP_BATCH["part"], (batch_id, limit))
     if part:
         delete_tasks(db, part)
@@ -116,12 +116,12 @@ def drop_part(db: apsw.Connection, batch_id: str, limit: int) -> int:
 
 
 def precheck_release(db: apsw.Connection) -> int | None:
-    """Return 0 if no committed stage waits to be moved."""
+    """Return 0 if no committed batch waits to be released; None otherwise."""
     return None if query.value(db, _RELEASE["any"]) else 0
 
 
 def release_batches(db: apsw.Connection, now: float, limit: int) -> int:
-    """Move tasks of committed stages to where they belong; return how many were moved."""
+    """Move tasks of committed batches to their queues; return how many were moved."""
     part = query.column(db, _RELEASE["next"], (limit,))
     if not part:
         return 0
@@ -148,7 +148,7 @@ def _names(row: StorableTask) -> tuple[bytes | None, float | None, float | None]
 
 
 def _take_names(db: apsw.Connection, now: float, batch_id: str) -> RefusedBatch | None:
-    """Take the names of a batch's tasks in their order, or refuse it whole."""
+    """Take the names of a batch's tasks in their order, or refuse the whole batch."""
     db.execute("SAVEPOINT take_names")
     try:
         position = 0

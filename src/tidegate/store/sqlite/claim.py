@@ -1,4 +1,4 @@
-"""Taking ready tasks: look, peek lane by lane, share the slots, move exactly the chosen rows."""
+"""Claim ready tasks: check for work, read channel by channel, share the slots, move the chosen rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEFORE_ALL = -1
 _UNLIMITED = Admission()
 
 MANY_CHANNELS = 2_000
-"""Steps from lane to lane after which one walk over everything ready is cheaper: say, a queue a user."""
+"""Number of channels above which one scan of all ready tasks is cheaper (for example, a queue per user)."""
 
 
 class _Candidate(NamedTuple):
@@ -45,10 +45,10 @@ class Channel(NamedTuple):
 
 
 def precheck(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult | None:
-    """Return the answer of a claim that can take nothing; None if there is something to take."""
+    """Return the result of a claim that can take nothing; None if there is something to take."""
     if not _is_alive(db, request.worker_id):
         return ClaimResult((), is_alive=False)
-    claim_limits = _ClaimLimits(_doors(db, now))
+    claim_limits = _ClaimLimits(_load_gate_checks(db, now))
     for steps, channel in enumerate(_channels(db, request)):
         if channel.function in request.functions and claim_limits.is_open(channel):
             return None
@@ -62,10 +62,10 @@ def precheck(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimRes
 
 
 def claim(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult:
-    """Move up to `request.slots` ready tasks to this worker."""
+    """Move up to `request.slots` ready tasks to this worker; return them."""
     if not _is_alive(db, request.worker_id):
         return ClaimResult((), is_alive=False)
-    claim_limits = _ClaimLimits(_doors(db, now))
+    claim_limits = _ClaimLimits(_load_gate_checks(db, now))
     chosen = _choose(db, request, claim_limits)
     if not chosen:
         return ClaimResult((), next_claim_seconds=claim_limits.next_check_seconds())
@@ -91,8 +91,8 @@ def claim(db: apsw.Connection, now: float, request: ClaimRequest) -> ClaimResult
     return ClaimResult(tasks, next_claim_seconds=claim_limits.next_check_seconds())
 
 
-def _doors(db: apsw.Connection, now: float) -> GateChecks | None:
-    """Return the doors of all gates; None if there is no gate at all."""
+def _load_gate_checks(db: apsw.Connection, now: float) -> GateChecks | None:
+    """Return the checks of all gates; None if the store has no gate."""
     if not query.value(db, _GATES["any"]):
         return None
     return complete(gates.load_gate_checks(SqliteSession(db, now), now))
@@ -104,7 +104,7 @@ def _is_alive(db: apsw.Connection, worker_id: str) -> bool:
 
 
 def _channels(db: apsw.Connection, request: ClaimRequest) -> Iterator[Channel]:
-    """Yield the lanes of the served queues that hold tasks, queue by queue as listed."""
+    """Yield the channels of the served queues that have tasks, in the listed order of queues."""
     if "*" in request.queues:
         yield from _skip_scan(db, "", None)
         return
@@ -113,7 +113,7 @@ def _channels(db: apsw.Connection, request: ClaimRequest) -> Iterator[Channel]:
 
 
 def _skip_scan(db: apsw.Connection, start: str, only: str | None) -> Iterator[Channel]:
-    """Step from lane to lane through the index; the tasks in a lane cost nothing."""
+    """Step from channel to channel through the index, without reading the tasks in between."""
     at: tuple[Any, ...] = (start, _BEFORE_ALL, "", "")
     while (found := query.row(db, _SQL["next_channel"], at)) is not None:
         channel = Channel(*found)
@@ -124,7 +124,7 @@ def _skip_scan(db: apsw.Connection, start: str, only: str | None) -> Iterator[Ch
 
 
 def _known_channels(db: apsw.Connection, request: ClaimRequest) -> dict[int, list[Channel]] | None:
-    """Return the lanes this process can run tasks of, by priority; None if there are too many of any."""
+    """Return the channels whose tasks this process can run, by priority; None if there are too many."""
     channels: dict[int, list[Channel]] = {}
     for steps, channel in enumerate(_channels(db, request)):
         if steps == MANY_CHANNELS and not request.is_strict:
@@ -141,18 +141,18 @@ def _walk(
     at_most: int,
     claim_limits: _ClaimLimits,
 ) -> list[_Candidate]:
-    """Return the first tasks this process can run, of one priority or any, by one walk over all lanes."""
-    shut = claim_limits.closed()
+    """Return the first tasks this process can run, of one priority or any, by one scan of all channels."""
+    closed = claim_limits.closed()
     named = [
         query.names_array(names)
-        for names in (request.functions, request.queues, shut.upstreams, shut.functions)
+        for names in (request.functions, request.queues, closed.upstreams, closed.functions)
     ]
     rows = query.rows(db, _SQL["walk"], (priority, named[0], "*" in request.queues, *named[1:], at_most))
     return [_Candidate(task_id, upstream, function) for _, task_id, upstream, function in rows]
 
 
 def _choose(db: apsw.Connection, request: ClaimRequest, claim_limits: _ClaimLimits) -> dict[bytes, Admission]:
-    """Return the ids to take, in the order to take them, and what the limits say of each."""
+    """Return the ids to take, in order, with what the limits grant each."""
     channels = _known_channels(db, request)
     candidates: dict[Priority, Iterator[_Candidate]] = {}
     taken = dict.fromkeys(PRIORITIES, 0)
@@ -175,14 +175,16 @@ def _choose(db: apsw.Connection, request: ClaimRequest, claim_limits: _ClaimLimi
                 break
         return taken[priority]
 
-    apportion(request.slots, request.reserved, found)  # what it asks for it takes, so what is found is chosen
+    apportion(
+        request.slots, request.reserved, found
+    )  # it takes all that it asks for, so what is found is chosen
     return chosen
 
 
 def _candidates(
     db: apsw.Connection, channels: Sequence[Channel], request: ClaimRequest, claim_limits: _ClaimLimits
 ) -> list[_Candidate]:
-    """Return the first tasks of one priority over its lanes: by rank, or by listed queue if strict."""
+    """Return the first tasks of one priority over its channels: by rank, or by listed queue if strict."""
     groups: dict[str, list[tuple[float, _Candidate]]] = {}
     for channel in channels:
         if claim_limits.is_open(channel):
@@ -194,12 +196,12 @@ def _candidates(
                 (rank, _Candidate(task_id, channel.upstream, channel.function)) for rank, task_id in peeked
             ]
             groups.setdefault(channel.queue if request.is_strict else "", []).extend(found)
-    # Lanes come in listed order, so the groups do.
+    # Channels come in the listed order of queues, and so do the groups.
     return [candidate for group in groups.values() for _, candidate in sorted(group)]
 
 
 def _prober(db: apsw.Connection, channel: Channel, request: ClaimRequest) -> list[tuple[Any, ...]]:
-    """Return the first task of a lane that is not on its last attempt, else the first."""
+    """Return the first task of a channel that is not on its last attempt; the first task if all are."""
     most = request.functions[channel.function].max_attempts
     return query.rows(db, _SQL["prober"], (*channel, most, MAX_PROBE_CANDIDATES))
 
@@ -207,7 +209,7 @@ def _prober(db: apsw.Connection, channel: Channel, request: ClaimRequest) -> lis
 def _may_try(
     db: apsw.Connection, candidate: _Candidate, request: ClaimRequest, claim_limits: _ClaimLimits
 ) -> bool:
-    """Whether a task may be the one that tries its held gate."""
+    """Whether a task may probe its gate."""
     most = request.functions[candidate.function].max_attempts
     is_last = bool(query.value(db, _SQL["is_on_last_attempt"], (candidate.task_id, most)))
     return claim_limits.may_admit(candidate, on_last_attempt=is_last)
@@ -216,7 +218,7 @@ def _may_try(
 def _charge(
     db: apsw.Connection, now: float, claim_limits: _ClaimLimits, chosen: dict[bytes, Admission]
 ) -> None:
-    """Write what the chosen tasks took of their limits, and mark those that probe."""
+    """Write what the chosen tasks charged to their limits, and mark the probes."""
     if claim_limits.gate_checks is None:
         return
     complete(gates.save(SqliteSession(db, now), now, claim_limits.gate_checks.changed()))
@@ -230,10 +232,10 @@ class _Blocked(NamedTuple):
 
 
 class _ClaimLimits:
-    """The doors of this claim, and which of them kept tasks back. Without any gate it costs nothing.
+    """The gate checks of this claim, and which of them held tasks back. Without gates it costs nothing.
 
     Args:
-        doors: None: there is no gate in this store.
+        gate_checks: The checks of all gates; None if the store has no gate.
     """
 
     def __init__(self, gate_checks: GateChecks | None) -> None:
@@ -241,26 +243,26 @@ class _ClaimLimits:
         self._kept_back: dict[GateCheck, None] = {}
 
     def is_open(self, channel: Channel) -> bool:
-        """Whether a task of this lane may be handed out now."""
+        """Whether a task of this channel may be claimed now."""
         return self.gate_checks is None or self._all_open(
             self.gate_checks.of(channel.upstream, channel.function)
         )
 
     def admits_only_probes(self, of: Channel | _Candidate) -> bool:
-        """Whether only a probe may go."""
+        """Whether only a probe may start."""
         return self.gate_checks is not None and any(
             gate_check.admits_only_probes for gate_check in self.gate_checks.of(of.upstream, of.function)
         )
 
     def may_admit(self, candidate: _Candidate, *, on_last_attempt: bool) -> bool:
-        """Whether held gates may be tried by such a task."""
+        """Whether a task, on its last attempt or not, may probe its gates."""
         gate_checks = (
             () if self.gate_checks is None else self.gate_checks.of(candidate.upstream, candidate.function)
         )
         return all(gate_check.may_admit(on_last_attempt=on_last_attempt) for gate_check in gate_checks)
 
     def admit(self, candidate: _Candidate) -> Admission | None:
-        """Let one task through, charging its limits; None if one of its doors is shut."""
+        """Admit one task and charge its limits; return None if one of its gates is closed."""
         if self.gate_checks is None:
             return _UNLIMITED
         gate_checks = self.gate_checks.of(candidate.upstream, candidate.function)
@@ -269,7 +271,7 @@ class _ClaimLimits:
         return admit(gate_checks) if self._all_open(gate_checks) else None
 
     def next_check_seconds(self) -> float | None:
-        """Return when it is worth looking again for what was kept back; None: no time decides that."""
+        """Return the seconds until tasks held back may be claimed; None if that does not depend on time."""
         times = [
             seconds
             for gate_check in self._kept_back
@@ -278,19 +280,19 @@ class _ClaimLimits:
         return min(times, default=None)
 
     def closed(self) -> _Blocked:
-        """Return the upstreams and functions of which nothing may be handed out."""
+        """Return the upstreams and functions whose tasks may not be claimed."""
         return _Blocked([], []) if self.gate_checks is None else _Blocked(*self.gate_checks.closed())
 
     def _all_open(self, gate_checks: tuple[GateCheck, ...]) -> bool:
-        shut = [gate_check for gate_check in gate_checks if not gate_check.is_open]
-        self._kept_back.update(dict.fromkeys(shut))
-        return not shut
+        closed = [gate_check for gate_check in gate_checks if not gate_check.is_open]
+        self._kept_back.update(dict.fromkeys(closed))
+        return not closed
 
 
 def _by_crash_policy(
     rows: Sequence[tuple[Any, ...]], request: ClaimRequest
 ) -> dict[CrashPolicy, tuple[bytes, ...]]:
-    """Group the chosen ids by what the steward must know of their functions; mostly there is one group."""
+    """Group the chosen ids by the crash policy of their functions; mostly there is one group."""
     by_function: dict[str, list[bytes]] = {}
     for row in rows:
         by_function.setdefault(row[2], []).append(row[0])

@@ -1,4 +1,4 @@
-"""The store's clock on SQLite: this host's wall clock, kept from going backwards."""
+"""The store's clock on SQLite: this host's wall clock, which never goes backwards here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 
 class HighWaterClock:
-    """Tell the time in seconds since the epoch, never less than told before in this process.
+    """Returns seconds since the epoch, never less than before in this process.
 
-    Wall time is anchored on the monotonic clock: a wall clock set back changes nothing, one set forward
-    (or a host that slept) is followed at once. Processes on one host share its clock; that is the one
-    clock of a SQLite store.
+    The monotonic clock is the reference. If the wall clock is set back, nothing changes; if it is set
+    forward, or the host slept, this clock follows at once. All processes of a SQLite store run on one host
+    and share its clock.
 
     Args:
-        wall: Seconds since the epoch; may jump.
-        steady: Seconds since anything; never goes backwards.
+        wall: Returns seconds since the epoch; may jump.
+        steady: Returns seconds since any fixed moment; never goes backwards.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class HighWaterClock:
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
-        """Return the present moment."""
+        """Return the current time."""
         with self._lock:
             time_now = self._anchor + self._steady()
             wall = self._wall()

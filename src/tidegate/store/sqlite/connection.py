@@ -1,4 +1,4 @@
-"""Opening the database file: where it may lie, who may read it, and how SQLite is set."""
+"""Open the database file: check its file system, set its permissions, and configure SQLite."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ import apsw
 from tidegate.errors import ConfigError
 
 ALLOW_NETWORK_FS = "TIDEGATE_ALLOW_NETWORK_FS"
-"""Set to 1 to use a file system this module refuses, at your own risk."""
+"""Set to 1 to use a file system that this module refuses, at your own risk."""
 
 _NETWORK = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "glusterfs", "vboxsf", "prl_fs")
 _DOUBTFUL = (
     "acfs", "beegfs", "drvfs", "gfs2", "gpfs", "ocfs2", "orangefs", "pvfs2", "vmhgfs", "virtiofs", "wslfs"
 )  # fmt: skip
-"""Shared by several machines, or by a guest and its host: some set-ups keep locks and maps, others do not."""
+"""Shared by several machines, or by a guest and its host. Locks and maps work on some of them only."""
 _LOCAL_FUSE = ("fuseblk", "fusectl")
 _MOUNTS = Path("/proc/self/mountinfo")
 
 _log = logging.getLogger("tidegate.store")
 _warned_of: set[Path] = set()
-"""Files that this process has warned of."""
+"""Files about which this process has logged a warning."""
 
 OWN_DIRECTORY = ".tidegate"
 WAL_KEPT_BYTES = 64 * 2**20
 
 _PRAGMAS = (
-    # A commit is on the disk before anyone hears of it; group commit pays for it (promise G1).
+    # A commit is on the disk before any caller gets its result; group commits make that cheap.
     "PRAGMA synchronous = FULL",
     # No foreign keys are declared: each operation deletes what it owns, in short batches.
     "PRAGMA foreign_keys = OFF",
-    # With several processes a mapped file turns another's stray write or a truncation into a crash.
+    # If another process truncates or overwrites a mapped file, this one can crash.
     "PRAGMA mmap_size = 0",
-    # A write-ahead log that grew behind a long reader is cut back to this at its next reset.
+    # A write-ahead log that grew during a long read is truncated to this size at its next reset.
     f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}",
-    # The committing writer folds the log back every 1,000 pages (4 MiB) itself, a few ms at a time: it has to
-    # record that the file has changed. See `identity.py`.
+    # The committing writer checkpoints the log itself, every 1,000 pages (4 MiB), in a few ms: it has to
+    # record that the file has changed. See `file_identity.py`.
     "PRAGMA wal_autocheckpoint = 0",
     "PRAGMA temp_store = MEMORY",
     # 16 MiB: the hot tables and the upper pages of every index.
@@ -52,26 +52,26 @@ _PRAGMAS = (
 def connect(
     path: Path, *, busy_seconds: float, check: Callable[[apsw.Connection], None] | None = None
 ) -> apsw.Connection:
-    """Open an existing database file and set it up.
+    """Open an existing database file and configure the connection.
 
     Args:
         path: The file.
         busy_seconds: How long a statement waits for another program's lock.
-        check: Called before the first statement that writes; what it raises ends the connection.
+        check: Called before the first statement that writes. If it raises, the connection is closed.
 
     Raises:
-        apsw.Error: As SQLite says.
+        apsw.Error: SQLite cannot open the file.
     """
     db = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
     )
     try:
         db.set_busy_timeout(int(busy_seconds * 1000))
-        # Closing must not touch a log that belongs to another file: `Identity.close` allows it.
+        # Closing must not touch a log that belongs to another file. `Identity.close` allows the checkpoint.
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if check is not None:
             check(db)
-        # Plans hang on the statement alone: never prepared again for a value, and what a test has seen holds.
+        # Plans depend on the statement alone, not on values. So the plans that tests check are the real ones.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         # A misspelt column is an error, not a string.
         db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -85,23 +85,23 @@ def connect(
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file readable by its owner alone, and its directory; keep one that is there.
+    """Create an empty file that only its owner may read, and its directory; keep an existing file.
 
-    The directory `.tidegate` is ours alone and is kept out of git.
+    The directory `.tidegate` belongs to Tidegate and gets a `.gitignore`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.name == OWN_DIRECTORY:
         with suppress(OSError), (path.parent / ".gitignore").open("x", encoding="ascii") as ignored:
-            ignored.write("# Made by Tidegate: tasks are no source code.\n*\n")
+            ignored.write("# Made by Tidegate: tasks are not source code.\n*\n")
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def check_place(path: Path) -> None:
-    """Refuse a network file system: its locks and shared memory do not hold between hosts.
+    """Refuse a network file system: its locks and shared memory do not work between hosts.
 
     Raises:
-        ConfigError: With the file system's name.
+        ConfigError: The file system is refused; the message has its name.
     """
     if os.environ.get(ALLOW_NETWORK_FS) == "1":
         return
@@ -126,7 +126,7 @@ def check_place(path: Path) -> None:
 
 
 def check_build() -> None:
-    """Refuse a SQLite without what the statements use.
+    """Refuse a SQLite that lacks extensions which the statements use.
 
     Raises:
         ConfigError: apsw was not installed from PyPI, or is too old.
@@ -138,7 +138,7 @@ def check_build() -> None:
 
 
 def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str:
-    """Return the type of the file system `path` is or will be on; empty where the host does not tell."""
+    """Return the type of the file system `path` is or will be on; empty if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -157,7 +157,7 @@ def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str:
 def _use_wal(db: apsw.Connection, busy_seconds: float) -> None:
     """Switch to write-ahead logging; two processes may do so at once.
 
-    The switch needs the file alone and does not use the busy handler, hence the loop.
+    The switch needs exclusive use of the file and ignores the busy handler, hence the loop.
     """
     until = time.monotonic() + busy_seconds
     while True:

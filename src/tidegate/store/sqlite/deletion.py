@@ -1,4 +1,4 @@
-"""Deleting tasks with all that belongs to them."""
+"""Delete tasks with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STATEMENTS = tuple(load("purge").values())
 
 
 def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
-    """Delete final or staged tasks: row, payload, result, history, progress, stream; at least one."""
+    """Delete one or more final or uncommitted tasks: row, payload, result, history, progress, stream."""
     array = query.array(tasks)
     for statement in _STATEMENTS:
         db.execute(statement, (array,))

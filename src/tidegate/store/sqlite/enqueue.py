@@ -1,4 +1,4 @@
-"""Storing new tasks: at once (`enqueue`), and the rows that a batchd enqueue shares with it."""
+"""Store new tasks: `enqueue`, and the helpers that enqueues in batches share with it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _FORGET_PART = load("drop_batch")["forget_part"]
 
 
 class StorableTask(NamedTuple):
-    """A task about to be stored."""
+    """A checked task that is about to be stored."""
 
     id: bytes
     task: NewTask
     due_at: float | None
-    """None: ready at once."""
+    """When the task becomes ready; None if at once."""
 
 
 def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-    """Store these tasks, all or none, and answer in their order.
+    """Store these tasks, all or none; return one result per task, in order.
 
     Raises:
-        KeyConflictError: A key is taken by a task with another fingerprint.
+        KeyConflictError: A task with another fingerprint holds a key.
         ArgumentsError: A text cannot be stored.
         OptionError: An id, a moment or the number of tasks is out of range.
     """
@@ -57,7 +57,7 @@ def enqueue(db: apsw.Connection, now: float, tasks: Sequence[NewTask]) -> list[E
 
 
 def prepare(now: float, tasks: Sequence[NewTask]) -> list[StorableTask]:
-    """Check the tasks and find when each is due.
+    """Check the tasks and compute when each is due.
 
     Raises:
         OptionError: An id, a moment or the number of tasks is out of range.
@@ -70,14 +70,14 @@ def prepare(now: float, tasks: Sequence[NewTask]) -> list[StorableTask]:
 
 
 def stored(db: apsw.Connection, found: Sequence[bytes]) -> set[bytes]:
-    """Return which of these ids are stored already."""
+    """Return those of these ids that are stored already."""
     if not found:
         return set()
     return {task_id for (task_id,) in query.rows(db, _SQL["stored"], (query.array(tuple(found)),))}
 
 
 def _forget_unseen(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
-    """Forget those that only an uncommitted stage holds, which nothing can see; return them."""
+    """Delete tasks that are only in an uncommitted batch, and so invisible; return their ids."""
     unseen = query.column(db, _SQL["unseen"], (query.array(tuple(found)),))
     if unseen:
         delete_tasks(db, unseen)
@@ -86,14 +86,14 @@ def _forget_unseen(db: apsw.Connection, found: set[bytes]) -> set[bytes]:
 
 
 def insert_tasks(db: apsw.Connection, now: float, new: Iterable[StorableTask]) -> None:
-    """Write the lifelong rows and the payloads."""
+    """Write the rows in `task` and the payloads."""
     new = list(new)
     db.executemany(_SQL["task"], [task_row(now, row.id, row.task) for row in new])
     db.executemany(_SQL["payload"], [(row.id, row.task.codec_tag, row.task.args) for row in new])
 
 
 def insert_places(db: apsw.Connection, now: float, new: Sequence[StorableTask]) -> None:
-    """Put tasks into the main queue or among the scheduled ones."""
+    """Put tasks into the main queue or among the scheduled tasks."""
     ready, scheduled = [], []
     for task_id, task, due_at in new:
         where = (task.queue, int(task.priority), task.upstream, task.function, task.tenant)
@@ -106,13 +106,13 @@ def insert_places(db: apsw.Connection, now: float, new: Sequence[StorableTask]) 
 
 
 def count_enqueued(db: apsw.Connection, now: float, tasks: Counter[RollupKey]) -> None:
-    """Add numbers of tasks by channel to the minute's roll-up."""
+    """Add the numbers of tasks by channel to the roll-up of this minute."""
     minute = int(now // 60)
     db.executemany(_SQL["count"], [(minute, *where, number) for where, number in tasks.items()])
 
 
 def wanted_names(row: StorableTask) -> keys.WantedNames | None:
-    """Return the names a task wants to hold; None if it wants none."""
+    """Return the key and unique name a task wants to hold; None if it wants neither."""
     task = row.task
     if task.key is None and task.unique is None:
         return None
@@ -128,7 +128,7 @@ def wanted_names(row: StorableTask) -> keys.WantedNames | None:
 
 
 def _take_names(db: apsw.Connection, now: float, row: StorableTask) -> bytes | None:
-    """Store a task that wants names, so that the next one finds them held; return who held them before."""
+    """Take a task's names and store it, so that the next task finds them taken; return an earlier holder."""
     wanted = wanted_names(row)
     if wanted is None:
         return None

@@ -1,4 +1,4 @@
-"""From what SQLite and the file system say to the errors of the store contract."""
+"""Convert errors of SQLite and the file system to those of the store contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _FIXES: tuple[tuple[type[apsw.Error], str, str], ...] = (
 )
 
 _MOVED = "tidegate: moved"
-"""What the triggers of a file say whose tasks `tidegate db move` has taken; then ` to `, and where."""
+"""How the message of a sealed file's triggers begins, after `tidegate db move`; then ` to ` and the new
+place."""
 
 BROKEN = (
     apsw.CantOpenError,
@@ -32,29 +33,29 @@ BROKEN = (
     apsw.MisuseError,
     apsw.ConnectionClosedError,
 )
-"""After one of these the connection is not trusted again."""
+"""After one of these errors the connection is not used again."""
 
 
 def busy(seconds: float) -> StoreBusyError:
-    """Return the error of a call that could not begin in time."""
+    """Return the error for a call that could not begin in time."""
     return StoreBusyError(
         f"the store's write lock was not free within {seconds:g} s; nothing was written",
-        fix="try again; if it lasts, look for a process that holds the database file",
+        fix="try again; if it happens again, look for a process that holds the database file",
         seconds=seconds,
     )
 
 
 def vanished(path: str) -> StoreUnavailableError:
-    """Return the error of a store whose file is gone."""
+    """Return the error for a store whose file is gone."""
     return StoreUnavailableError(
         f"the database file {path} has vanished",
-        fix="bring it back; it is not made anew while this process remembers it",
+        fix="put it back; this process does not create a new one in its place",
         path=path,
     )
 
 
 def replaced(path: str, how: str) -> StoreUnavailableError:
-    """Return the error of a store whose file was replaced while it, or its log, was in use."""
+    """Return the error for a store whose file was replaced while the file or its log was in use."""
     return StoreUnavailableError(
         f"the database file {path} was replaced: {how}; nothing is read from it or written to it",
         fix="stop every process that uses it, then put the right file there: `tidegate db restore BACKUP`",
@@ -64,16 +65,16 @@ def replaced(path: str, how: str) -> StoreUnavailableError:
 
 
 def left_behind(path: str) -> StoreUnavailableError:
-    """Return the error of a store whose file is gone, with commits left in its write-ahead log."""
+    """Return the error for a store whose file is gone while its write-ahead log still has commits."""
     return StoreUnavailableError(
         f"the database file {path} is gone, and the {path}-wal it left behind holds commits",
-        fix="bring the file back beside it; to begin with an empty store, delete that one too",
+        fix="put the file back next to it; to start with an empty store, delete the -wal too",
         path=path,
     )
 
 
 def half_restored(path: str) -> StoreUnavailableError:
-    """Return the error of a store in whose place a backup was being put, which lacks its last commits."""
+    """Return the error for a store that a restore is replacing: its last commits may be missing."""
     return StoreUnavailableError(
         f"a restore over the database file {path} is under way, or was interrupted",
         fix="if no restore runs, run it again: `tidegate db restore BACKUP`; the old files are kept as "
@@ -83,7 +84,7 @@ def half_restored(path: str) -> StoreUnavailableError:
 
 
 def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
-    """Return `error` as the contract names it, its cause kept; errors that are no fault of SQLite as is."""
+    """Return the contract's error for an error of SQLite or the file system; any other error unchanged."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         wrapped: TidegateError = busy(busy_seconds)
     elif isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
@@ -116,6 +117,6 @@ def _unavailable(error: apsw.Error, path: str) -> StoreUnavailableError:
             return StoreUnavailableError(f"{what} ({path}): {error}", fix=fix, path=path)
     return StoreUnavailableError(
         f"SQLite refused a statement on {path}: {error}",
-        fix="run `tidegate db check`; if the file is sound, this is a fault of Tidegate: report it",
+        fix="run `tidegate db check`; if the file is sound, this is a bug in Tidegate: report it",
         path=path,
     )

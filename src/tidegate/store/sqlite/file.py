@@ -1,4 +1,4 @@
-"""The database file as this process sees it: opened when first needed, and again whenever it must be."""
+"""The database file of this process: opened at its first use, and reopened when needed."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ log = logging.getLogger("tidegate.store")
 
 
 class FileLocation:
-    """Where the store's file lies, and whether it was seen there; shared by all connections of a process.
+    """Where the store's file is, and whether it was seen there. All connections of a process share it.
 
-    Once seen, a file that has vanished is not made again: a new one would hide that tasks were lost.
+    Once seen, a file that vanished is not created again: a new one would hide that tasks were lost.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.was_seen = False
         self.opened_by: set[object] = set()
-        """The connections of this process that are open: all of one file."""
+        """The open connections of this process, all to the same file."""
         self.inode = 0
-        """Of that file."""
+        """The inode of that file."""
         self.was_refused = False
-        """Whether the log already says that the file was replaced."""
+        """Whether the replacement of the file was logged already."""
 
 
 class DatabaseFile:
     """One connection to the store's file, for one thread at a time.
 
     Args:
-        location: Where the file is. It is made, with its directory, when it was never there.
-        busy_seconds: How long SQLite waits for a writer that does not take our lock file.
+        location: Where the file is. It is created, with its directory, if it never existed.
+        busy_seconds: How long SQLite waits for a writer that does not use our lock file.
     """
 
     def __init__(self, location: FileLocation, *, busy_seconds: float) -> None:
@@ -51,37 +51,37 @@ class DatabaseFile:
         self._busy_seconds = busy_seconds
         self.lock = FileLock(path.with_name(path.name + ".lock"))
         self.opened = 0
-        """How often the file was opened; tells one connection from the next."""
+        """How many times the file was opened; identifies the connection."""
         self._db: apsw.Connection | None = None
         self.identity = Identity(path, self.lock)
         self._is_checked = False
 
     def connection(self, *, checked: bool = True) -> apsw.Connection:
-        """Return the open connection, opening it first where needed; make the schema of a new file.
+        """Return the open connection; open the file first if needed, and create the schema of a new file.
 
-        A connection whose file was deleted, moved or replaced meanwhile is kept, and refuses to be used until
-        the file is back: a new one would apply the old log to whatever lies there now.
+        If the file was deleted, moved or replaced, its connection is kept and cannot be used until the file
+        is back: a new connection would apply the old log to the file that is there now.
 
         Args:
-            checked: Whether the schema must be this version's.
+            checked: Whether to check that the schema is this version's.
 
         Raises:
-            ConfigError: The file may not lie there.
-            SchemaError: The schema is not this version's, or the file another program's.
+            ConfigError: The file is on a file system that is refused.
+            SchemaError: The schema is not this version's, or the file belongs to another program.
             StoreUnavailableError: The file has vanished or was replaced.
-            apsw.Error, OSError: As the systems say.
+            apsw.Error, OSError: SQLite or the file system failed.
         """
         if self._db is None:
             self._db = self._open()
         else:
             with self._warning_of_replacement():
-                self.identity.demand(self._db)
+                self.identity.require_same_files(self._db)
         if checked and not self._is_checked:
             self._check_schema(self._db)
         return self._db
 
     def open_connection(self) -> apsw.Connection | None:
-        """Return the connection as it is, if it is open; what the caller does next must check it."""
+        """Return the connection if it is open, without a check. The caller must check it."""
         return self._db
 
     def require_same_file_locked(self) -> None:
@@ -104,15 +104,15 @@ class DatabaseFile:
         self._is_checked = False
 
     def close(self) -> None:
-        """Let go of everything. Safe to repeat."""
+        """Close the connection and release the file. Safe to repeat."""
         self.drop()
         self.lock.forget()
 
     def forget(self) -> apsw.Connection | None:
-        """Let go in a forked child without touching what the parent uses.
+        """Forget the connection in a forked child without touching what the parent uses.
 
         Returns:
-            The inherited connection. It must never be closed: SQLite would drop the parent's files.
+            The inherited connection. It must never be closed: SQLite would drop the parent's locks.
         """
         inherited, self._db = self._db, None
         self.identity.forget()
@@ -126,7 +126,8 @@ class DatabaseFile:
         if not self._location.was_seen:
             connection.check_build()
             connection.check_place(self.path)
-        was_here = self.lock.path.exists()  # asked first: who makes the file makes this one after it
+        # Checked first: a process that creates the database file creates this one after it.
+        was_here = self.lock.path.exists()
         if was_here and is_half_restored(self.lock.read(), stat_of(str(self.path))):
             raise half_restored(str(self.path))
         if not self.path.exists():
@@ -143,11 +144,11 @@ class DatabaseFile:
         identity = self.identity
         inode = identity.require_openable()
         if self._location.opened_by and inode != self._location.inode:
-            raise replaced(str(self.path), "this process has the file before it open")
+            raise replaced(str(self.path), "this process has the earlier file open")
 
         def check(fresh: apsw.Connection) -> None:
             identity.require_content(fresh, inode)
-            schema.demand_ours(fresh)  # the file of another generation or program is left as it is
+            schema.require_ours(fresh)  # a file of another generation or program is not changed
 
         db = connection.connect(self.path, busy_seconds=self._busy_seconds, check=check)
         self._location.inode = inode
@@ -162,7 +163,7 @@ class DatabaseFile:
 
     @contextmanager
     def _warning_of_replacement(self) -> Iterator[None]:
-        """Log, once for each file, that this one is refused."""
+        """Log, once per file, that this file is refused."""
         try:
             yield
         except StoreUnavailableError as error:
@@ -173,26 +174,24 @@ class DatabaseFile:
         self._location.was_refused = False
 
     def _make_file(self, was_here: bool) -> None:
-        """Make an empty file, and tell: where there was one before, its tasks are missed sooner or later.
+        """Create an empty file and log it: if there was one before, someone will miss its tasks.
 
         Raises:
-            StoreUnavailableError: Commits of the one before are still here, and SQLite would delete them.
+            StoreUnavailableError: The log of the earlier file still has commits, which SQLite would delete.
         """
         if _has_content(self.path.with_name(self.path.name + "-wal")):
             raise left_behind(str(self.path))
         connection.make_file(self.path)
         if was_here:
-            log.warning(
-                "made a new, empty store at %s: one was there before, and was moved or deleted", self.path
-            )
+            log.warning("created a new, empty store at %s: an earlier one was moved or deleted", self.path)
         elif self.path.parent.name == connection.OWN_DIRECTORY and _script_lies_elsewhere():
             log.warning(
-                "made a new store at %s, in the working directory: other programs find it only from there. "
-                "To share one, write database = … into the project's tidegate.toml",
+                "created a new store at %s, in the working directory: other programs find it only from "
+                "there. To share one, write database = … into the project's tidegate.toml",
                 self.path.absolute(),
             )
         else:
-            log.info("made a new store at %s", self.path.absolute())
+            log.info("created a new store at %s", self.path.absolute())
 
     def _check_schema(self, db: apsw.Connection) -> None:
         if schema.is_empty(db):
@@ -213,7 +212,7 @@ class DatabaseFile:
 
 
 def _script_lies_elsewhere() -> bool:
-    """Whether the script that was started lies neither in the working directory nor among installed ones."""
+    """Whether the running script is neither in the working directory nor an installed one."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     if not file or str(file).startswith("<"):
         return False

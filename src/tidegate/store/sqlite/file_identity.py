@@ -1,13 +1,13 @@
-"""Whether the database file is still the one its write-ahead log and its connections belong to.
+"""Check that the database file is still the one that its write-ahead log and connections belong to.
 
-SQLite finds the log (`-wal`) and the log's index (`-shm`) of a file by their names alone. So when a backup is
-put over a file that is in use, the next connection applies the old log to the new file and damages it, and
-the last old connection to close deletes the new file's log. https://sqlite.org/howtocorrupt.html, 2.4
+SQLite finds the log (`-wal`) and the log's index (`-shm`) of a file by name only. If a backup is copied over
+a file in use, the next connection applies the old log to the new file and damages it, and the last old
+connection to close deletes the new file's log. https://sqlite.org/howtocorrupt.html, 2.4
 
-Two things are compared before each use. The files at the path must be those this connection opened. And the
-file's content must be as the side file records it: in WAL mode only a checkpoint changes the database file,
-our checkpoints hold the write lock, and each of them writes a new record. What another program's checkpoint
-changed is recognised by the progress it made in the log.
+Two things are checked before each use. First, the files at the path must be those that this connection
+opened. Second, the file's content must match the record in the side file: in WAL mode only a checkpoint
+changes the database file, our checkpoints hold the write lock, and each of them writes a new record. A
+checkpoint by another program is recognised by its progress in the log.
 """
 
 from __future__ import annotations
@@ -31,34 +31,33 @@ from tidegate.store.sqlite.file_record import FileRecord, FileStats, boot_id, fi
 from tidegate.store.sqlite.lock import FileLock
 
 FOLD_PAGES = 1_000
-"""A commit that leaves so many pages in the log is followed by a checkpoint: SQLite's default."""
+"""A commit that leaves this many pages in the log is followed by a checkpoint. This is SQLite's default."""
 
 _SALT = slice(16, 24)
-"""Where the log's header has the number that changes when the log starts again.
-https://sqlite.org/fileformat.html, 4.1"""
+"""The bytes of the log's header that change when the log restarts. https://sqlite.org/fileformat.html, 4.1"""
 INDEX_LOCKS = (9, 120)
-"""How many bytes of the log's index SQLite locks, and from where; every open connection holds a shared lock
-on the last one. https://sqlite.org/walformat.html, 2.3"""
+"""How many bytes of the log's index SQLite locks, and from which offset. Every open connection holds a
+shared lock on the last one. https://sqlite.org/walformat.html, 2.3"""
 _in_use: Counter[int] = Counter()
-"""How many connections of this process use a log's index, by its inode. To open and close such a file would
-drop all locks that the process has on it."""
+"""How many connections of this process use a log's index, by its inode. If the process opened and closed
+such a file, it would lose all its locks on it."""
 _closing = threading.Lock()
-"""Held while a connection of this process is closed: of several, the last one must know that it is."""
+"""Held while a connection of this process is closed, so that the last one knows that it is the last."""
 
 
 class Identity:
-    """The identity of what one connection has open.
+    """The identity of the files that one connection has open.
 
     Args:
-        path: The database file, as it is named.
-        lock: The lock between writers, whose file holds the record.
+        path: The database file, as the caller named it.
+        lock: The lock between writers; its file has the record.
     """
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self._name = str(path)
         self._lock = lock
         self.real = Path(os.path.realpath(path))
-        """The file that the path led to. SQLite keeps the log next to this one."""
+        """The file that the path resolves to. SQLite keeps the log next to it."""
         self._is_link = path.is_symlink()
         self._kept: FileRecord | None = None
         """The record, while the lock is held."""
@@ -68,15 +67,16 @@ class Identity:
     # --- opening ---
 
     def require_openable(self) -> int:
-        """Return the file's inode. Called before SQLite sees the file.
+        """Return the file's inode. Called before SQLite opens the file.
 
         Raises:
-            StoreUnavailableError: The log or its index next to the file belong to another file.
+            StoreUnavailableError: The log or its index belongs to another file.
         """
-        files = self._look(with_index=True)
+        files = self._stat_files(with_index=True)
         if not files.log_size and not files.index:
-            # Nothing is left of earlier connections, so the record is out of date. A process that holds the
-            # lock renews the record itself.
+            # No files of earlier connections are left, so the record is out of date. A process that holds the
+            # lock
+            # renews the record itself.
             with self._lock.held_if_free() as is_held:
                 if is_held:
                     self._lock.write(b"")
@@ -97,10 +97,10 @@ class Identity:
         return files.file
 
     def _set_aside(self) -> None:
-        """Move away the log of a file that was replaced, once no process has that file open.
+        """Move away the log of a replaced file, if no process has that file open.
 
         Raises:
-            StoreUnavailableError: One has.
+            StoreUnavailableError: A process has it open.
         """
         log, index = Path(f"{self.real}-wal"), Path(f"{self.real}-shm")
         with self._lock.held(), _nobody_uses(index) as is_unused:
@@ -118,22 +118,22 @@ class Identity:
         """Check a connection that has just been opened, before its first statement.
 
         Raises:
-            StoreUnavailableError: The file was replaced, or its content is not the log's.
+            StoreUnavailableError: The file was replaced, or its content does not belong to the log.
         """
-        files = self._look()
+        files = self._stat_files()
         if files.file != inode:
             raise replaced(self._name, "it was replaced while it was being opened")
         if files.log_size:
             self._require_good_content(db)
 
     def opened(self, db: apsw.Connection, inode: int) -> None:
-        """Remember what this connection has open, and record it if nobody did.
+        """Remember the files that this connection has open, and record them if no record exists.
 
         Raises:
-            StoreUnavailableError: The file was replaced meanwhile.
+            StoreUnavailableError: The file has been replaced.
         """
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # only a read opens the log
-        files = self._look(with_index=True)
+        files = self._stat_files(with_index=True)
         if files.file != inode:
             raise replaced(self._name, "it was replaced while it was being opened")
         self._opened = files
@@ -147,32 +147,32 @@ class Identity:
 
     # --- using ---
 
-    def demand(self, db: apsw.Connection) -> None:
-        """Check that everything is as this connection opened it. Called outside of transactions.
+    def require_same_files(self, db: apsw.Connection) -> None:
+        """Check that the files are those that this connection opened. Called outside of transactions.
 
         Raises:
-            StoreUnavailableError: It was deleted or replaced. Nothing is to be read or written here.
+            StoreUnavailableError: A file was deleted or replaced. Do not read or write here.
         """
         if not self.is_unchanged():
             self._require_good_content(db)
 
     def is_unchanged(self) -> bool:
-        """Whether nothing has changed since the last check, by what the file system says.
+        """Return whether the file system shows no change since the last check.
 
         Raises:
-            StoreUnavailableError: The files at the path are others.
+            StoreUnavailableError: The path now has other files.
         """
-        files = self._look()
+        files = self._stat_files()
         self._require_same(files)
         return (files.modified_ns, files.size) == self._good
 
     def locked(self, db: apsw.Connection) -> None:
-        """Check again once the lock is held, and bring the record up to date.
+        """Check again once the lock is held, and update the record.
 
         Raises:
             StoreUnavailableError: The file was deleted or replaced.
         """
-        files = self._look()
+        files = self._stat_files()
         self._require_same(files)
         if (files.modified_ns, files.size) != self._good:
             self._require_good_content(db)
@@ -183,30 +183,30 @@ class Identity:
             self.write(db)
 
     def write(self, db: apsw.Connection) -> None:
-        """Record the present state. The caller holds the lock, and `demand` has returned under it."""
-        files = self._look(with_index=True)
+        """Record the current state. The caller holds the lock, and has called `require_same_files` since."""
+        files = self._stat_files(with_index=True)
         frames, folded = _progress(db)
         self._kept = record = FileRecord(boot_id(), files, frames, folded, self._salt(), is_folding=False)
         self._lock.write(record.text())
         self._good = (files.modified_ns, files.size)
 
     def committed(self, db: apsw.Connection) -> None:
-        """Check after a commit that the file was not replaced during it; fold a long log. The lock is held.
+        """Check that the file was not replaced during a commit; checkpoint a long log. The lock is held.
 
         Raises:
-            StoreUnavailableError: The file was deleted or replaced; what was committed is not in it.
+            StoreUnavailableError: The file was deleted or replaced, and lacks the commit.
         """
-        self._require_same(self._look())
+        self._require_same(self._stat_files())
         frames, folded = _progress(db)
         if frames >= FOLD_PAGES:
             self.fold(db, apsw.SQLITE_CHECKPOINT_PASSIVE)
             return
         record = self._kept
         if record is None or not record.files.log_size or frames < record.frames or folded < record.folded:
-            self.write(db)  # the log has started again, with another salt
+            self.write(db)  # the log has restarted, with another salt
 
     def fold(self, db: apsw.Connection, mode: int) -> None:
-        """Copy the log into the file as far as readers allow. The caller holds the lock.
+        """Checkpoint: copy the log into the file as far as readers allow. The caller holds the lock.
 
         Raises:
             StoreUnavailableError: The file was deleted or replaced.
@@ -224,9 +224,9 @@ class Identity:
     def close(self, db: apsw.Connection) -> None:
         """Close the connection.
 
-        SQLite lets the last one of all processes copy the log into the file and delete it, by name. That is
-        prevented where the log at that name, or the file's content, is not this connection's. A process that
-        holds the lock has a connection, so then this is not the last one.
+        When the last connection of all processes closes, SQLite copies the log into the file and deletes it,
+        by name. This method prevents that if the log of that name, or the file's content, does not belong to
+        this connection. If another process holds the lock, it has a connection, so this one is not the last.
         """
         with _closing, self._lock.held_if_free() as is_held:
             is_ours = is_held and self._may_fold_at_close(db)
@@ -240,7 +240,7 @@ class Identity:
                 self._lock.write(before if stat_of(f"{self.real}-wal") else b"")
 
     def forget(self) -> None:
-        """Take note that the connection is closed, or is a forked child's parent's."""
+        """Forget the connection: it is closed, or belongs to the parent of this forked child."""
         if self._opened is not None:
             _in_use[self._opened.index] -= 1
             self._opened = None
@@ -253,21 +253,21 @@ class Identity:
         if log is None or index is None or (log.st_ino, index.st_ino) != (opened.log, opened.index):
             return False
         if file is None or file.st_ino != opened.file:
-            return False  # nor would SQLite: the file was moved
+            return False  # SQLite would not do it either: the file was moved
         with suppress(StoreUnavailableError, apsw.Error):
             return self._is_explained(db)
         return False
 
     # --- comparing ---
 
-    def _look(self, *, with_index: bool = False) -> FileStats:
+    def _stat_files(self, *, with_index: bool = False) -> FileStats:
         if self._is_link:
-            # The log lies next to the file that the link led to.
-            file, beside = (
+            # The log is next to the file that the link resolves to.
+            file, linked = (
                 files_at(self._name, with_index=False),
                 files_at(str(self.real), with_index=with_index),
             )
-            return replace(file, log=beside.log, log_size=beside.log_size, index=beside.index)
+            return replace(file, log=linked.log, log_size=linked.log_size, index=linked.index)
         return files_at(self._name, with_index=with_index)
 
     def _require_same(self, files: FileStats) -> None:
@@ -280,16 +280,16 @@ class Identity:
             raise replaced(self._name, "its -wal was deleted or replaced")
 
     def _require_good_content(self, db: apsw.Connection) -> None:
-        """Raise unless the file's content is as recorded, or a checkpoint explains that it is not."""
+        """Raise unless the file's content matches the record, or a checkpoint explains the difference."""
         if self._is_explained(db):
             return
-        # Whoever is in the middle of a checkpoint holds the lock; after it the record is right.
+        # A process that is making a checkpoint holds the lock; after it the record is right.
         with self._lock.held():
             if not self._is_explained(db):
                 raise replaced(self._name, "its content was overwritten by another program")
 
     def _is_explained(self, db: apsw.Connection) -> bool:
-        files = self._look()
+        files = self._stat_files()
         self._require_same(files)
         record = self._record()
         if record is not None and self._is_of(record, files) and self._is_of_this_boot(record):
@@ -301,12 +301,12 @@ class Identity:
         return True
 
     def _is_of_this_boot(self, record: FileRecord) -> bool:
-        """Whether a power failure cannot have left the record older than the file."""
+        """Whether the record is of this start of the system: no power failure can have lost a later one."""
         return record.boot == boot_id() and (record.boot != "" or self._opened is not None)
 
     @staticmethod
     def _is_of(record: FileRecord, files: FileStats) -> bool:
-        """Whether a record is about this file and its log."""
+        """Whether a record belongs to this file and its log."""
         return (record.files.file, record.files.log) == (files.file, files.log)
 
     # --- the record ---
@@ -328,7 +328,7 @@ class Identity:
 
 @contextmanager
 def _nobody_uses(index: Path) -> Iterator[bool]:
-    """Hold the locks on a log's index for the block if no connection of any process has one; tell whether."""
+    """Hold the locks on a log's index during the block, unless a connection has one; yield whether held."""
     found = stat_of(str(index))
     if found is None or _in_use[found.st_ino]:
         yield found is None
@@ -351,6 +351,6 @@ def _fold_at_close(db: apsw.Connection, does: bool) -> None:
 
 
 def _progress(db: apsw.Connection) -> tuple[int, int]:
-    """Return how many frames the log has, and how many of them are in the file."""
+    """Return how many frames the log has, and how many of them were copied into the file."""
     frames, folded = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
     return frames, folded

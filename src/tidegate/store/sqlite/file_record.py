@@ -1,4 +1,4 @@
-"""What the file system shows of a database's files, and what the side file records of them."""
+"""The state of a database's files in the file system, and the record of it in the side file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _VERSION = "tidegate-1"
 _RESTORING = "tidegate-restoring"
 _WIDTH = 255
-"""Every record has the same length, so that writing over one needs no space on a full disk."""
+"""Every record has this length, so that overwriting one needs no space on a full disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """The files of a database as the file system shows them; numbers are inodes, 0 where there is none."""
+    """The files of a database in the file system. Numbers are inodes, 0 for a missing file."""
 
     file: int
     modified_ns: int
@@ -31,17 +31,17 @@ class FileStats:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What the side file says about a database file and its log."""
+    """The record in the side file about a database file and its log."""
 
     boot: str
-    """Of the system that wrote it. After a power failure the record can be older than the file."""
+    """Id of the system start in which it was written. After a power failure it can be older than the file."""
     files: FileStats
     frames: int
     folded: int
     """How many frames of the log have been copied into the file."""
     salt: str
     is_folding: bool
-    """Whether a checkpoint is under way, or was interrupted: the file may have changed."""
+    """Whether a checkpoint is running or was interrupted: the file may have changed."""
 
     def text(self) -> bytes:
         """Return the record as one line."""
@@ -50,28 +50,28 @@ class FileRecord:
             files.file, files.modified_ns, files.size, files.log, files.log_size, files.index,
             self.frames, self.folded,
         )  # fmt: skip
-        words = (_VERSION, self.boot or "-", *map(str, numbers), self.salt or "-", str(int(self.is_folding)))
-        return (" ".join(words).ljust(_WIDTH) + "\n").encode()
+        fields = (_VERSION, self.boot or "-", *map(str, numbers), self.salt or "-", str(int(self.is_folding)))
+        return (" ".join(fields).ljust(_WIDTH) + "\n").encode()
 
     @classmethod
     def parsed(cls, text: bytes) -> FileRecord | None:
-        """Return the record of a line; None if it holds none, as one of an older version."""
-        words = text.decode(errors="replace").split()
-        if len(words) != 12 or words[0] != _VERSION:
+        """Return the record in a line; None if it has none, as in older versions."""
+        fields = text.decode(errors="replace").split()
+        if len(fields) != 12 or fields[0] != _VERSION:
             return None
         try:
-            numbers = [int(word) for word in words[2:10]]
+            numbers = [int(value) for value in fields[2:10]]
         except ValueError:
             return None
-        boot, salt = ("" if word == "-" else word for word in (words[1], words[10]))
-        return cls(boot, FileStats(*numbers[:6]), numbers[6], numbers[7], salt, words[11] == "1")
+        boot, salt = ("" if value == "-" else value for value in (fields[1], fields[10]))
+        return cls(boot, FileStats(*numbers[:6]), numbers[6], numbers[7], salt, fields[11] == "1")
 
 
 def files_at(path: str, *, with_index: bool) -> FileStats:
-    """Return the files of the database at a path; a symbolic link is followed, as SQLite does.
+    """Return the files of the database at a path. A symbolic link is followed, as SQLite does.
 
     Raises:
-        StoreUnavailableError: The database file is not there.
+        StoreUnavailableError: The database file does not exist.
     """
     try:
         file = os.stat(path)  # noqa: PTH116 - before each use of a connection; pathlib doubles the cost
@@ -89,31 +89,31 @@ def files_at(path: str, *, with_index: bool) -> FileStats:
 
 
 def restoring(old: os.stat_result | None) -> bytes:
-    """Return what the side file says while a backup takes the place of this file."""
+    """Return the content of the side file while a backup replaces this file."""
     return f"{_RESTORING} {old.st_ino if old else 0}\n".encode()
 
 
 def is_half_restored(text: bytes, found: os.stat_result | None) -> bool:
-    """Whether a restore has begun and its backup is not in place.
+    """Return whether a restore has begun and its backup is not in place.
 
     Args:
-        text: What the side file says.
-        found: The database file that is there now.
+        text: The content of the side file.
+        found: The current database file; None if it does not exist.
     """
-    words = text.decode(errors="replace").split()
-    return words[:1] == [_RESTORING] and (found is None or words[1:] == [str(found.st_ino)])
+    fields = text.decode(errors="replace").split()
+    return fields[:1] == [_RESTORING] and (found is None or fields[1:] == [str(found.st_ino)])
 
 
 @cache
 def boot_id() -> str:
-    """Return what names this start of the system; empty where the host names none."""
+    """Return the id of this start of the system; empty if the host has none."""
     with suppress(OSError):
         return _BOOT_ID.read_text().strip()
     return ""
 
 
 def stat_of(path: str) -> os.stat_result | None:
-    """Return what the file system says of a path; None if nothing is there."""
+    """Return the `stat` of a path; None if it does not exist."""
     try:
         return os.stat(path)  # noqa: PTH116 - before each use of a connection; pathlib doubles the cost
     except OSError:

@@ -1,8 +1,8 @@
-"""How runs end: successes in bulk, everything else one by one, bad content never in the way.
+"""Write the outcomes of runs: successes in bulk, all others one by one.
 
-A batch that fails on its content is halved until the outcome at fault stands alone; that one is written
-with a placeholder for what could not be stored. So one task's strange error text neither wedges the
-batch it came in nor stays `running` for ever.
+A batch that fails because of its content is halved until the bad outcome is alone. That one is written with a
+placeholder for the part that cannot be stored. So bad content of one task does not block its batch, and the
+task does not stay `running` for ever.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ CONTENT_ERRORS = (
     apsw.ConstraintError,
     apsw.RangeError,
 )
-"""What a value that cannot be stored makes of a statement."""
+"""The errors of a statement with a value that cannot be stored."""
 
 _NULL = (b"null", CODEC)
-"""A result kept by having no row."""
+"""A result that is stored as no row."""
 
 
 def finish(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
-    """Write how these runs ended; answer per outcome, in order."""
+    """Write the outcomes of these runs; return a status per outcome, in order."""
     db.execute("SAVEPOINT finish")
     try:
         statuses = _write(db, now, outcomes)
@@ -68,7 +68,7 @@ def _in_halves(
 def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
     tasks = [ids.blob_or_none(outcome.fence.task_id) or b"" for outcome in outcomes]
     if len(set(tasks)) < len(tasks):
-        # The same run twice in one batch: the second must see what the first wrote.
+        # The same run is twice in one batch: the second must see what the first wrote.
         return [status for outcome in outcomes for status in _write(db, now, [outcome])]
     totals = RollupTotals()
     statuses: list[FinishStatus | None] = [None] * len(outcomes)
@@ -86,7 +86,7 @@ def _write(db: apsw.Connection, now: float, outcomes: Sequence[Outcome]) -> list
 
 
 def count(db: apsw.Connection, now: float, totals: RollupTotals) -> None:
-    """Add what has ended to the minute's roll-up."""
+    """Add these sums to the roll-up of this minute."""
     for row in totals.rows(now):
         db.execute(_SQL["count"], row)
 
@@ -103,7 +103,7 @@ def _succeed(
     positions: Sequence[int],
     statuses: list[FinishStatus | None],
 ) -> None:
-    """Write all successes whose run is the current one, and answer them."""
+    """Write all successes whose run is the current one, and set their statuses."""
     if not positions:
         return
     current = _current(db, tuple([tasks[position] for position in positions]))
@@ -144,7 +144,7 @@ def _current(db: apsw.Connection, tasks: tuple[bytes, ...]) -> dict[bytes, _Curr
 
 
 def _update_gates(db: apsw.Connection, now: float, runs: Sequence[tuple[_Current, CallSummary]]) -> None:
-    """Let what went well open gates and end slow starts."""
+    """Apply successful runs to gates: they open gates and end slow starts."""
     session = SqliteSession(db, now)
     successful = [
         SuccessfulRun(run.upstream, now - run.started_at, bool(run.probe))

@@ -1,8 +1,7 @@
-"""What a fork must not break: SQLite's mutexes, the parent's file locks, and connections of two processes.
+"""Keep forks from breaking SQLite's mutexes, the parent's file locks and shared connections.
 
-Runners enter themselves here. Around every `os.fork` of this process their threads stand still, and in
-the child they forget what they had; it opens anew at its first use.
-https://sqlite.org/howtocorrupt.html, 2.6
+Runners register here. Around every `os.fork` of this process their threads pause. In the child they forget
+their connections and open new ones at the first use. https://sqlite.org/howtocorrupt.html, 2.6
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Protocol
 import apsw
 
 _QUIET_SECONDS = 5.0
-"""How long a fork waits for work under way."""
+"""How long a fork waits for running work."""
 
 
 class ForkAware(Protocol):
@@ -26,7 +25,7 @@ class ForkAware(Protocol):
         """Return the locks held while SQLite is at work."""
 
     def forget(self) -> None:
-        """Begin anew in the child."""
+        """Forget threads and connections in the child."""
 
 
 _known: weakref.WeakSet[ForkAware] = weakref.WeakSet()
@@ -34,30 +33,30 @@ _held: list[threading.Lock] = []
 
 
 def enter(runner: ForkAware) -> None:
-    """Take care of this runner at every fork for as long as it lives."""
+    """Register a runner: every fork handles it as long as it lives."""
     _known.add(runner)
 
 
 def leak_connection(inherited: apsw.Connection | None) -> None:
-    """Keep a connection that belongs to the parent from ever being closed here, even at exit."""
+    """Keep a connection of the parent from being closed in this process, even at exit."""
     if inherited is not None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
-def _stand_still() -> None:
+def _pause_runners() -> None:
     for runner in list(_known):
         _held.extend(lock for lock in runner.quiet_locks() if lock.acquire(timeout=_QUIET_SECONDS))
 
 
-def _go_on() -> None:
+def _resume_runners() -> None:
     while _held:
         _held.pop().release()
 
 
-def _begin_anew() -> None:
+def _reset_in_child() -> None:
     _held.clear()
     for runner in list(_known):
         runner.forget()
 
 
-os.register_at_fork(before=_stand_still, after_in_parent=_go_on, after_in_child=_begin_anew)
+os.register_at_fork(before=_pause_runners, after_in_parent=_resume_runners, after_in_child=_reset_in_child)

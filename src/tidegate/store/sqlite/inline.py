@@ -1,7 +1,7 @@
-"""The store's work done at once on the caller's thread, for simulation and tests.
+"""Run the store's work at once on the caller's thread, for simulations and tests.
 
-The same sessions and the same transactions as in production, but nothing happens between a call and its
-answer, and no thread or real clock has a say: a run under a virtual clock repeats exactly.
+Sessions and transactions are the same as in production. But a call returns at once, without threads or a real
+clock, so a run under a virtual clock repeats exactly.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tidegate.store.sqlite.writer import BUSY_SECONDS
 _Listeners = WeakValueDictionary[int, "InlineRunner"]
 
 _by_path: WeakValueDictionary[Path, _Listeners] = WeakValueDictionary()
-"""The runners of each file in the order they were made, so that they hear of a commit in that order."""
+"""The runners of each file in the order they were created, so that commits wake them in that order."""
 
 _numbers = itertools.count()
 
 
 class InlineRunner:
-    """Does each call at once. Runners of one file in one process tell each other of their commits.
+    """Does each call at once. Runners of one file in one process wake each other after a commit.
 
     Args:
         path: The database file.
@@ -46,12 +46,12 @@ class InlineRunner:
         self._changed_at = -math.inf
         self._seen_changes: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._waiters: dict[asyncio.Future[None], None] = {}
-        """In the order they came: a set would wake them in another order each run."""
+        """In the order they were added: a set would wake them in another order each run."""
         self._listeners = _by_path.setdefault(path.absolute(), WeakValueDictionary())
         self._listeners[next(_numbers)] = self
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
-        """Do `work` now; other coroutines get their turn before it returns."""
+        """Do `work` now. Other coroutines run before it returns."""
         if os.getpid() != self._pid:
             forks.leak_connection(self._session.forget())
             self._pid = os.getpid()
@@ -72,7 +72,7 @@ class InlineRunner:
         return job.value  # type: ignore[return-value]
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when another commit may have been made since the calling asyncio task's last return."""
+        """Return when something may have been committed since the calling asyncio task's last return."""
         caller = asyncio.current_task()
         assert caller is not None
         loop = asyncio.get_running_loop()
@@ -95,11 +95,11 @@ class InlineRunner:
             del self._waiters[waiter]
 
     async def close(self) -> None:
-        """Let go of the file. Safe to repeat; a later `run` opens it again."""
+        """Close the file. Safe to repeat; a later `run` opens it again."""
         self._session.close()
 
     def committed(self) -> None:
-        """Wake whoever waits: this or another runner of the file has committed something."""
+        """Wake the waiting tasks: this or another runner of the file has committed something."""
         self._changes += 1
         self._changed_at = asyncio.get_running_loop().time()
         for waiter in list(self._waiters):

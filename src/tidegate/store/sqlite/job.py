@@ -1,4 +1,4 @@
-"""A piece of work for the store's thread: a function over a connection, and what became of it."""
+"""A job for the store's thread: a function of a connection, and its result or error."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Precheck = Callable[[apsw.Connection], T | None]
 
 
 class Mode(Enum):
-    """What a job needs around it."""
+    """What transaction a job needs."""
 
     READ = "read"
     """One snapshot, no lock."""
     WRITE = "write"
     """A part of a write transaction."""
     BARE = "bare"
-    """A connection outside any transaction, its schema unchecked: upgrade and upkeep."""
+    """A connection outside any transaction, without a schema check: for upgrade and upkeep."""
 
 
 class Job(Generic[T]):
-    """One call of the store on its way through the thread.
+    """One call of the store that the thread does.
 
     Args:
-        work: What to do.
-        mode: What it needs around it.
-        precheck: Asked first, in a snapshot without the write lock; an answer other than None is the job's,
-            and the work is not done. For work that mostly finds nothing to do.
-        expires_at: By the monotonic clock; a job not begun by then is abandoned.
+        work: The work.
+        mode: The transaction it needs.
+        precheck: Called first, in a snapshot without the write lock. If it returns a value other than None,
+            that is the job's result and the work is not done. For work that mostly finds nothing to do.
+        expires_at: When a job that has not begun is abandoned, by the monotonic clock.
     """
 
     __slots__ = ("_taken", "error", "expires_at", "mode", "precheck", "value", "work")
@@ -49,10 +49,10 @@ class Job(Generic[T]):
         self._taken = threading.Lock()
 
     def take(self) -> bool:
-        """Claim the job, to begin or to abandon it; True for the first caller only."""
+        """Take the job, to begin or to abandon it; return True for the first caller only."""
         return self._taken.acquire(blocking=False)
 
     @property
     def is_late(self) -> bool:
-        """Whether it should have begun by now."""
+        """Whether the job should have begun by now."""
         return time.monotonic() >= self.expires_at

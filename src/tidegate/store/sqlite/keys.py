@@ -1,4 +1,4 @@
-"""Idempotency keys and unique names: who holds one."""
+"""Idempotency keys and unique names: take them and free them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class WantedNames:
     key_seconds: float
     unique: str | None
     unique_seconds: float | None
-    """None: until the final state."""
+    """None: until the task is final."""
 
 
 def take_names(db: apsw.Connection, now: float, wanted: WantedNames) -> bytes | None:
-    """Take the names for a task; return None, or the task that holds one of them already.
+    """Take a task's names; return None, or the task that already holds one of them.
 
-    The task's own row must be stored before the next one is settled, or its names count as free.
+    The task's own row must be stored before the next task's names are taken, or its names count as free.
 
     Raises:
-        KeyConflictError: The key names a task with another fingerprint.
+        KeyConflictError: A task with another fingerprint holds the key.
     """
     if wanted.key is not None:
         holder = _take_key(db, now, wanted, wanted.key)

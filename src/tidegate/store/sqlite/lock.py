@@ -1,12 +1,12 @@
 """The queue of writers: a blocking `flock` on a side file.
 
-SQLite's own busy handler polls, so under several writers some wait long by bad luck; the kernel's lock
-queue wakes them in turn (p99 with 12 writers: 106 ms against 20 ms). The database's correctness does not
-rest on it: `BEGIN IMMEDIATE` still excludes every other writer.
+SQLite's own busy handler polls, so with several writers some wait long by chance. The kernel wakes waiters of
+a lock in order (p99 with 12 writers: 20 ms instead of 106 ms). Correctness does not depend on it: `BEGIN
+IMMEDIATE` still excludes every other writer.
 
-The side file is needed because closing any descriptor of the database file itself would drop SQLite's
-locks (POSIX locks belong to the process): https://sqlite.org/howtocorrupt.html
-It also holds one line about the database file, for `identity.py`.
+The lock needs a side file because closing any descriptor of the database file would drop SQLite's locks
+(POSIX locks belong to the process): https://sqlite.org/howtocorrupt.html The side file also has one line
+about the database file, for `file_identity.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_BYTES = 512
 
 
 class FileLock:
-    """An exclusive lock between processes, and between threads that use an object each.
+    """An exclusive lock between processes, and between threads that each use their own object.
 
-    Who holds it may take it again, as often as given back.
+    The holder may take it again, and must release it as often.
 
     Args:
-        path: The side file; made with mode 0600 when missing.
+        path: The side file; created with mode 0600 if it is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,10 +36,10 @@ class FileLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait for the lock, however long, and hold it for the block.
+        """Wait for the lock without a time limit, and hold it during the block.
 
         Raises:
-            OSError: The side file cannot be made or opened.
+            OSError: The side file cannot be created or opened.
         """
         if not self._depth:
             self._take(fcntl.LOCK_EX)
@@ -51,7 +51,7 @@ class FileLock:
 
     @contextmanager
     def held_if_free(self) -> Iterator[bool]:
-        """Hold the lock for the block if nobody else does; tell whether it is held."""
+        """Hold the lock during the block if it is free; yield whether it is held."""
         try:
             if not self._depth:
                 self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,15 +65,15 @@ class FileLock:
             self._release()
 
     def read(self) -> bytes:
-        """Return what the side file says; it need not be locked.
+        """Return the content of the side file. The lock is not needed.
 
         Raises:
-            OSError: The side file cannot be made or opened.
+            OSError: The side file cannot be created or opened.
         """
         return os.pread(self._opened(), _MOST_BYTES, 0)
 
     def write(self, text: bytes) -> None:
-        """Let the side file say this, as far as the disk has room. The lock is held."""
+        """Write the content of the side file; ignore a full disk. The caller holds the lock."""
         with suppress(OSError):
             fd = self._opened()
             os.pwrite(fd, text, 0)
@@ -104,7 +104,7 @@ class FileLock:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _is_current(self) -> bool:
-        """Whether the locked file is still the one at the path; a deleted one excludes nobody."""
+        """Whether the locked file is still at the path. A lock on a deleted file excludes no process."""
         assert self._fd is not None
         try:
             there = self.path.stat()

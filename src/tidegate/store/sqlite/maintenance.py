@@ -1,4 +1,4 @@
-"""Housekeeping: what has served its time goes."""
+"""Delete expired rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORGET_BATCH = load("drop_batch")["forget_batch"]
 def precheck_delete_expired(
     db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float
 ) -> int | None:
-    """Return 0 if nothing has served its time."""
+    """Return 0 if nothing has expired; None otherwise."""
     something = (
         query.value(db, _EXPIRED["has_expired_keys"], (now,))
         or query.value(db, _EXPIRED["has_expired_permits"], (now,))
@@ -33,7 +33,7 @@ def precheck_delete_expired(
 def delete_expired(
     db: apsw.Connection, now: float, *, finished_seconds: float, dead_seconds: float, limit: int
 ) -> int:
-    """Delete what has served its time; return how many rows went, `limit` a kind at most."""
+    """Delete expired rows, at most `limit` of each kind; return how many were deleted."""
     gone = _deleted(db, "expired_keys", now, limit)
     gone += _deleted(db, "expired_permits", now, limit)
     gone += _deleted(db, "old_rollups", _minute(now - ROLLUP_KEPT_SECONDS), limit)
@@ -48,7 +48,7 @@ def _minute(moment: float) -> int:
 
 
 def _deleted(db: apsw.Connection, statement: str, before: float, limit: int) -> int:
-    """Delete up to `limit` rows by one statement; return how many went."""
+    """Delete up to `limit` rows with one statement; return how many were deleted."""
     changes = db.total_changes()
     db.execute(_EXPIRED[statement], (before, limit))
     return db.total_changes() - changes
@@ -62,7 +62,7 @@ def _delete_tasks(db: apsw.Connection, statement: str, before: float, limit: int
 
 
 def _delete_stale_batches(db: apsw.Connection, before: float, limit: int) -> int:
-    """Delete the tasks of stages nobody will commit, then the batchs; count both."""
+    """Delete the tasks of batches that will not be committed, then the batches; return the sum."""
     gone = 0
     for (batch_id,) in query.rows(db, _EXPIRED["stale_batches"], (before,)):
         while gone < limit and (part := drop_part(db, batch_id, limit - gone)):

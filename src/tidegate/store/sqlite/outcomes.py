@@ -1,4 +1,4 @@
-"""Writing the ends other than success: one statement each a step."""
+"""Write outcomes other than success, step by step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEXT_STATE_SQL = {
 def end_run(
     db: apsw.Connection, now: float, task: bytes, outcome: UnsuccessfulOutcome, totals: RollupTotals
 ) -> bool:
-    """End a run if it is the current one, and write what becomes of the task; tell whether it was."""
+    """End a run if it is the current one, and write the task's next state; return whether it was current."""
     row = query.row(db, _SQL["end"], (task, outcome.fence.run))
     if row is None:
         return False
@@ -51,7 +51,7 @@ def end_run(
 
 
 def is_resent(db: apsw.Connection, task: bytes, outcome: Outcome) -> bool:
-    """Return whether this run's end was recorded in these very words."""
+    """Return whether exactly this outcome was recorded for the run."""
     run = outcome.fence.run
     if isinstance(outcome, Succeeded):
         return query.value(db, _SQL["was_success"], (task, run)) is not None
@@ -70,12 +70,12 @@ def _spend(
 
 
 def _update_gate(db: apsw.Connection, now: float, run: EndedRunRow, outcome: UnsuccessfulOutcome) -> bool:
-    """Let an ending move the gate of the run's upstream; tell whether another of its keys serves the task."""
+    """Apply an outcome to the gate of the run's upstream; return whether another key can serve the task."""
     call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
     is_of_one_key, session = False, SqliteSession(db, now)
     if call_failure is not None and (name := call_failure.upstream or run.upstream):
-        told = complete(gates.report_failure(session, name, call_failure, began_at=run.started_at))
-        is_of_one_key = told.is_of_one_key
+        effect = complete(gates.report_failure(session, name, call_failure, began_at=run.started_at))
+        is_of_one_key = effect.is_of_one_key
     if call_failure is not None and call_failure.upstream in ("", run.upstream):
         return is_of_one_key
     if run.upstream and proves_upstream_answers(outcome):

@@ -1,4 +1,4 @@
-"""Running a statement and getting its rows. What a column holds the reader of the SQL knows, not apsw."""
+"""Run statements and return their rows. apsw returns untyped columns; the SQL files document their types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def row(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> tuple[An
 
 
 def one(db: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """Return the row that must be there."""
+    """Return the only row, which must exist."""
     found = row(db, sql, bindings)
     assert found is not None
     return found
@@ -42,5 +42,5 @@ def array(blobs: Sequence[bytes]) -> apsw.CArrayBinding:
 
 
 def names_array(names: Iterable[str]) -> apsw.CArrayBinding:
-    """Return names for `carray`, as bytes: text may hold a NUL, which it does not take."""
+    """Return names for `carray`, as bytes: text may contain a NUL, which `carray` does not accept."""
     return apsw.carray(tuple([name.encode("utf-8", "replace") for name in names]) or (b"",))

@@ -1,4 +1,4 @@
-"""Dead letters: sending them back, deleting them."""
+"""Redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REDRIVE = load("redrive")
 def redrive(
     db: apsw.Connection, now: float, task_ids: Sequence[str], args: Mapping[str, tuple[bytes, str]]
 ) -> dict[str, ActionStatus]:
-    """Send dead letters back to the main queue; answer per id.
+    """Send dead tasks back to the main queue; return a status per id.
 
-    Refused where the task is not dead, or another live task holds its unique name.
+    A task that is not dead, or whose unique name another live task holds, is refused.
     """
     payloads = {ids.blob_or_none(task_id): payload for task_id, payload in args.items()}
 
@@ -32,12 +32,12 @@ def redrive(
 
 
 def purge(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-    """Delete dead letters for good, with payload and history."""
+    """Delete dead tasks for good, with payload and history; return a status per id."""
 
     def apply(task: bytes, table: str) -> bool:
         if table != "dead":
             return False
-        keys.free_key(db, task)  # a person wants it gone for good, unlike the retention
+        keys.free_key(db, task)  # a person deletes it for good, unlike the retention
         delete_tasks(db, (task,))
         return True
 
@@ -54,6 +54,6 @@ def _redrive_one(db: apsw.Connection, now: float, task: bytes, payload: tuple[by
         db.execute(_REDRIVE["payload"], (task, *payload))
     db.execute(_REDRIVE["leave"], (task,))
     db.execute(_REDRIVE["ready"], (task, *channel, now, now, run))
-    db.execute(_REDRIVE["anew"], (task, now))
+    db.execute(_REDRIVE["reset"], (task, now))
     record_action(db, now, task, "redriven", "" if payload is None else "with new arguments")
     return True

@@ -1,4 +1,4 @@
-"""Putting a backup in the place of a database file, while nobody has either open."""
+"""Replace a database file by a backup while no process has either open."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from tidegate.store.sqlite.file_record import restoring, stat_of
 from tidegate.store.sqlite.lock import FileLock
 
 _FILE_LOCKS = (512, 0x40000000)
-"""How many bytes of a database file SQLite locks, and from where. https://sqlite.org/fileformat.html, 1.2"""
+"""How many bytes of a database file SQLite locks, and from which offset. https://sqlite.org/fileformat.html,
+1.2"""
 _PAGES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore has done, or would do."""
+    """The result of a restore, or of a dry run."""
 
     path: Path
     backup: Path
     tasks: int
     """Tasks in the backup, in any state."""
     is_old: bool
-    """Whether its schema has to be upgraded before it is used."""
+    """Whether the backup's schema must be upgraded before use."""
     kept: tuple[Path, ...]
-    """Where the files that were there before are now."""
+    """The new paths of the files that were replaced."""
 
 
 def restore(backup: Path, path: Path, *, dry_run: bool = False) -> RestoreReport:
-    """Put a copy of `backup` at `path`; keep the files that were there under other names.
+    """Put a copy of `backup` at `path`; keep the old files under other names.
 
     The copy is complete, checked and on the disk before the old file is touched. The old log is moved away
-    with its file, so it can never be applied to the new one.
+    with its file, so that it cannot be applied to the new one.
 
     Args:
-        backup: A database file of Tidegate; read with its own log, if it has one.
+        backup: A database file of Tidegate. Its own log is read too, if it has one.
         path: The database file to replace; it need not exist.
-        dry_run: Check everything, and change nothing.
+        dry_run: Whether to check everything and change nothing.
 
     Raises:
-        ConfigError: The backup is missing, damaged, or another program's.
+        ConfigError: The backup is missing, damaged, or belongs to another program.
         SchemaError: The backup was written by a newer version of Tidegate.
         StoreBusyError: A process has the database open.
     """
@@ -78,7 +79,7 @@ def restore(backup: Path, path: Path, *, dry_run: bool = False) -> RestoreReport
 
 
 def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
-    """Write a sound copy of the backup to `fresh`; return how many tasks it has, and if its schema is old."""
+    """Write a checked copy of the backup to `fresh`; return its number of tasks and whether it is old."""
     connection.make_file(fresh)
     target = apsw.Connection(str(fresh), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -86,7 +87,7 @@ def _copy(backup: Path, fresh: Path) -> tuple[int, bool]:
             source = apsw.Connection(str(backup), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.CantOpenError:
             source = apsw.Connection(f"{backup.as_uri()}?immutable=1", flags=_READ_ONLY_BY_URI)
-        source.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the backup stays as it is
+        source.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the backup is not changed
         try:
             with target.backup("main", source, "main") as copying:
                 while not copying.done:
@@ -116,14 +117,14 @@ _READ_ONLY_BY_URI = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 @contextmanager
 def _alone(named: Path, path: Path) -> Iterator[FileLock]:
-    """Keep every process from opening or using the database for the block; yield the lock between writers.
+    """Keep other processes from opening or using the database during the block; yield the writers' lock.
 
     Args:
-        named: As processes name it; the lock between writers lies next to it.
+        named: The path that processes use; the writers' lock is next to it.
         path: The file, if `named` is a symbolic link to it.
 
     Raises:
-        StoreBusyError: One has it open.
+        StoreBusyError: A process has it open.
     """
     with ExitStack() as stack:
         lock = FileLock(named.with_name(named.name + ".lock"))
@@ -141,10 +142,10 @@ def _alone(named: Path, path: Path) -> Iterator[FileLock]:
 
 
 def _swap(fresh: Path, path: Path, lock: FileLock) -> tuple[Path, ...]:
-    """Move the old files aside, the log first, and put the new one there.
+    """Move the old files away, the log first, and put the new one in place.
 
-    Without its log the old file lacks its last commits. So the side file says for that time that nobody may
-    open it; where this process is killed in the middle, the restore has to be run again.
+    Without its log the old file lacks its last commits. So the side file forbids opening it during that time.
+    If this process is killed in between, the restore must be run again.
     """
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.before-{stamp}-{number}") for number in itertools.count(1))
@@ -156,7 +157,7 @@ def _swap(fresh: Path, path: Path, lock: FileLock) -> tuple[Path, ...]:
     try:
         if path.exists():
             try:
-                os.link(path, aside)  # there is a database at every moment
+                os.link(path, aside)  # so that the path has a database at every moment
             except OSError:  # a file system without links
                 path.rename(aside)
             kept.append(aside)

@@ -1,4 +1,4 @@
-"""The schema of a SQLite file: made when the file is new, checked when it is not, upgraded on demand."""
+"""The schema of a SQLite file: created for a new file, checked for an existing one, upgraded on request."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidegate.errors import SchemaError
 from tidegate.store.common.migrate import (
     Applied,
     Migration,
-    demand_generation,
     missing_migrations,
     newer_migrations,
     read_migrations,
     require_compatible_schema,
+    require_generation,
     require_same_schema,
 )
 from tidegate.store.sqlite import query
@@ -24,7 +24,7 @@ from tidegate.store.sqlite import query
 FOLDER = Path(__file__).parent / "migrations"
 
 APPLICATION_ID = 0x54494445
-"""`TIDE`, in the file's header: so that `file` and we know it."""
+"""`TIDE`, in the file's header, so that `file` and Tidegate recognise it."""
 
 _VERSIONS = """
 CREATE TABLE IF NOT EXISTS migration (
@@ -41,25 +41,25 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 def is_empty(db: apsw.Connection) -> bool:
-    """Whether the file holds no table at all, as a new one does."""
+    """Whether the file has no table, like a new one."""
     return not query.value(db, "SELECT EXISTS (SELECT 1 FROM sqlite_schema)")
 
 
-def demand_ours(db: apsw.Connection) -> None:
-    """Return if the file is empty, or holds a schema of this version's generation, of whatever version.
+def require_ours(db: apsw.Connection) -> None:
+    """Raise `SchemaError` unless the file is empty or its schema is of this version's generation.
 
     Raises:
-        SchemaError: It is of another generation, or another program's.
+        SchemaError: The schema is of another generation, or the file belongs to another program.
     """
     if not is_empty(db):
         _applied(db)
 
 
 def count_newer_migrations(db: apsw.Connection) -> int:
-    """Return how many migrations newer the file's schema is than this version, which can work with it.
+    """Return by how many migrations the file's schema is newer; this version can work with it.
 
     Raises:
-        SchemaError: It is older, too new, of another generation, or another program's.
+        SchemaError: The schema is older, too new or of another generation, or the file is another program's.
     """
     applied = _applied(db)
     ahead = len(newer_migrations(known_migrations(), applied))
@@ -70,14 +70,14 @@ def count_newer_migrations(db: apsw.Connection) -> int:
 
 
 def check_usable(db: apsw.Connection, place: str) -> bool:
-    """Return whether the file's schema is older than this version's; a newer one must be compatible.
+    """Return whether the file's schema is older than this version's. A newer one must be compatible.
 
     Args:
         db: The file.
-        place: What it is a copy of, as a person would find it.
+        place: The file it is a copy of, for the message.
 
     Raises:
-        SchemaError: It is too new, of another generation, or another program's.
+        SchemaError: The schema is too new or of another generation, or the file is another program's.
     """
     applied = _applied(db, place)
     if newer_migrations(known_migrations(), applied):
@@ -89,21 +89,21 @@ def check_usable(db: apsw.Connection, place: str) -> bool:
 
 
 def check_same(db: apsw.Connection) -> None:
-    """Return if the file's schema is exactly this version's.
+    """Raise `SchemaError` unless the file's schema is exactly this version's.
 
     Raises:
-        SchemaError: It is older, newer, or another program's.
+        SchemaError: The schema is older or newer, or the file is another program's.
     """
     require_same_schema(known_migrations(), _applied(db))
 
 
 def upgrade(db: apsw.Connection) -> list[str]:
-    """Apply what is missing inside the transaction under way; return the names.
+    """Apply missing migrations in the current transaction; return their names.
 
-    The caller holds the write lock, so of two that upgrade at once the second finds nothing to do.
+    The caller holds the write lock. If two processes upgrade at once, the second finds nothing to do.
 
     Raises:
-        SchemaError: The schema is newer, or another program's.
+        SchemaError: The schema is newer, or the file is another program's.
     """
     applied = {} if is_empty(db) else _applied(db)
     todo = missing_migrations(known_migrations(), applied)
@@ -129,5 +129,5 @@ def _applied(db: apsw.Connection, place: str = "") -> Applied:
             path=place,
         )
     applied = dict(query.rows(db, "SELECT number, name FROM migration"))
-    demand_generation(known_migrations(), applied, place)
+    require_generation(known_migrations(), applied, place)
     return applied

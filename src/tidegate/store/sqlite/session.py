@@ -1,7 +1,7 @@
-"""Transactions for jobs: one snapshot for readers, one group commit for writers.
+"""Run jobs in transactions: one snapshot for readers, one group commit for writers.
 
-A session belongs to one thread and knows nothing of event loops. It takes jobs, fills in their values
-or errors in the words of the contract, and survives every error.
+A session belongs to one thread and does not use event loops. It sets the value or error of each job, with the
+errors of the store contract, and stays usable after every error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.store.sqlite.job import Job
 AnyJob = Job[Any]
 
 _AT_ONCE_SECONDS = 0.001
-"""A transaction that begins in less has waited for nobody."""
+"""A transaction that begins faster than this did not wait for another."""
 
 
 def _none() -> Iterable[AnyJob]:
@@ -31,7 +31,7 @@ def _none() -> Iterable[AnyJob]:
 
 
 class JobSession:
-    """Does jobs on the store's file.
+    """Runs jobs on the store's file.
 
     Args:
         location: Where the database file is.
@@ -40,15 +40,15 @@ class JobSession:
 
     def __init__(self, location: FileLocation, *, busy_seconds: float) -> None:
         self.quiet = threading.Lock()
-        """Held while SQLite is at work. A fork waits for it: no SQLite mutex is copied in a locked state."""
+        """Held while SQLite runs. A fork waits for it, so that no locked SQLite mutex is copied."""
         self.commits = 0
-        """Transactions that changed something."""
+        """Number of transactions that changed something."""
         self._busy_seconds = busy_seconds
         self._file = DatabaseFile(location, busy_seconds=busy_seconds)
         self._is_doubtful = False
 
     def read(self, jobs: Sequence[AnyJob]) -> None:
-        """Do these jobs in one snapshot."""
+        """Run these jobs in one snapshot."""
         taken = [job for job in jobs if job.take()]
         try:
             with self.quiet:
@@ -63,10 +63,10 @@ class JobSession:
             self._fail(taken, error)
 
     def write(self, jobs: Sequence[AnyJob], late: Callable[[], Iterable[AnyJob]] = _none) -> list[AnyJob]:
-        """Do these jobs, and those that `late` yields once the lock is held, in one commit.
+        """Run these jobs, and those that `late` yields once the lock is held, in one commit.
 
-        An error in one undoes that one alone. A job whose time to begin has passed is left undone.
-        Returns all jobs, each with its value or error.
+        An error in one job undoes that job only. A job that could not begin in time is not run. Return all
+        jobs, each with its value or error.
         """
         group = undone = list(jobs)
         try:
@@ -83,7 +83,7 @@ class JobSession:
         return group
 
     def bare(self, job: AnyJob) -> None:
-        """Do one job outside any transaction, on a connection whose schema is not checked."""
+        """Run one job outside any transaction, on a connection whose schema is not checked."""
         if not job.take():
             return
         try:
@@ -94,21 +94,21 @@ class JobSession:
             self._fail([job], error)
 
     def close(self) -> None:
-        """Let go of the file. Safe to repeat; the next job opens it again."""
+        """Close the file. Safe to repeat; the next job opens it again."""
         with self.quiet:
             self._file.close()
 
     def forget(self) -> apsw.Connection | None:
-        """Let go in a forked child; return the inherited connection, which must never be closed."""
+        """Forget the connection in a forked child; return the inherited one, which must never be closed."""
         self.quiet = threading.Lock()
         return self._file.forget()
 
     # --- writing ---
 
     def _after_prechecks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
-        """Return the jobs that need the write lock; those whose look has the answer do not.
+        """Return the jobs that need the write lock: those whose precheck has no result.
 
-        Asked only if every job can look: a group that needs the lock anyway just does its work.
+        Prechecks run only if every job has one. A group that needs the lock anyway just does its work.
         """
         with self.quiet:
             db = self._connection()
@@ -122,7 +122,7 @@ class JobSession:
 
     @staticmethod
     def _run_precheck(db: apsw.Connection, job: AnyJob) -> bool:
-        """Whether the look has answered the job; what it trips over, the work will report."""
+        """Return whether the precheck has the job's result. If it fails, the work will report the error."""
         assert job.precheck is not None
         try:
             answer = job.precheck(db)
@@ -149,7 +149,7 @@ class JobSession:
             self._one_by_one(taken)
 
     def _begin(self, db: apsw.Connection, group: Sequence[AnyJob]) -> bool:
-        """Start the transaction; False once every job's time has passed."""
+        """Begin the transaction; return False once every job has expired."""
         while True:
             self._file.require_same_file_locked()
             began_at = time.monotonic()
@@ -162,12 +162,12 @@ class JobSession:
                 if all(job.is_late for job in group):
                     return False
             else:
-                # While it waited for another program's transaction, the file may have been replaced.
+                # While this waited for another program's transaction, the file may have been replaced.
                 if time.monotonic() - began_at < _AT_ONCE_SECONDS or self._is_unchanged(db):
                     return True
 
     def _is_unchanged(self, db: apsw.Connection) -> bool:
-        """Whether the file is as it was before the transaction; if not, the transaction is undone."""
+        """Return whether the file is the same as before the transaction; if not, roll back."""
         is_unchanged = False
         try:
             is_unchanged = self._file.identity.is_unchanged()
@@ -177,7 +177,7 @@ class JobSession:
         return is_unchanged
 
     def _do_all(self, db: apsw.Connection, taken: Sequence[AnyJob]) -> bool:
-        """Do each job; False if nothing may be committed: SQLite undid all, or the only job failed."""
+        """Run each job; return False if nothing can be committed: all was rolled back or failed."""
         several = len(taken) > 1
         for job in taken:
             if several:
@@ -192,7 +192,7 @@ class JobSession:
         return True
 
     def _one_by_one(self, taken: Sequence[AnyJob]) -> None:
-        """Give each job that is not at fault a transaction of its own."""
+        """Run each job that has not failed in its own transaction."""
         for job in taken:
             if job.error is not None:
                 continue
@@ -225,7 +225,7 @@ class JobSession:
             self._note(job, error)
 
     def _fail(self, jobs: Iterable[AnyJob], error: Exception) -> None:
-        """Give this error to every job that has none yet: nothing of their transaction was kept."""
+        """Set this error on every job that has none yet: their transaction was rolled back."""
         for job in jobs:
             job.take()
             if job.error is None:
@@ -236,7 +236,7 @@ class JobSession:
             self._is_doubtful = True
         job.value = None
         if isinstance(error, TidegateError):
-            # Several callers may get it, each with a traceback of its own.
+            # Several callers may get the error, each with its own traceback.
             job.error = copy.copy(error)
             job.error.__cause__ = error.__cause__
         else:

@@ -1,4 +1,4 @@
-"""The SQL files beside this module, read once and never edited."""
+"""Load the SQL files of this back end, once. Code never edits them."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ from tidegate.store.streams import CHUNKS_BYTES, NewChunk, StoredChunk
 
 
 class SqliteStore(CommonStore):
-    """The store on a SQLite file: opened at the first use, for any number of event loops and threads.
+    """The store in a SQLite file, opened at the first use. Any event loops and threads may share it.
 
     Args:
-        path: The database file. Made, with its directory, if it is not there.
-        runner: Where the work is done; threads of its own by default.
-        clock: The store's clock in seconds since the epoch; this host's by default.
+        path: The database file. It is created, with its directory, if it does not exist.
+        runner: Runs the work; by default on its own threads.
+        clock: The store's clock in seconds since the epoch; by default this host's clock.
         busy_seconds: How long a call waits for the write lock before StoreBusyError.
     """
 
@@ -58,7 +58,7 @@ class SqliteStore(CommonStore):
         self._now = clock or HighWaterClock()
 
     async def _read(self, work: common.Work[T], *, snapshot: bool = False, generic_plan: bool = False) -> T:
-        """Do work in one snapshot, as every read here is."""
+        """Run work that reads. Every read here is one snapshot."""
         return await self._runner.run(self._on_session(work), Mode.READ)
 
     async def _write(
@@ -70,7 +70,7 @@ class SqliteStore(CommonStore):
         repeatable: bool = True,
         notify: bool = False,
     ) -> T:
-        """Do work in a transaction; those who wait for changes notice every commit by themselves."""
+        """Run work in a transaction. `notify` is not needed here: the watcher notices every commit."""
         return await self._runner.run(self._on_session(work), Mode.WRITE)
 
     def _on_session(self, work: common.Work[T]) -> Work[T]:
@@ -82,14 +82,14 @@ class SqliteStore(CommonStore):
     # --- lifecycle ---
 
     async def open(self) -> None:
-        """Make the schema of a new file, or check that of an old one."""
+        """Create the schema of a new file, or check that of an existing one."""
         log_newer_schema(await self.count_newer_migrations(), str(self.path))
 
     async def count_newer_migrations(self) -> int:
         return await self._runner.run(schema.count_newer_migrations, Mode.READ)
 
     async def close(self) -> None:
-        """Finish what is under way and close the file; a later call opens it again."""
+        """Finish running calls and close the file; a later call opens it again."""
         await self._runner.close()
 
     async def migrate(self) -> list[str]:
@@ -112,11 +112,11 @@ class SqliteStore(CommonStore):
         return await self._write_on_connection(lambda db: enqueue.enqueue(db, self._now(), tasks))
 
     async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """Refuse: the file is this store's own, and no other connection can write in its transactions."""
+        """Raise `OptionError`: a SQLite store cannot join a transaction of another connection."""
         raise cannot_join()
 
     def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """Refuse, as `enqueue_within`."""
+        """Raise `OptionError`, as `enqueue_within`."""
         raise cannot_join()
 
     async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
@@ -149,7 +149,7 @@ class SqliteStore(CommonStore):
     # --- work ---
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
-        """Nothing is locked while there is no task to take."""
+        """Claim tasks. Without a task to claim, the write lock is not taken."""
         return await self._write_on_connection(
             lambda db: claim.claim(db, self._now(), request),
             precheck=lambda db: claim.precheck(db, self._now(), request),
@@ -178,7 +178,7 @@ class SqliteStore(CommonStore):
     # --- maintenance ---
 
     async def promote(self, limit: int = 500) -> int:
-        """Nothing is locked while no task is due."""
+        """Promote due tasks. Without a due task, the write lock is not taken."""
         return await self._write_on_connection(
             self._on_session(lambda db: promote.promote(db, limit)),
             precheck=self._on_session(_has_nothing_due),
@@ -199,7 +199,7 @@ class SqliteStore(CommonStore):
         )
 
     async def checkpoint(self) -> None:
-        """Fold the write-ahead log back; empty a large one if nobody writes."""
+        """Checkpoint the write-ahead log; truncate a large one if no process writes."""
         await self._runner.run(lambda db: upkeep.checkpoint(db, self.path, self._busy_seconds), Mode.BARE)
 
     # --- dead letters ---
@@ -216,5 +216,5 @@ class SqliteStore(CommonStore):
 
 
 async def _has_nothing_due(db: Session) -> int | None:
-    """Return 0 if no task is due or may leave early: then there is nothing to promote."""
+    """Return 0 if no task is due or may leave early, so that there is nothing to promote."""
     return None if await promote.has_work(db) else 0

@@ -1,4 +1,4 @@
-"""What running tasks emit: kept by fenced writes, read by anybody from any number on."""
+"""Streams of running tasks: fenced writes, and reads from any number on."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HEADS = load("read_stream_heads")["heads"]
 
 
 def append_chunks(db: apsw.Connection, now: float, new: Sequence[NewChunk]) -> list[Fence]:
-    """Keep what these runs emitted; return the fences that are no longer current."""
+    """Store what these runs emitted; return the fences that are no longer current."""
     in_order = sorted(new, key=lambda chunk: (chunk.fence, chunk.position))
     by_run = groupby(in_order, key=lambda chunk: chunk.fence)
     return [fence for fence, chunks in by_run if not _append(db, now, fence, list(chunks))]
 
 
 def read_stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str, StreamHead]:
-    """Return the heads of those tasks that exist, from one snapshot."""
+    """Return the heads of the tasks that exist, from one snapshot."""
     known = tuple(blob for blob in map(ids.blob_or_none, dict.fromkeys(task_ids)) if blob is not None)
     if not known:
         return {}
@@ -40,7 +40,7 @@ def read_stream_heads(db: apsw.Connection, task_ids: Sequence[str]) -> dict[str,
 def read_chunks(
     db: apsw.Connection, after: Mapping[str, int], limit: int, max_bytes: int
 ) -> dict[str, list[StoredChunk]]:
-    """Return up to `limit` chunks a task and `max_bytes` in all that follow the given numbers, in order."""
+    """Return up to `limit` chunks per task, `max_bytes` in total, that follow the given numbers, in order."""
     found: dict[str, list[StoredChunk]] = {}
     size = 0
     for task_id, sequence in after.items():

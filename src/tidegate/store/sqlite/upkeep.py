@@ -1,4 +1,4 @@
-"""The file's own care: folding the write-ahead log back, and looking for damage."""
+"""Upkeep of the file: checkpoint the write-ahead log, upgrade the schema, check for damage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidegate.store.sqlite.statements import load
 _CHECK = load("check_integrity")
 
 WAL_TRUNCATE_BYTES = 16 * 2**20
-"""A write-ahead log larger than this is emptied when nobody writes."""
+"""A write-ahead log larger than this is truncated when no process writes."""
 
 _TRUNCATE_WAIT_MS = 100
 
 
 def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
-    """Fold the write-ahead log back as far as readers allow, and empty a large one, if nobody writes.
+    """Checkpoint the write-ahead log as far as readers allow; truncate a large one if no process writes.
 
     Raises:
         StoreUnavailableError: The file was deleted or replaced.
@@ -39,7 +39,7 @@ def checkpoint(db: apsw.Connection, path: Path, busy_seconds: float) -> None:
 
 
 def upgrade(db: apsw.Connection, path: Path) -> list[str]:
-    """Bring the schema up to date under the write lock; return the names of what was applied."""
+    """Bring the schema up to date under the write lock; return the names of the migrations applied."""
     lock = FileLock(path.with_name(path.name + ".lock"))
     try:
         with lock.held():
@@ -56,7 +56,7 @@ def upgrade(db: apsw.Connection, path: Path) -> list[str]:
 
 
 def check_integrity(db: apsw.Connection) -> list[str]:
-    """Return what is wrong with the file or between its tables, in words; nothing if it is sound."""
+    """Check the file and its tables; return a description of each problem."""
     findings = [line for (line,) in query.rows(db, "PRAGMA integrity_check(100)")]
     faults = [] if findings == ["ok"] else [f"SQLite: {line}" for line in findings]
     for name, what in INCONSISTENCIES.items():
@@ -67,7 +67,7 @@ def check_integrity(db: apsw.Connection) -> list[str]:
 
 
 def _truncate(db: apsw.Connection, identity: Identity, busy_seconds: float) -> None:
-    # Readers are waited for briefly only: meanwhile no writer gets in.
+    # Wait for readers only briefly, because writers are blocked during the wait.
     db.set_busy_timeout(_TRUNCATE_WAIT_MS)
     try:
         identity.fold(db, apsw.SQLITE_CHECKPOINT_TRUNCATE)

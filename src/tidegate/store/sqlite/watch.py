@@ -1,8 +1,8 @@
-"""Noticing commits, this process's and others', without a connection between the processes.
+"""Notice commits of this and other processes, without a connection between the processes.
 
-`PRAGMA data_version` on a connection that never writes changes when any other connection commits. One
-thread looks every 10 ms, or every 25 ms when nothing has been committed for 2 s, and only while somebody
-waits; a commit of this process makes it look at once.
+`PRAGMA data_version` on a connection that never writes changes when any other connection commits. One thread
+polls it every 10 ms, or every 25 ms after 2 s without a commit, and only while a task waits. After a commit
+of this process it polls at once.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from tidegate.store.sqlite.file import DatabaseFile, FileLocation
 
 POLL_SECONDS = 0.010
 IDLE_POLL_SECONDS = 0.025
-"""While nothing happens: each look wakes the processor, and an idle worker should cost next to nothing."""
+"""Interval without recent commits. Each poll wakes the processor, and an idle worker should be cheap."""
 _LOOKS_AWAKE = 200
 _AWAY_SECONDS = 0.1
-"""Between two looks while the file cannot be read."""
-_STIRRING_LOOKS = 100
-_LOOKS_A_QUESTION = 10
+"""Interval between polls while the file cannot be read."""
+_ACTIVE_CHECKS = 100
+_CHECKS_PER_QUERY = 10
 _FOR_EVER = -1.0
 
 
 class SqliteWatcher:
-    """Wakes whoever waits for a change.
+    """Wakes the tasks that wait for a change.
 
     Args:
         location: Where the database file is.
     """
 
     def __init__(self, location: FileLocation) -> None:
-        self._look = _ChangeDetector(location)
+        self._detector = _ChangeDetector(location)
         self._thread: threading.Thread | None = None
-        self._begin_anew()
+        self._reset()
 
     @property
     def quiet(self) -> threading.Lock:
-        """The lock held while SQLite is at work."""
-        return self._look.quiet
+        """The lock held while SQLite runs."""
+        return self._detector.quiet
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when something may have been committed since this task's last return, or in time."""
+        """Return when something may have been committed since this task's last return, or on timeout."""
         await self._waiters.wait_for_change(timeout_seconds, self._begin)
 
     def committed(self) -> None:
-        """Look at once: this process has committed something."""
+        """Poll at once: this process has committed something."""
         if self._waiters:
             self._wake_thread()
 
     def stop(self) -> threading.Thread | None:
-        """End the thread and wake whoever waits; return the thread."""
+        """Stop the thread and wake the waiting tasks; return the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -64,11 +64,11 @@ class SqliteWatcher:
         return thread
 
     def forget(self) -> None:
-        """Begin anew in a forked child."""
-        self._look.forget()
-        self._begin_anew()
+        """Forget threads and connections in a forked child."""
+        self._detector.forget()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -83,7 +83,7 @@ class SqliteWatcher:
         self._wake_thread()
 
     def _wake_thread(self) -> None:
-        # A lock used as a bell: an Event would build a lock for each wait, a hundred times a second.
+        # A lock serves as the wake-up signal: an Event would create a lock for each wait, 100 times a second.
         with suppress(RuntimeError):
             self._bell.release()
 
@@ -94,7 +94,7 @@ class SqliteWatcher:
         while self._thread is me:
             pause = _FOR_EVER
             if self._waiters:
-                has_changed = self._look.has_changed(surely=rung)
+                has_changed = self._detector.has_changed(surely=rung)
                 calm_looks = 0 if has_changed else calm_looks + 1
                 pause = POLL_SECONDS if calm_looks < _LOOKS_AWAKE else IDLE_POLL_SECONDS
                 if has_changed is None:
@@ -102,17 +102,17 @@ class SqliteWatcher:
                 elif has_changed:
                     self._waiters.wake()
             rung = self._bell.acquire(timeout=pause)
-        self._look.close()
+        self._detector.close()
         self._waiters.wake()
 
 
 class _ChangeDetector:
-    """Tells whether the file has changed since the last time, cheaply.
+    """Detects cheaply whether the file has changed since the last check.
 
-    Asking SQLite takes several system calls, looking at the stamp of the write-ahead log one. A new
-    stamp only means that a commit is near: the log is written before the commit is complete, and one
-    stamp can stand for two writes. So for a second after it SQLite is asked at every look, and
-    else at every tenth in case the stamp tells nothing.
+    A query to SQLite takes several system calls; reading the time stamp of the write-ahead log takes one. A
+    new stamp only means that a commit is near: the log is written before the commit is complete, and two
+    writes can have the same stamp. So SQLite is queried at every check for a second after a new stamp, and
+    otherwise at every tenth check, in case the stamp does not change.
     """
 
     def __init__(self, location: FileLocation) -> None:
@@ -122,19 +122,19 @@ class _ChangeDetector:
         self._log = f"{os.path.realpath(location.path)}-wal"
         self._stamp: tuple[int, ...] = ()
         self._version: tuple[int, int] | None = None
-        self._looks = 0
-        self._stirring_until = 0
+        self._checks = 0
+        self._active_until = 0
 
     def has_changed(self, *, surely: bool) -> bool | None:
-        """Return whether there was a commit since the last look; None if the file cannot be read.
+        """Return whether there was a commit since the last check; None if the file cannot be read.
 
         Args:
-            surely: Whether to ask SQLite in any case.
+            surely: Whether to query SQLite in any case.
         """
-        self._looks += 1
+        self._checks += 1
         if not self._location.was_seen:
-            return None  # nothing to watch yet, and making the file is not this one's to do
-        if not (surely or self._is_stirring() or self._looks % _LOOKS_A_QUESTION == 0):
+            return None  # there is no file to watch yet, and the watcher does not create it
+        if not (surely or self._is_active() or self._checks % _CHECKS_PER_QUERY == 0):
             return False
         try:
             with self.quiet:
@@ -146,16 +146,16 @@ class _ChangeDetector:
         return version != before
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self.quiet:
             self._file.close()
 
     def forget(self) -> None:
-        """Let go in a forked child."""
+        """Forget the connection in a forked child."""
         self.quiet = threading.Lock()
         forks.leak_connection(self._file.forget())
 
-    def _is_stirring(self) -> bool:
+    def _is_active(self) -> bool:
         try:
             there = os.stat(self._log)  # noqa: PTH116 - a hundred times a second; pathlib doubles the cost
         except OSError:
@@ -163,5 +163,5 @@ class _ChangeDetector:
         stamp = (there.st_mtime_ns, there.st_size, there.st_ino)
         if stamp != self._stamp:
             self._stamp = stamp
-            self._stirring_until = self._looks + _STIRRING_LOOKS
-        return self._looks <= self._stirring_until
+            self._active_until = self._checks + _ACTIVE_CHECKS
+        return self._checks <= self._active_until

@@ -1,4 +1,4 @@
-"""The session on SQLite: statements run at once on the store's thread, so an `await` never waits."""
+"""The session on SQLite. Statements run at once on the store's thread, so an `await` never waits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class SqliteSession:
-    """Runs the statements of one store call on a connection, at one moment.
+    """Runs the statements of one store call on a connection, all at the same time of the clock.
 
     Args:
         link: The connection, inside the call's transaction.
-        at: The moment, in seconds since the epoch.
+        at: The current time for the statements, in seconds since the epoch.
     """
 
     __slots__ = ("at", "link")
@@ -29,7 +29,7 @@ class SqliteSession:
         self.at = at
 
     async def now(self) -> float:
-        """Return the moment."""
+        """Return the current time of this session."""
         return self.at
 
     def sql(self, operation: str) -> Mapping[str, str]:
@@ -46,7 +46,7 @@ class SqliteSession:
 
     def array(self, values: Iterable[bytes]) -> apsw.CArrayBinding:
         """Return stored ids as one parameter that a statement reads as the table `carray(?)`."""
-        return query.array(tuple(values) or (b"",))  # no array may be empty, and no task has an empty id
+        return query.array(tuple(values) or (b"",))  # an array may not be empty, and no task has an empty id
 
     async def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows."""
@@ -73,12 +73,12 @@ class SqliteSession:
     async def run_each(
         self, statement: str, rows: Iterable[Sequence[Any]], *values: Any
     ) -> list[tuple[Any, ...]]:
-        """Run a statement for each of these rows, followed by `values`; return all rows that come back."""
+        """Run a statement for each of these rows, followed by `values`; return all rows it returns."""
         return [found for row in rows for found in self.link.execute(statement, (*row, *values))]
 
 
 def complete(work: Coroutine[Any, Any, T]) -> T:
-    """Return what work on a `SqliteSession` answers. It never waits, so no event loop is needed."""
+    """Run work on a `SqliteSession`; return its result. It never waits, so no event loop is needed."""
     try:
         work.send(None)
     except StopIteration as done:

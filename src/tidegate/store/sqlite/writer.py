@@ -1,4 +1,4 @@
-"""Where the store's work is done: on threads of its own in production (`WriterThread`)."""
+"""Run the store's work: on its own threads in production (`WriterThread`)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from tidegate.store.sqlite.session import JobSession
 from tidegate.store.sqlite.watch import SqliteWatcher
 
 BUSY_SECONDS = 30.0
-"""How long a call waits to begin before it gives up, by default."""
+"""Default time that a call waits to begin before it fails."""
 
 
 class JobRunner(Protocol):
-    """The seam between the store's methods and the thread they work on."""
+    """Runs the work of store methods, on a thread or at once."""
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
-        """Do `work` on a connection and return what it returns, once it is committed.
+        """Run `work` on a connection; return its result once it is committed.
 
-        `precheck`, if given, is asked first in a snapshot without the write lock; an answer other than None
-        is returned and the work not done.
+        `precheck`, if given, runs first, in a snapshot without the write lock. If it returns a value other
+        than None, that is the result and `work` is not run.
 
         Raises:
-            StoreBusyError: It could not begin in time; nothing was written.
+            StoreBusyError: The work could not begin in time; nothing was written.
             StoreUnavailableError: The file cannot be used.
         """
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when another commit may have been made since the calling asyncio task's last return."""
+        """Return when something may have been committed since the calling asyncio task's last return."""
 
     async def close(self) -> None:
-        """Finish what is queued and let go of everything. Safe to repeat; a later `run` begins anew."""
+        """Finish queued work and release everything. Safe to repeat; a later `run` starts again."""
 
 
 class WriterThread:
-    """Two threads: one writes everything that is queued as one group commit, one reads.
+    """Two threads: one writes all queued work as one group commit, one reads.
 
-    Readers have a thread and connection of their own so that a status query does not wait for another
-    process's write. Results go out only after the commit, one wake-up a loop and group. May be used from
-    several event loops and threads at once; in a forked child it starts anew.
+    Reads have their own thread and connection, so that a status query does not wait for another process's
+    write. Results are delivered after the commit, with one wake-up per event loop and group. Several event
+    loops and threads may use it at once. In a forked child it restarts.
 
     Args:
         path: The database file.
@@ -69,7 +69,7 @@ class WriterThread:
         forks.enter(self)
 
     async def run(self, work: Work[T], mode: Mode = Mode.READ, *, precheck: Precheck[T] | None = None) -> T:
-        """Do `work` on a connection and return what it returns, once it is committed."""
+        """Run `work` on a connection; return its result once it is committed."""
         self._notice_fork()
         loop = asyncio.get_running_loop()
         job = _AwaitedJob(
@@ -86,36 +86,36 @@ class WriterThread:
             timer.cancel()
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
-        """Return when another commit may have been made since the calling asyncio task's last return."""
+        """Return when something may have been committed since the calling asyncio task's last return."""
         self._notice_fork()
         await self._watch.wait_for_change(timeout_seconds)
 
     async def close(self) -> None:
-        """Finish what is queued and let go of everything. Safe to repeat; a later `run` begins anew."""
+        """Finish queued work and release everything. Safe to repeat; a later `run` starts again."""
         self._notice_fork()
-        stopping = [lane.stop() for lane in (self._writer, self._reader, self._watch)]
+        stopping = [part.stop() for part in (self._writer, self._reader, self._watch)]
         for thread in stopping:
             if thread is not None:
                 await asyncio.to_thread(thread.join, self._busy_seconds)
 
     def quiet_locks(self) -> list[threading.Lock]:
-        """Return the locks held while SQLite is at work."""
+        """Return the locks held while SQLite runs."""
         return [self._writer.session.quiet, self._reader.session.quiet, self._watch.quiet]
 
     def forget(self) -> None:
-        """Begin anew in a forked child."""
+        """Forget threads and connections in a forked child."""
         self._pid = os.getpid()
-        for lane in (self._writer, self._reader, self._watch):
-            lane.forget()
+        for part in (self._writer, self._reader, self._watch):
+            part.forget()
 
     def _notice_fork(self) -> None:
-        """Catch a fork that went past Python's hooks."""
+        """Detect a fork that did not run Python's fork hooks."""
         if os.getpid() != self._pid:
             self.forget()
 
 
 class _AwaitedJob(Job[T]):
-    """A job somebody awaits."""
+    """A job whose result a coroutine awaits."""
 
     __slots__ = ("future", "loop")
 
@@ -133,12 +133,12 @@ class _AwaitedJob(Job[T]):
         self.future: asyncio.Future[T] = loop.create_future()
 
     def abandon(self, busy_seconds: float) -> None:
-        """Give up unless it has begun; called on its loop."""
+        """Fail the job unless it has begun. Called on its event loop."""
         if self.take() and not self.future.done():
             self.future.set_exception(busy(busy_seconds))
 
     def deliver(self) -> None:
-        """Hand out value or error; called on its loop."""
+        """Set the future's value or error. Called on its event loop."""
         if self.future.done():
             return
         if self.error is not None:
@@ -148,7 +148,7 @@ class _AwaitedJob(Job[T]):
 
 
 class _JobThread:
-    """A queue of calls and the thread that works through it."""
+    """A queue of calls and the thread that runs them."""
 
     def __init__(self, name: str, session: JobSession, watch: SqliteWatcher) -> None:
         self.session = session
@@ -160,7 +160,7 @@ class _JobThread:
         self._starting = threading.Lock()
 
     def put(self, call: _AwaitedJob[Any]) -> None:
-        """Queue a call; start the thread at the first."""
+        """Queue a call; start the thread with the first."""
         with self._starting:
             self._queue.put(call)
             if self._thread is None:
@@ -170,7 +170,7 @@ class _JobThread:
                 self._thread.start()
 
     def stop(self) -> threading.Thread | None:
-        """Ask the thread to end once its queue is done; return it."""
+        """Ask the thread to stop once its queue is empty; return it."""
         with self._starting:
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -180,7 +180,7 @@ class _JobThread:
             return thread
 
     def forget(self) -> None:
-        """Begin anew in a forked child: the thread did not come along, the queued calls are the parent's."""
+        """Reset in a forked child: the thread does not exist there, and the queued calls are the parent's."""
         forks.leak_connection(self.session.forget())
         self._thread = self._last = None
         self._queue = SimpleQueue()
@@ -188,18 +188,18 @@ class _JobThread:
 
     def _work(self, queue: SimpleQueue[_AwaitedJob[Any] | None], last: threading.Thread | None) -> None:
         if last is not None:
-            last.join()  # the session is one thread's at a time
+            last.join()  # one thread at a time uses the session
         left: list[_AwaitedJob[Any]] = []
         going = True
         while left or going:
-            # In a method of its own, so that nothing of a call lives on while the thread waits for the next.
+            # A separate method, so that no reference to a call is kept while the thread waits for the next.
             left, going = self._round(queue, left, going)
         self.session.close()
 
     def _round(
         self, queue: SimpleQueue[_AwaitedJob[Any] | None], left: list[_AwaitedJob[Any]], going: bool
     ) -> tuple[list[_AwaitedJob[Any]], bool]:
-        """Do everything that is queued; return what is left of it, and whether to go on."""
+        """Run everything that is queued; return what is left, and whether to continue."""
         found: list[_AwaitedJob[Any] | None] = [*left] if left else [queue.get()]
         found += _drained(queue)
         calls = [call for call in found if call is not None]
@@ -207,7 +207,7 @@ class _JobThread:
         try:
             self._do(calls, queue, left)
         except Exception as error:
-            # Nothing should come here; if it does, no caller may be left waiting.
+            # No error is expected here. If there is one, every caller still gets a result.
             _deliver(_failed(calls, error))
         return left, going and None not in found
 
@@ -217,7 +217,7 @@ class _JobThread:
         queue: SimpleQueue[_AwaitedJob[Any] | None],
         left: list[_AwaitedJob[Any]],
     ) -> None:
-        """Do these calls; what comes in meanwhile joins the write group, or is `left` for the next round."""
+        """Run these calls. Writes that arrive meanwhile join the group; others go to `left`."""
         reads = [call for call in calls if call.mode is Mode.READ]
         if reads:
             self.session.read(reads)
@@ -238,7 +238,7 @@ class _JobThread:
 def _writes_of(
     queue: SimpleQueue[_AwaitedJob[Any] | None], left: list[_AwaitedJob[Any]]
 ) -> list[_AwaitedJob[Any]]:
-    """Take the writes out of the queue, and other calls aside; the wish to stop goes back in."""
+    """Take the writes out of the queue. Other calls go to `left`, a stop request goes back."""
     found: list[_AwaitedJob[Any]] = []
     for call in _drained(queue):
         if call is None:
@@ -266,7 +266,7 @@ def _drained(queue: SimpleQueue[_AwaitedJob[Any] | None]) -> list[_AwaitedJob[An
 
 
 def _deliver(calls: Iterable[Any]) -> None:
-    """Wake each loop once for all its calls; a loop that was closed meanwhile misses nothing."""
+    """Wake each event loop once for all its calls. A loop that has been closed is skipped."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_AwaitedJob[Any]]] = {}
     for call in calls:
         by_loop.setdefault(call.loop, []).append(call)

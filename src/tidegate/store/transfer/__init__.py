@@ -1,1 +1,1 @@
-"""Moving house: the tasks of a SQLite file to a PostgreSQL database, with their history."""
+"""Transfer the tasks of a SQLite file to a PostgreSQL database, with their history."""

@@ -1,4 +1,4 @@
-"""What travels, and what a move has to tell."""
+"""The rows that a transfer copies, and its summary."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from tidegate.store.common import ids
 
 STATE_TABLES = ("ready", "waiting", "dead", "archive")
-"""The narrow tables that a task can rest in."""
+"""The tables of tasks that are not running."""
 UNFINISHED = ("ready", "waiting")
-"""Those whose tasks will still run by themselves."""
+"""The tables of tasks that will still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one table, as SQLite holds them."""
+    """Rows of one table, as SQLite stores them."""
 
     name: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
 
     def of(self, tasks: frozenset[bytes]) -> Table:
-        """Return this table with the rows of these tasks alone."""
+        """Return this table with only the rows of these tasks."""
         at = self.columns.index("id" if self.name == "task" else "task_id")
         return Table(self.name, self.columns, [row for row in self.rows if row[at] in tasks])
 
@@ -36,19 +36,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some tasks with all that belongs to them."""
+    """Some tasks with everything that belongs to them."""
 
     tasks: tuple[bytes, ...]
-    """Ids, rising."""
+    """Ids in ascending order."""
     tables: Mapping[str, Table]
 
     def of(self, tasks: tuple[bytes, ...]) -> Batch:
-        """Return some of these tasks."""
+        """Return a batch with only these tasks."""
         some = frozenset(tasks)
         return Batch(tasks, {name: table.of(some) for name, table in self.tables.items()})
 
     def states(self) -> dict[bytes, str]:
-        """Return where each task rests."""
+        """Return the table of each task."""
         found = {task: name for name in ("ready", "dead") for task in self.tables[name].column("task_id")}
         for name in ("waiting", "archive"):
             table = self.tables[name]
@@ -56,19 +56,19 @@ class Batch:
         return found
 
     def unfinished(self) -> frozenset[bytes]:
-        """Return the tasks that will still run by themselves."""
+        """Return the tasks that will still run."""
         return frozenset(task for name in UNFINISHED for task in self.tables[name].column("task_id"))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What became of a batch at the target."""
+    """The result of a batch at the target."""
 
     moved: frozenset[bytes]
     there: frozenset[bytes]
-    """Were at the target before, in whatever state; left as they are."""
+    """Tasks that were at the target before, in any state. They are not changed."""
     kept_back: Mapping[bytes, str]
-    """Those that stay at the source, and why."""
+    """Tasks that stay at the source, and why."""
 
     def __or__(self, other: BatchResult) -> BatchResult:
         return BatchResult(
@@ -85,13 +85,13 @@ class KeptTask(NamedTuple):
 
 @dataclass(slots=True)
 class TransferSummary:
-    """What a move has done so far, or a dry run would do: numbers by state."""
+    """What a transfer has done so far, or a dry run would do. Numbers are by state."""
 
     tasks: Counter[str]
-    """At the source, before the move."""
+    """Tasks at the source before the transfer."""
     moved: Counter[str] = field(default_factory=Counter)
     kept_back: dict[str, KeptTask] = field(default_factory=dict)
-    """By task id."""
+    """Tasks that stay at the source, by id."""
 
     def add(self, batch: Batch, batch_result: BatchResult) -> None:
         """Count a batch."""

@@ -1,4 +1,4 @@
-"""The SQLite file that tasks leave: sealed, read in batches, and told what has arrived."""
+"""The SQLite file that tasks are moved from: sealed, read in batches, with a record of what has arrived."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ TASK_TABLES = (
     "task", "payload", "ready", "waiting", "archive", "result", "dead", "attempt", "action", "progress",
     "usage", "stream", "chunk",
 )  # fmt: skip
-"""The tables whose rows travel with their task; the names it holds come beside them."""
+"""The tables whose rows are copied with their task. The names it holds are copied separately."""
 SHARED_TABLES = ("gate", "manifest", "token")
-"""The tables whose rows travel whole."""
+"""The tables whose rows belong to no task and are all copied."""
 
 
 class Source:
     """A SQLite file to move from.
 
     Args:
-        path: The database file; it must be there.
+        path: The database file, which must exist.
         clock: The store's clock, for tests; this host's by default.
     """
 
@@ -49,27 +49,27 @@ class Source:
         await self._runner.run(schema.check_same, Mode.READ)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         await self._store.close()
 
     async def require_idle(self) -> None:
-        """Return if nothing is at work here; repeated by `seal`, which makes sure that it stays so.
+        """Raise `NotAcceptedError` if a worker or a task is running. `seal` checks it again, for good.
 
         Raises:
-            NotAcceptedError: A worker lives, or a task is running.
+            NotAcceptedError: A worker is alive, or a task is running.
         """
         await self._runner.run(lambda db: _require_idle(db, self._now()), Mode.READ)
 
     async def seal(self, target_id: str, location: str) -> None:
-        """Let nothing be claimed, enqueued or changed here from now on. Safe to repeat.
+        """Prevent all claims, enqueues and changes in this file from now on. Safe to repeat.
 
         Args:
             target_id: The target's identity.
-            location: The target in words, without credentials.
+            location: The target's server and database, without credentials.
 
         Raises:
-            NotAcceptedError: A worker lives, a task is running, or the tasks are on their way elsewhere.
-            StoreBusyError: Somebody enqueues.
+            NotAcceptedError: A worker is alive, a task is running, or a transfer to another target has begun.
+            StoreBusyError: A client is enqueueing.
         """
         if await self.destination() is None:
             while await self._store.release_batches():
@@ -77,42 +77,42 @@ class Source:
         await self._runner.run(lambda db: _seal(db, self._now(), target_id, location), Mode.WRITE)
 
     async def destination(self) -> tuple[str, str] | None:
-        """Return identity and place of the target that this file is sealed for; None if it is not sealed."""
+        """Return identity and location of the target this file is sealed for; None if it is not sealed."""
         return await self._runner.run(_destination, Mode.READ)
 
     async def unseal(self) -> None:
-        """Let work go on here. What has arrived at a target is forgotten."""
+        """Allow work in this file again, and delete the record of what has arrived at a target."""
         await self._runner.run(_unseal, Mode.WRITE)
 
     async def states(self, *, finished: bool) -> Counter[str]:
-        """Return how many tasks there are in each state that moves."""
+        """Return the number of tasks in each state that is transferred."""
         rows = await self._runner.run(lambda db: query.rows(db, _SQL["states"], (finished,)), Mode.READ)
         return Counter(dict(rows))
 
     async def next_batch(self, after: bytes, *, finished: bool, limit: int) -> Batch | None:
-        """Return the next tasks by id that are not known to have arrived; None after the last."""
+        """Return the next tasks by id that are not recorded as arrived; None after the last."""
         return await self._runner.run(lambda db: _next_batch(db, after, finished, limit), Mode.READ)
 
     async def next_ids(self, after: bytes, limit: int) -> tuple[bytes, ...]:
-        """Return the next ids of any tasks."""
+        """Return the next task ids, in any state."""
         return await self._runner.run(lambda db: query.column(db, _SQL["any"], (after, limit)), Mode.READ)
 
     async def mark_moved(self, tasks: Iterable[bytes]) -> None:
-        """Keep that these tasks have arrived: they are never sent again."""
+        """Record that these tasks have arrived: they are not sent again."""
         bindings = [(task,) for task in sorted(tasks)]
         await self._runner.run(lambda db: _run_many(db, _SQL["note_moved"], bindings), Mode.WRITE)
 
     async def count_moved(self) -> int:
-        """Return how many tasks have arrived, by what was noted."""
+        """Return how many tasks are recorded as arrived."""
         found: int = await self._runner.run(lambda db: query.value(db, _SQL["count_moved"]), Mode.READ)
         return found
 
     async def shared_tables(self) -> list[Table]:
-        """Return what belongs to no task."""
+        """Return the rows that belong to no task."""
         return await self._runner.run(lambda db: [_table(db, name, ()) for name in SHARED_TABLES], Mode.READ)
 
     async def finished_keys(self, after: tuple[str, str], limit: int) -> Table:
-        """Return idempotency keys that still answer for tasks which are finished or gone, in order."""
+        """Return unexpired idempotency keys of tasks that are finished or deleted, in order."""
         bindings = (*after, self._now(), limit)
         return await self._runner.run(lambda db: _table(db, "finished_keys", bindings), Mode.READ)
 
@@ -129,7 +129,7 @@ def _seal(db: apsw.Connection, now: float, target_id: str, location: str) -> Non
     if destination is not None:
         if destination[0] != target_id:
             raise NotAcceptedError(
-                f"the tasks of this file are on their way to {destination[1]}, and this is another database",
+                f"a transfer of this file to {destination[1]} has begun, and this is another database",
                 fix="name that one; if it is gone, `tidegate db move SOURCE TARGET --undo`, then move again",
                 location=destination[1],
             )
@@ -137,7 +137,7 @@ def _seal(db: apsw.Connection, now: float, target_id: str, location: str) -> Non
     _require_idle(db, now)
     if query.value(db, _SQL["enqueue_batch_task"]):
         raise StoreBusyError(
-            "an enqueue of many tasks was made just now", fix="stop who enqueues, move again"
+            "an enqueue of many tasks was made just now", fix="stop the clients that enqueue, then move again"
         )
     db.execute(_SQL["seal"])
     db.execute(_SQL["note_seal"], (target_id, location, now))
@@ -154,13 +154,13 @@ def _require_idle(db: apsw.Connection, now: float) -> None:
         names = ", ".join(f"{name} (process {pid} on {host})" for name, host, pid in workers)
         raise NotAcceptedError(
             f"workers are alive at the source: {names}",
-            fix="stop them (SIGTERM lets tasks end) and whatever enqueues there, then move again",
+            fix="stop them (SIGTERM lets tasks end) and all clients that enqueue there, then move again",
             workers=len(workers),
         )
     running = query.value(db, _SQL["running"])
     if running:
         raise NotAcceptedError(
-            f"{running} tasks are running at the source by its word, and their worker is gone",
+            f"{running} tasks are recorded as running at the source, and their worker is gone",
             fix="let `tidegate scheduler` run there until `tidegate status` shows none running",
             running=running,
         )
@@ -175,7 +175,7 @@ def _next_batch(db: apsw.Connection, after: bytes, finished: bool, limit: int) -
 
 
 def _table(db: apsw.Connection, name: str, bindings: Sequence[Any]) -> Table:
-    # A cursor without rows does not tell its columns.
+    # A cursor without rows has no column names.
     described = apsw.ext.query_info(db, _SQL[name]).description
     return Table(name, tuple(column for column, *_ in described), query.rows(db, _SQL[name], bindings))
 

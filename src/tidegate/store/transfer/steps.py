@@ -1,8 +1,8 @@
-"""Moving house, step by step. Interrupted anywhere and begun again, it ends in the same.
+"""The steps of a transfer. An interrupted transfer can be run again and ends in the same state.
 
 A task must never run at both ends. So the source is sealed before the first task leaves it, by triggers that
-hold for every process; a batch is committed at the target, then noted at the source, and what is noted is
-never sent again, even when the target's retention has long removed it.
+stop every process. Each batch is committed at the target, then recorded at the source. A recorded task is
+never sent again, even if the target's retention has deleted it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _KEYS_PER_BATCH = 1_000
 _IDS = 5_000
 
 OnProgress = Callable[[int], None]
-"""Told how many tasks have been dealt with."""
+"""Called with the number of tasks handled so far."""
 
 
 async def preview_transfer(source: Source, target: Target, *, finished: bool) -> TransferSummary:
-    """Return what a move would find, and change nothing.
+    """Return what a transfer would do, and change nothing.
 
     Raises:
-        SchemaError: The schema of one of them is not this version's.
-        NotAcceptedError: Something is at work at the source.
+        SchemaError: The schema of the source or the target is not this version's.
+        NotAcceptedError: A worker or a task is running at the source.
     """
     await _open(source, target)
     await source.require_idle()
@@ -38,18 +38,19 @@ async def preview_transfer(source: Source, target: Target, *, finished: bool) ->
 async def transfer_tasks(
     source: Source, target: Target, *, finished: bool, on_progress: OnProgress
 ) -> TransferSummary:
-    """Move all tasks that are not at the target yet; return what was done.
+    """Move all tasks that are not at the target yet; return a summary.
 
     Args:
-        source: What they leave; sealed from now on.
-        target: Where they go.
-        finished: Whether succeeded and cancelled tasks come along.
+        source: The file to move from. It is sealed from now on.
+        target: The database to move to.
+        finished: Whether to move succeeded and cancelled tasks too.
         on_progress: Called after each batch.
 
     Raises:
-        SchemaError: The schema of one of them is not this version's.
-        NotAcceptedError: Something is at work at the source, or its tasks are on their way elsewhere.
-        StoreError: Some did not arrive.
+        SchemaError: The schema of the source or the target is not this version's.
+        NotAcceptedError: A worker or a task is running at the source, or a transfer to another target has
+            begun.
+        StoreError: Some tasks did not arrive.
     """
     target_id = await _open(source, target)
     await source.seal(target_id, target.location)
@@ -62,10 +63,10 @@ async def transfer_tasks(
 
 
 async def undo_transfer(source: Source, target: Target) -> bool:
-    """Unseal the source, so that work goes on there; tell whether it was sealed.
+    """Unseal the source, so that work continues there; return whether it was sealed.
 
     Raises:
-        NotAcceptedError: The target holds some of its tasks, or is not the one that they went to.
+        NotAcceptedError: The target has some of its tasks, or is not the target of the transfer.
     """
     opened = await _open(source, target)
     destination = await source.destination()
@@ -77,14 +78,15 @@ async def undo_transfer(source: Source, target: Target) -> bool:
     if (opened == target_id and await source.count_moved()) or await _any_arrived(source, target):
         raise NotAcceptedError(
             f"tasks of this file are at {location} and would run at both",
-            fix="finish the move; or, if nothing has run there, drop the schema there and upgrade it anew",
+            fix="finish the move; or, if nothing has run there, drop the schema there and run `tidegate db"
+            " upgrade` again",
         )
     await source.unseal()
     return True
 
 
 async def _open(source: Source, target: Target) -> str:
-    """Check both schemas; return which database the target is."""
+    """Check both schemas; return the identity of the target."""
     try:
         await source.open()
     except SchemaError as error:
@@ -96,14 +98,14 @@ async def _open(source: Source, target: Target) -> str:
 
 
 def _error_at(end: str, error: SchemaError) -> SchemaError:
-    """Return an error that says of which end it is."""
+    """Return an error that names the end it is about."""
     return SchemaError(
         f"the {end}: {error.message}", fix=f"{error.fix} (with --database and the {end}'s URL)", **error.facts
     )
 
 
 async def _copy_finished_keys(source: Source, target: Target) -> None:
-    """Move the keys of finished and forgotten tasks: their work must not be done again."""
+    """Copy the keys of finished and deleted tasks, whose work must not be done again."""
     after = ("", "")
     while (keys := await source.finished_keys(after, _KEYS_PER_BATCH)).rows:
         await target.copy_finished_keys(keys)
@@ -123,10 +125,10 @@ async def _move_tasks(
 
 
 async def _require_all_arrived(source: Source, summary: TransferSummary, *, finished: bool) -> None:
-    """Return if nothing is left at the source but what was kept back.
+    """Raise `StoreError` if the source has tasks that were neither moved nor kept back.
 
     Raises:
-        StoreError: Something is.
+        StoreError: Tasks are left.
     """
     left, after = 0, b""
     while batch := await source.next_batch(after, finished=finished, limit=BATCH_TASKS):

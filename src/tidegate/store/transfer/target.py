@@ -1,4 +1,4 @@
-"""The PostgreSQL database that tasks arrive in: each batch is there as a whole, or not at all."""
+"""The PostgreSQL database that tasks are moved to. Each batch is stored as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tidegate.store.transfer.rows import Batch, BatchResult, Table
 _SQL = read_statements(Path(__file__).parent / "sql", "target")
 
 _SECONDS = 120.0
-"""A batch may take: its payloads and streams can be large."""
+"""Time limit of a batch: its payloads and streams can be large."""
 _TRIES = 3
 
 _NAME_TAKEN = "another task has its key or unique name at the target"
 
 _IDS = frozenset({"id", "task_id", "parent_id", "map_id"})
-"""Columns that hold 16 bytes here and a uuid there."""
+"""Columns with 16 bytes in SQLite and a uuid in PostgreSQL."""
 _FLAGS = frozenset({"unique_until_final"})
-"""Columns that hold 0 or 1 here and a boolean there."""
+"""Columns with 0 or 1 in SQLite and a boolean in PostgreSQL."""
 
 
 class Target:
     """A PostgreSQL database to move to.
 
     Args:
-        url: `postgresql://…`, as a role that may write rows: the worker's is enough.
+        url: `postgresql://…`, with a role that may write rows: the worker's is enough.
         clock: The store's clock, for tests; the server's by default.
     """
 
@@ -48,26 +48,26 @@ class Target:
         self.location = self._database.location + ("" if address.schema == SCHEMA else f" ({address.schema})")
 
     async def open(self) -> str:
-        """Check the schema; return which database this is.
+        """Check the schema; return the identity of the database.
 
         Raises:
-            SchemaError: The schema is not this version's, or not there.
+            SchemaError: The schema is not this version's, or is missing.
         """
         await self._database.transact(schema.check_same, snapshot=True)
         target_id: str = await self._database.autocommit(lambda db: db.value(_SQL["identity"]))
         return target_id
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._database.close()
 
     async def import_batch(self, batch: Batch) -> BatchResult:
-        """Store those tasks of a batch that are not there, with all that belongs to them, in one transaction.
+        """Store the missing tasks of a batch, with everything that belongs to them, in one transaction.
 
-        One that PostgreSQL cannot store is kept back; a batch with such a task is halved.
+        A task that PostgreSQL cannot store is kept back; a batch with such a task is halved.
 
         Raises:
-            StoreError: They are not there afterwards.
+            StoreError: Tasks are missing afterwards.
         """
         try:
             batch_result = await self._import_batch(batch)
@@ -79,17 +79,17 @@ class Target:
             first, second = batch.of(batch.tasks[:half]), batch.of(batch.tasks[half:])
             return await self.import_batch(first) | await self.import_batch(second)
         if len(await self.there(batch_result.moved)) < len(batch_result.moved):
-            raise StoreError("tasks that were stored at the target are not there", fix="move again")
+            raise StoreError("tasks that were stored at the target are missing there", fix="move again")
         return batch_result
 
     async def there(self, tasks: Iterable[bytes]) -> frozenset[bytes]:
-        """Return those tasks that the target has, in whatever state."""
+        """Return the tasks that the target has, in any state."""
         return await self._database.autocommit(lambda db: _there(db, tasks))
 
     async def copy_finished_keys(self, keys: Table) -> None:
-        """Store idempotency keys; those that other tasks have at the target stay theirs.
+        """Store idempotency keys. A key that another task has at the target stays with that task.
 
-        One that PostgreSQL cannot store is left out: nobody can ask for it there.
+        A key that PostgreSQL cannot store is left out: no client can use it there.
         """
         try:
             await self._database.autocommit(lambda db: db.run(_SQL["take_names"], *_names(keys), db.at))
@@ -100,7 +100,7 @@ class Target:
                 await self.copy_finished_keys(Table(keys.name, keys.columns, keys.rows[half:]))
 
     async def copy_shared_tables(self, shared_tables: Sequence[Table]) -> None:
-        """Store what belongs to no task, where the target has nothing of the name."""
+        """Store the rows that belong to no task, unless the target has a row of the same name."""
 
         async def copy_shared_tables(db: PostgresSession) -> None:
             for table in shared_tables:
@@ -110,7 +110,7 @@ class Target:
 
     async def _import_batch(self, batch: Batch) -> BatchResult:
         for _ in range(_TRIES - 1):
-            # A client that sends an enqueue again may store one of these ids meanwhile; the next try sees it.
+            # A client that resends an enqueue may have stored one of these ids; the next try sees it.
             with suppress(asyncpg.UniqueViolationError):
                 return await self._database.transact(lambda db: _import_batch(db, batch), seconds=_SECONDS)
         return await self._database.transact(lambda db: _import_batch(db, batch), seconds=_SECONDS)
@@ -128,7 +128,7 @@ async def _import_batch(db: PostgresSession, batch: Batch) -> BatchResult:
 
 
 async def _take_names(db: PostgresSession, names: Table, unfinished: frozenset[bytes]) -> frozenset[bytes]:
-    """Take the names of tasks; return the unfinished ones that cannot come, since another task has one."""
+    """Take the names of tasks; return the unfinished tasks whose names another task has."""
     if not names.rows:
         return frozenset()
     kinds, tenants, texts, holders, *_ = columns = _names(names)
@@ -149,12 +149,12 @@ def _uuids(tasks: Iterable[bytes]) -> list[UUID]:
 
 
 def _names(names: Table) -> list[list[Any]]:
-    """Return the columns of names as arrays."""
+    """Return the columns of the names as arrays."""
     return [list(column) for column in zip(*_rows(names), strict=True)] or [[] for _ in names.columns]
 
 
 def _rows(table: Table) -> list[tuple[Any, ...]]:
-    """Return rows as PostgreSQL takes them."""
+    """Return rows with values for PostgreSQL."""
     converters = [_converter(column) for column in table.columns]
     return [
         tuple([convert(value) for convert, value in zip(converters, row, strict=True)]) for row in table.rows
@@ -168,7 +168,7 @@ def _converter(column: str) -> Callable[[Any], Any]:
 
 
 def _as_uuid(value: Any) -> Any:
-    """Return the UUID of 16 bytes; a token's id is a text and stays one."""
+    """Return the UUID of 16 bytes. A token's id is text and stays unchanged."""
     return UUID(bytes=value) if isinstance(value, bytes) else value
 
 

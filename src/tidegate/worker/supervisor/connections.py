@@ -32,7 +32,7 @@ async def log_connections(store: Store, name: str, processes: int) -> None:
         name: The name of this worker.
         processes: The number of this worker's pool processes, registered or not.
     """
-    describe: _DescribeConnections | None = getattr(store, "connections_told", None)
+    describe: _DescribeConnections | None = getattr(store, "describe_connections", None)
     if describe is None:
         return
     try:

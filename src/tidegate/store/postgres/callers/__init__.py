@@ -1,6 +1,6 @@
-"""Connections that callers bring: one module a library, none of which is imported here.
+"""Connections that callers pass: one module per library. The libraries themselves are not imported here.
 
-Each knows a connection by where its type comes from, says what is wrong with it, and runs statements on it.
+Each module recognises a connection by the module of its type, checks it, and runs statements on it.
 """
 
 from tidegate.store.postgres.callers.caller import Caller

@@ -9,13 +9,13 @@ from tidegate.store.postgres.callers.caller import Caller, closed, no_transactio
 
 
 class AsyncpgCaller(Caller):
-    """`asyncpg.Connection`, or one out of a pool."""
+    """An `asyncpg.Connection`, also from a pool."""
 
     style = "numbered"
     blocks = False
 
     def require_transaction(self) -> None:
-        """Return if a transaction is open."""
+        """Raise `OptionError` unless a transaction is open."""
         if self.conn.is_closed():
             raise closed()
         if not self.conn.is_in_transaction():

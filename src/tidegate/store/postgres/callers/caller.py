@@ -1,4 +1,4 @@
-"""What is asked of a caller's connection."""
+"""The interface to a caller's connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.errors import OptionError
 
 
 class Caller(ABC):
-    """A connection of the caller's, in the words of its library.
+    """A connection of the caller, through its library.
 
     Args:
         conn: The connection or session.
@@ -19,17 +19,17 @@ class Caller(ABC):
     style: ClassVar[str]
     """How statements name their parameters: `numbered`, `format` or `named`."""
     blocks: ClassVar[bool]
-    """Whether it blocks; then `fetch` and `run` never suspend."""
+    """Whether the connection blocks. Then `fetch` and `run` never suspend."""
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
 
     @abstractmethod
     def require_transaction(self) -> None:
-        """Return if an enqueue here becomes part of a transaction that the caller ends.
+        """Raise `OptionError` unless an enqueue becomes part of a transaction that the caller ends.
 
         Raises:
-            OptionError: The connection is closed, or would commit the enqueue by itself.
+            OptionError: The connection is closed, or would commit the enqueue at once.
         """
 
     @abstractmethod
@@ -40,8 +40,8 @@ class Caller(ABC):
     async def run(self, statement: str) -> None:
         """Run a statement that has neither parameters nor rows in the open transaction."""
 
-    def on_commit(self, tell: Callable[[], None]) -> None:  # noqa: B027 - most libraries have no hook
-        """Have `tell` called after the commit, where the library can; else others poll."""
+    def on_commit(self, notify: Callable[[], None]) -> None:  # noqa: B027 - most libraries have no hook
+        """Call `notify` after the commit, if the library supports it. Otherwise other processes poll."""
 
 
 def closed() -> OptionError:
@@ -50,12 +50,12 @@ def closed() -> OptionError:
 
 
 def no_transaction(how: str) -> OptionError:
-    """Return the error for a connection on which the enqueue would be committed by itself.
+    """Return the error for a connection on which the enqueue would be committed at once.
 
     Args:
-        how: How a transaction is begun with this library.
+        how: How to begin a transaction with this library.
     """
     return OptionError(
-        "conn= has no transaction open: the task would be stored at once, whatever becomes of your writes",
+        "conn= has no transaction open: the task would be stored even if your writes are rolled back",
         fix=f"begin one: {how}; or enqueue without conn=",
     )

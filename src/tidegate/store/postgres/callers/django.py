@@ -1,4 +1,4 @@
-"""`django.db.connection`, or another one of `django.db.connections`."""
+"""Connections of Django: `django.db.connection` and the others of `django.db.connections`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DjangoCaller(Caller):
     blocks = True
 
     def require_transaction(self) -> None:
-        """Return if an atomic block is open, or Django does not commit by itself."""
+        """Raise `OptionError` unless an atomic block is open or autocommit is off."""
         if self.conn.vendor != "postgresql":
             raise OptionError(
                 f"conn= is a connection to {self.conn.vendor}", fix="pass one to the database of the tasks"
@@ -36,7 +36,7 @@ class DjangoCaller(Caller):
         with self.conn.cursor() as cursor:
             cursor.execute(statement)
 
-    def on_commit(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called after the outermost atomic block has committed."""
+    def on_commit(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after the outermost atomic block has committed."""
         if self.conn.in_atomic_block:
-            self.conn.on_commit(tell)
+            self.conn.on_commit(notify)

@@ -1,4 +1,4 @@
-"""A connection of psycopg 3, which begins a transaction by itself unless it is told to autocommit."""
+"""Connections of psycopg 3, which begin a transaction by themselves unless autocommit is set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Psycopg(Caller):
     style = "format"
 
     def require_transaction(self) -> None:
-        """Return if a transaction is open, or the statement opens one."""
+        """Raise `OptionError` unless a transaction is open or the statement opens one."""
         if self.conn.closed:
             raise closed()
         if self.conn.autocommit and self.conn.info.transaction_status == _IDLE:
@@ -57,5 +57,5 @@ class AsyncPsycopgCaller(_Psycopg):
 
 
 def _plain(_: Any) -> Any:
-    """Make rows tuples, whatever the caller's connection makes of them."""
+    """Return rows as tuples, independent of the connection's own row factory."""
     return tuple

@@ -1,4 +1,4 @@
-"""Which library a connection is of."""
+"""Recognise the library of a caller's connection."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LIBRARIES = {
     ("django", "BaseDatabaseWrapper"): "django:DjangoCaller",
     ("django", "ConnectionProxy"): "django:DjangoCaller",
 }
-"""By the top package and the name of a type, or of one it is derived from."""
+"""Callers by the top package and name of a type or of one of its base classes."""
 
 _SUPPORTED = "an asyncpg or psycopg connection, a SQLAlchemy connection or session, or django.db.connection"
 
 
 def recognise(conn: Any) -> Caller:
-    """Return what speaks to a connection of the caller's.
+    """Return the `Caller` for a connection.
 
     Raises:
-        OptionError: It is of no library that is known here.
+        OptionError: The connection's library is not supported.
     """
     for kind in type(conn).__mro__:
         known = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))

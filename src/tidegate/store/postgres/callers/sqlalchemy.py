@@ -1,4 +1,4 @@
-"""Connections and sessions of SQLAlchemy 2, over whatever driver."""
+"""Connections and sessions of SQLAlchemy 2, with any driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConnectionCaller(Caller):
     blocks = True
 
     def require_transaction(self) -> None:
-        """Return if the statement is part of a transaction, as it is unless the connection autocommits."""
+        """Raise `OptionError` if the connection autocommits."""
         _require_connection(self.conn)
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -29,9 +29,9 @@ class ConnectionCaller(Caller):
         """Run a statement without rows."""
         self.conn.execute(text(statement))
 
-    def on_commit(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called after each commit of this connection from now on."""
-        _listen(self.conn, "commit", tell)
+    def on_commit(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each commit of this connection from now on."""
+        _listen(self.conn, "commit", notify)
 
 
 class SessionCaller(Caller):
@@ -42,11 +42,11 @@ class SessionCaller(Caller):
 
     @property
     def plain(self) -> Any:
-        """The sync session itself, also out of a registry."""
+        """The sync session itself, also from a registry."""
         return self.conn() if callable(self.conn) else self.conn
 
     def require_transaction(self) -> None:
-        """Return if the session's connection does not autocommit."""
+        """Raise `OptionError` if the session's connection autocommits."""
         _require_connection(self.plain.connection())
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -57,9 +57,9 @@ class SessionCaller(Caller):
         """Run a statement without rows."""
         self.conn.execute(text(statement))
 
-    def on_commit(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called after each commit of this session from now on."""
-        _listen(self.plain, "after_commit", tell)
+    def on_commit(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each commit of this session from now on."""
+        _listen(self.plain, "after_commit", notify)
 
 
 class AsyncConnectionCaller(Caller):
@@ -69,7 +69,7 @@ class AsyncConnectionCaller(Caller):
     blocks = False
 
     def require_transaction(self) -> None:
-        """Return if the statement is part of a transaction."""
+        """Raise `OptionError` if the connection autocommits."""
         _require_connection(self.conn.sync_connection)
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -80,9 +80,9 @@ class AsyncConnectionCaller(Caller):
         """Run a statement without rows."""
         await self.conn.execute(text(statement))
 
-    def on_commit(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called after each commit of this connection from now on."""
-        _listen(self.conn.sync_connection, "commit", tell)
+    def on_commit(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each commit of this connection from now on."""
+        _listen(self.conn.sync_connection, "commit", notify)
 
 
 class AsyncSessionCaller(Caller):
@@ -93,11 +93,11 @@ class AsyncSessionCaller(Caller):
 
     @property
     def plain(self) -> Any:
-        """The session itself, also out of a registry."""
+        """The session itself, also from a registry."""
         return self.conn() if callable(self.conn) else self.conn
 
     def require_transaction(self) -> None:
-        """Return: whether the session autocommits is seen when it has a connection, in `fetch` and `run`."""
+        """Do nothing: `fetch` and `run` check for autocommit once the session has a connection."""
 
     async def fetch(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Run a statement; return its rows."""
@@ -109,9 +109,9 @@ class AsyncSessionCaller(Caller):
         _require_connection((await self.conn.connection()).sync_connection)
         await self.conn.execute(text(statement))
 
-    def on_commit(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called after each commit of this session from now on."""
-        _listen(self.plain.sync_session, "after_commit", tell)
+    def on_commit(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each commit of this session from now on."""
+        _listen(self.plain.sync_session, "after_commit", notify)
 
 
 def _require_connection(connection: Any) -> None:
@@ -134,11 +134,11 @@ def _rows(result: Any) -> Sequence[Sequence[Any]]:
     return rows
 
 
-def _listen(target: Any, name: str, tell: Callable[[], None]) -> None:
-    """Listen once for all: many enqueues of one session are one hint for each commit."""
+def _listen(target: Any, name: str, notify: Callable[[], None]) -> None:
+    """Register one listener only, so that many enqueues of a session send one hint per commit."""
     if getattr(target, _NOTIFIED_KEY, None) is None:
-        setattr(target, _NOTIFIED_KEY, tell)
-        event.listen(target, name, lambda *_: tell())
+        setattr(target, _NOTIFIED_KEY, notify)
+        event.listen(target, name, lambda *_: notify())
 
 
 _NOTIFIED_KEY = "_tidegate_told"

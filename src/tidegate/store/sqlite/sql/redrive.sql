@@ -20,7 +20,7 @@ WHERE task_id = ?1
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: anew
+-- name: reset
 -- 1 task id, 2 now
 UPDATE task
 SET
