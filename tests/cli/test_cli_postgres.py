@@ -79,7 +79,7 @@ def test_an_upgrade_can_be_printed_and_then_run(postgres: Server) -> None:
 
 @pytest.mark.parametrize("command", ["worker", "enqueue"])
 @pytest.mark.parametrize(("change", "says"), [
-    (None, "holds no tables of Tidegate"),
+    (None, "has no tables of Tidegate"),
     ("INSERT INTO tidegate.migration VALUES (999, 'later', 0); UPDATE tidegate.compatible SET since = 999",
      "schema is newer (999) than this version"),
 ])  # fmt: skip

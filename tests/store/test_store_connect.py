@@ -56,13 +56,13 @@ def test_a_url_names_its_file(url: str, path: str) -> None:
         ("postgresql://localhost/queue?load_balance_hosts=random", "load_balance_hosts='random'"),
     ],
 )
-def test_a_url_that_names_no_store_is_refused_with_the_reason(url: str, says: str) -> None:
+def test_a_url_without_a_store_is_refused_with_the_reason(url: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         open_store(url)
     assert caught.value.fix
 
 
-def test_a_password_in_a_url_is_not_repeated() -> None:
+def test_an_error_does_not_contain_the_password_of_a_url() -> None:
     with pytest.raises(ConfigError) as caught:
         open_store("postgresql://user:secret@localhost/queue?connections=many")
     assert "secret" not in str(caught.value)
@@ -81,7 +81,7 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
         "postgres:user:secret@localhost/queue ",
     ],
 )
-def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_it(url: str) -> None:
+def test_the_error_for_an_unreadable_url_contains_no_part_of_it(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_store(url)
     assert caught.value.fix
@@ -91,18 +91,18 @@ def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_it(url: str) -> 
 
 
 @pytest.mark.parametrize("word", ["channel_binding=prefer", "gssencmode=disable", "keepalives=1", "sslsni=1"])
-def test_a_word_that_asks_for_what_is_done_anyway_is_taken(word: str) -> None:
+def test_an_option_that_is_satisfied_anyway_is_accepted(word: str) -> None:
     address = parse_address(f"postgresql://localhost/queue?sslmode=require&{word}")
     assert address.dsn == "postgresql://localhost/queue?sslmode=require"
 
 
-def test_opening_a_url_touches_nothing(tmp_path: Path) -> None:
+def test_open_store_creates_no_file(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/sub/queue.db", busy_seconds=1.0)
     assert isinstance(store, SqliteStore)
     assert store.path == tmp_path / "sub" / "queue.db"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_importing_the_module_loads_no_driver() -> None:
+def test_importing_the_module_imports_no_driver() -> None:
     code = "import sys, tidegate.store.connect; sys.exit('apsw' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

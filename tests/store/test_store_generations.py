@@ -118,7 +118,7 @@ def between(old: Old) -> Iterator[Old]:
     assert old.content() == before
 
 
-async def test_a_store_refuses_a_database_of_0_1_0_and_says_what_to_do(refused: Old) -> None:
+async def test_a_store_refuses_a_database_of_0_1_0_with_the_fix(refused: Old) -> None:
     store = open_store(refused.url)
     for call in (store.open, store.count_newer_migrations, store.migrate):
         with pytest.raises(SchemaError, match=OF_0_1_0) as caught:
@@ -131,7 +131,7 @@ async def test_a_store_refuses_a_database_of_0_1_0_and_says_what_to_do(refused: 
     await store.close()
 
 
-async def test_a_client_refuses_it(refused: Old) -> None:
+async def test_a_client_refuses_a_database_of_0_1_0(refused: Old) -> None:
     app = Tidegate(refused.url)
 
     @app.task(name="greet")
@@ -143,14 +143,14 @@ async def test_a_client_refuses_it(refused: Old) -> None:
     await app.aclose()
 
 
-async def test_a_move_refuses_it_as_source_and_as_target(refused: Old) -> None:
+async def test_a_transfer_refuses_a_database_of_0_1_0_as_source_and_as_target(refused: Old) -> None:
     side = Source(refused.path) if refused.url.startswith("sqlite") else Target(refused.url)
     with pytest.raises(SchemaError, match=OF_0_1_0):
         await side.open()
     await side.close()
 
 
-async def test_the_web_server_is_not_ready_on_it(refused: Old) -> None:
+async def test_the_web_server_is_not_ready_on_a_database_of_0_1_0(refused: Old) -> None:
     app = Tidegate(refused.url)
     api = create_app(app, settings=WebSettings(open_without_tokens=True))
     async with httpx2.AsyncClient(
@@ -164,7 +164,7 @@ async def test_the_web_server_is_not_ready_on_it(refused: Old) -> None:
     await app.aclose()
 
 
-async def test_an_embedded_worker_refuses_it(refused: Old) -> None:
+async def test_an_embedded_worker_refuses_a_database_of_0_1_0(refused: Old) -> None:
     app = Tidegate(refused.url, pools=[Pool(concurrency=1)])
     with pytest.raises(SchemaError, match=OF_0_1_0):
         async with app.worker():
@@ -186,7 +186,9 @@ async def test_an_embedded_worker_refuses_it(refused: Old) -> None:
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_every_command_refuses_it(refused: Old, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_every_command_refuses_a_database_of_0_1_0(
+    refused: Old, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     (tmp_path / "shop.py").write_text(APP)
     done = subprocess.run(
         [sys.executable, "-m", "tidegate.cli", *command],
@@ -202,7 +204,7 @@ def test_every_command_refuses_it(refused: Old, tmp_path: Path, command: tuple[s
     assert WHAT_TO_DO in done.stdout + done.stderr
 
 
-def test_the_doctor_says_what_the_database_is(refused: Old, tmp_path: Path) -> None:
+def test_the_doctor_names_the_version_of_the_database(refused: Old, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tidegate.cli", "doctor"],
         cwd=tmp_path,
@@ -215,7 +217,7 @@ def test_the_doctor_says_what_the_database_is(refused: Old, tmp_path: Path) -> N
     assert "made by Tidegate 0.1.0" in done.stdout
 
 
-async def test_a_file_keeps_even_its_journal_mode(tmp_path: Path) -> None:
+async def test_a_refused_file_keeps_its_journal_mode(tmp_path: Path) -> None:
     path = tmp_path / "backup.db"
     path.write_bytes(gzip.decompress((DATA / "tidegate-0.1.0.db.gz").read_bytes()))
     with contextlib.closing(apsw.Connection(str(path))) as db:
@@ -236,7 +238,7 @@ def test_a_restore_refuses_a_backup_of_0_1_0_by_its_name(tmp_path: Path) -> None
     assert not path.exists()
 
 
-def test_an_enqueue_on_a_callers_blocking_connection_refuses_it(postgres: Server) -> None:
+def test_an_enqueue_on_a_callers_blocking_connection_refuses_a_database_of_0_1_0(postgres: Server) -> None:
     with fresh_database(postgres) as name:
         with postgres.connect(name) as admin:
             admin.execute((DATA / "tidegate-0.1.0.dump").read_text())
@@ -267,7 +269,7 @@ def test_an_enqueue_on_a_callers_blocking_connection_refuses_it(postgres: Server
         ({1: "001_foundation", 2: "002_other"}, r"other migrations \(002_other\)"),
     ],
 )
-def test_a_generation_goes_by_the_names_of_the_migrations_we_know(
+def test_a_generation_is_recognised_by_the_names_of_its_migrations(
     names: dict[int, str], says: str | None
 ) -> None:
     known = [Migration(1, "001_foundation", ""), Migration(2, "002_later", "")]
@@ -287,7 +289,9 @@ async def test_a_database_of_a_development_version_is_refused_in_the_same_way(be
     await store.close()
 
 
-async def test_every_later_version_refuses_it_too(refused: Old, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_later_version_refuses_a_database_of_0_1_0(
+    refused: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
     later = [Migration(number, f"{number:03d}_later", "SELECT 1") for number in range(2, 9)]
     for back_end in ("sqlite", "postgres"):
         known = (*schema.known_migrations(), *later)

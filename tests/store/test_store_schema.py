@@ -74,7 +74,7 @@ async def test_the_tables_are_those_of_the_architecture_page(tmp_path: Path) -> 
     )
 
 
-async def test_the_columns_that_later_capabilities_need_are_there(tmp_path: Path) -> None:
+async def test_the_reserved_columns_exist(tmp_path: Path) -> None:
     columns = await columns_of_sqlite(tmp_path / "a.db")
     assert {table: needed - columns[table] for table, needed in RESERVED.items()} == {
         table: set() for table in RESERVED

@@ -25,7 +25,7 @@ def entry(build: Build, target: str = "task", **changes: object) -> NewAuditEntr
     return replace(made, **changes)
 
 
-async def test_a_token_is_found_by_its_digest_alone(store: Store, clock: SettableClock) -> None:
+async def test_a_token_is_found_only_by_its_digest(store: Store, clock: SettableClock) -> None:
     await store.add_token(token())
     found = await store.find_token(token().digest)
     assert found is not None
@@ -35,7 +35,7 @@ async def test_a_token_is_found_by_its_digest_alone(store: Store, clock: Settabl
         assert await store.find_token(wrong) is None
 
 
-async def test_a_token_for_all_tenants_is_not_one_for_none(store: Store) -> None:
+async def test_a_token_for_all_tenants_differs_from_a_token_for_the_empty_tenant(store: Store) -> None:
     await store.add_token(token(tenant=None, role=Role.ADMIN))
     found = await store.find_token(token().digest)
     assert found is not None
@@ -48,7 +48,7 @@ async def test_adding_a_token_again_changes_nothing(store: Store) -> None:
     assert [row.role for row in await store.list_tokens()] == [Role.SUBMITTER]
 
 
-async def test_an_expired_token_lets_nobody_in(store: Store, clock: SettableClock) -> None:
+async def test_an_expired_token_is_not_found(store: Store, clock: SettableClock) -> None:
     await store.add_token(token(expires_seconds=60.0))
     clock.advance(59)
     assert await store.find_token(token().digest) is not None
@@ -57,7 +57,7 @@ async def test_an_expired_token_lets_nobody_in(store: Store, clock: SettableCloc
     assert [row.expires_at for row in await store.list_tokens()] == [clock.now]
 
 
-async def test_a_revoked_token_lets_nobody_in_and_stays_in_the_list(
+async def test_a_revoked_token_is_not_found_but_stays_in_the_list(
     store: Store, twin: Store, clock: SettableClock
 ) -> None:
     await store.add_token(token(1))
@@ -75,7 +75,7 @@ async def test_a_revoked_token_lets_nobody_in_and_stays_in_the_list(
     ]
 
 
-async def test_the_record_is_read_newest_first_in_pages(build: Build, store: Store) -> None:
+async def test_audit_entries_are_listed_newest_first_in_pages(build: Build, store: Store) -> None:
     entries = [entry(build, f"task {number}") for number in range(7)]
     await store.add_audit_entries(entries[:4])
     await store.add_audit_entries(entries[4:])
@@ -87,7 +87,7 @@ async def test_the_record_is_read_newest_first_in_pages(build: Build, store: Sto
     assert seen == [f"task {number}" for number in reversed(range(7))]
 
 
-async def test_an_entry_keeps_what_was_done_by_whom_and_when(
+async def test_an_audit_entry_stores_actor_action_and_time(
     build: Build, store: Store, clock: SettableClock
 ) -> None:
     await store.add_audit_entries([entry(build, tenant=None)])
@@ -104,7 +104,7 @@ async def test_a_resent_entry_is_recorded_once(build: Build, store: Store) -> No
     assert len(await store.list_audit_entries()) == 2
 
 
-async def test_the_record_is_kept_for_a_year(build: Build, store: Store, clock: SettableClock) -> None:
+async def test_audit_entries_are_kept_for_a_year(build: Build, store: Store, clock: SettableClock) -> None:
     await store.add_audit_entries([entry(build, "old")])
     clock.advance(YEAR)
     await store.add_audit_entries([entry(build, "new")])

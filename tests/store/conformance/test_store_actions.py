@@ -14,7 +14,7 @@ WAITING = [State.SCHEDULED, State.READY, State.RETRYING]
 
 
 @pytest.mark.parametrize("state", WAITING)
-async def test_a_task_that_waits_gets_another_priority(
+async def test_a_waiting_task_can_get_another_priority(
     build: Build, clock: SettableClock, state: State
 ) -> None:
     task_id = await build.in_state(state)
@@ -35,7 +35,7 @@ async def test_a_running_or_final_task_keeps_its_priority(build: Build, state: S
     assert (await build.row(task_id)).priority is Priority.NORMAL
 
 
-async def test_a_raised_task_runs_next_and_a_lowered_one_last(build: Build) -> None:
+async def test_a_task_with_raised_priority_runs_next_and_a_lowered_one_last(build: Build) -> None:
     ids = await build.enqueue(5)
     await build.store.reprioritise([ids[3]], Priority.INTERACTIVE)
     await build.store.reprioritise([ids[0]], Priority.BULK)
@@ -51,9 +51,7 @@ async def test_the_rank_stays_when_the_priority_changes(build: Build, clock: Set
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING])
-async def test_a_task_that_waits_for_its_time_is_made_ready_now(
-    build: Build, clock: SettableClock, state: State
-) -> None:
+async def test_run_now_makes_a_waiting_task_ready(build: Build, clock: SettableClock, state: State) -> None:
     task_id = await build.in_state(state)
     clock.advance(1)
     assert await build.store.run_now([task_id]) == {task_id: DONE}
@@ -65,14 +63,14 @@ async def test_a_task_that_waits_for_its_time_is_made_ready_now(
     assert "run now" in [entry.kind for entry in await build.store.get_history(task_id)]
 
 
-async def test_hurrying_a_ready_task_leaves_it_ready(build: Build) -> None:
+async def test_run_now_leaves_a_ready_task_ready(build: Build) -> None:
     task_id = await build.one()
     assert await build.store.run_now([task_id]) == {task_id: DONE}
     assert [entry.kind for entry in await build.store.get_history(task_id)] == ["enqueued"]
 
 
 @pytest.mark.parametrize("delay", [0.0, 60.0])
-async def test_a_task_of_a_committed_stage_is_hurried_once_at_most(build: Build, delay: float) -> None:
+async def test_run_now_changes_a_task_of_a_committed_batch_at_most_once(build: Build, delay: float) -> None:
     task = build.new(delay_seconds=delay)
     await build.store.enqueue_part("s", [task])
     await build.store.commit_batch("s")
@@ -84,13 +82,13 @@ async def test_a_task_of_a_committed_stage_is_hurried_once_at_most(build: Build,
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, *sorted(FINAL)])
-async def test_a_running_or_final_task_cannot_be_hurried(build: Build, state: State) -> None:
+async def test_run_now_refuses_a_running_or_final_task(build: Build, state: State) -> None:
     task_id = await build.in_state(state)
     assert await build.store.run_now([task_id]) == {task_id: REFUSED}
     assert await build.state(task_id) is state
 
 
-async def test_a_hurried_retry_keeps_a_rank_that_was_better(build: Build, clock: SettableClock) -> None:
+async def test_run_now_keeps_a_better_rank_of_a_retry(build: Build, clock: SettableClock) -> None:
     late = await build.in_state(State.SCHEDULED)
     clock.advance(1)
     await build.store.run_now([late])
@@ -99,7 +97,7 @@ async def test_a_hurried_retry_keeps_a_rank_that_was_better(build: Build, clock:
     assert ids_of(await build.claim(await build.worker())) == [late, younger]
 
 
-async def test_each_id_gets_its_own_answer(build: Build) -> None:
+async def test_each_id_gets_its_own_status(build: Build) -> None:
     ready, running = await build.in_state(State.READY), await build.in_state(State.RUNNING)
     ids = [running, "nonsense", ready, build.id()]
     expected = {running: REFUSED, "nonsense": UNKNOWN, ready: DONE, ids[3]: UNKNOWN}

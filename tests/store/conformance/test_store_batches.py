@@ -36,7 +36,7 @@ async def moved(store: Store) -> int:
     return total
 
 
-async def test_a_staged_task_is_nowhere_to_be_seen(build: Build) -> None:
+async def test_a_task_of_an_uncommitted_batch_is_invisible(build: Build) -> None:
     ids = await staged(build, key="k")
     store = build.store
     assert await store.read_tasks(ids) == {}
@@ -52,7 +52,7 @@ async def test_a_staged_task_is_nowhere_to_be_seen(build: Build) -> None:
             await look(ids[0])
 
 
-async def test_a_committed_stage_is_visible_at_once_before_it_is_moved(build: Build) -> None:
+async def test_a_committed_batch_is_visible_before_it_is_released(build: Build) -> None:
     ids = await committed(build)
     assert await build.states(ids) == dict.fromkeys(ids, State.READY)
     assert [row.id for row in await build.store.list_tasks(TaskFilter(states=(State.READY,)))] == ids[::-1]
@@ -63,13 +63,13 @@ async def test_a_committed_stage_is_visible_at_once_before_it_is_moved(build: Bu
     assert [entry.kind for entry in await build.store.get_history(ids[0])] == ["enqueued"]
 
 
-async def test_a_committed_stage_is_moved_in_batches_and_runs_in_order(build: Build) -> None:
+async def test_a_committed_batch_is_released_in_parts_and_runs_in_order(build: Build) -> None:
     ids = await committed(build, 10)
     assert [await build.store.release_batches(4) for _ in range(4)] == [4, 4, 2, 0]
     assert ids_of(await build.claim(await build.worker())) == ids
 
 
-async def test_staged_tasks_due_later_are_scheduled(build: Build, clock: SettableClock) -> None:
+async def test_tasks_of_a_batch_that_are_due_later_are_scheduled(build: Build, clock: SettableClock) -> None:
     ids = await committed(build, delay_seconds=60.0)
     assert await build.states(ids) == dict.fromkeys(ids, State.SCHEDULED)
     assert (await build.store.get_queue_stats())[0].scheduled == 3
@@ -88,7 +88,7 @@ async def test_a_part_sent_twice_is_stored_once(build: Build) -> None:
     assert await moved(build.store) == 3
 
 
-async def test_tasks_staged_again_under_another_name_are_stored_once(build: Build) -> None:
+async def test_tasks_resent_in_another_batch_are_stored_once(build: Build) -> None:
     part = [build.new() for _ in range(3)]
     await build.store.enqueue_part("first", part)
     await build.store.enqueue_part("second", part)
@@ -98,7 +98,7 @@ async def test_tasks_staged_again_under_another_name_are_stored_once(build: Buil
     assert len(await build.states([task.id for task in part])) == 3
 
 
-async def test_committing_twice_is_harmless_and_answers_the_same(build: Build) -> None:
+async def test_committing_twice_is_harmless_and_returns_the_same_result(build: Build) -> None:
     holder = await build.one(key="k")
     [loser] = await staged(build, 1, key="k")
     await staged(build, 2)
@@ -110,14 +110,14 @@ async def test_committing_twice_is_harmless_and_answers_the_same(build: Build) -
     assert await moved(build.store) == 0
 
 
-async def test_keys_are_settled_at_the_commit(build: Build) -> None:
+async def test_keys_are_taken_at_the_commit(build: Build) -> None:
     [mine] = await staged(build, 1, key="k")
     outside = await build.one(key="k")
     assert await build.store.commit_batch("s") == {mine: outside}
     assert await build.states([mine, outside]) == {outside: State.READY}
 
 
-async def test_within_a_stage_the_first_holder_of_a_key_wins(build: Build) -> None:
+async def test_within_a_batch_the_first_task_with_a_key_gets_it(build: Build) -> None:
     new = [build.new(key=key) for key in ("a", "b", "a", "a", "b")]
     await build.store.enqueue_part("s", new[:3])
     await build.store.enqueue_part("s", new[3:])
@@ -127,13 +127,13 @@ async def test_within_a_stage_the_first_holder_of_a_key_wins(build: Build) -> No
     await build.sound()
 
 
-async def test_the_first_holder_is_the_first_given_not_the_smallest_id(build: Build) -> None:
+async def test_the_first_task_with_a_key_is_the_first_given_not_the_smallest_id(build: Build) -> None:
     small, large = build.new(unique="u"), build.new(unique="u")
     await build.store.enqueue_part("s", [large, small])
     assert await build.store.commit_batch("s") == {small.id: large.id}
 
 
-async def test_a_conflict_drops_the_stage_and_is_told_again_to_who_asks_again(build: Build) -> None:
+async def test_a_conflict_drops_the_batch_and_a_repeated_commit_raises_it_again(build: Build) -> None:
     holder = await build.one(key="k", fingerprint=b"other")
     ids = await staged(build, 3)
     await staged(build, 1, key="free")
@@ -148,14 +148,14 @@ async def test_a_conflict_drops_the_stage_and_is_told_again_to_who_asks_again(bu
     await build.sound()
 
 
-async def test_a_key_taken_by_a_stage_is_taken(build: Build) -> None:
+async def test_a_key_taken_by_a_committed_batch_is_taken(build: Build) -> None:
     [mine] = await staged(build, 1, key="k", unique="u")
     await build.store.commit_batch("s")
     answers = await build.store.enqueue([build.new(key="k"), build.new(unique="u")])
     assert [answer.task_id for answer in answers] == [mine, mine]
 
 
-async def test_a_dropped_stage_leaves_nothing(build: Build) -> None:
+async def test_a_dropped_batch_leaves_nothing(build: Build) -> None:
     ids = await staged(build, key="k")
     await build.store.drop_batch("s")
     await build.store.drop_batch("s")
@@ -165,24 +165,24 @@ async def test_a_dropped_stage_leaves_nothing(build: Build) -> None:
     assert (await build.store.enqueue([build.new(id=ids[0])]))[0].created
 
 
-async def test_dropping_a_committed_stage_does_nothing(build: Build) -> None:
+async def test_dropping_a_committed_batch_does_nothing(build: Build) -> None:
     ids = await committed(build)
     await build.store.drop_batch("s")
     assert await moved(build.store) == len(ids)
 
 
-async def test_a_stage_that_never_was_cannot_be_committed(store: Store) -> None:
+async def test_an_unknown_batch_cannot_be_committed(store: Store) -> None:
     with pytest.raises(NotAcceptedError):
         await store.commit_batch("nobody")
 
 
-async def test_nothing_more_may_be_staged_after_the_commit(build: Build) -> None:
+async def test_no_part_can_be_added_to_a_committed_batch(build: Build) -> None:
     await committed(build)
     with pytest.raises(NotAcceptedError):
         await staged(build)
 
 
-async def test_people_can_act_on_tasks_of_a_committed_stage_before_they_are_moved(build: Build) -> None:
+async def test_actions_apply_to_tasks_of_a_committed_batch_before_its_release(build: Build) -> None:
     cancelled, urgent, plain = await committed(build)
     assert await build.store.cancel([cancelled]) == {cancelled: CancelStatus.CANCELLED}
     assert await build.store.reprioritise([urgent], Priority.INTERACTIVE) == {urgent: ActionStatus.DONE}
@@ -195,7 +195,7 @@ async def test_people_can_act_on_tasks_of_a_committed_stage_before_they_are_move
     await build.sound()
 
 
-async def test_an_uncommitted_stage_is_swept_away_after_a_day(build: Build, clock: SettableClock) -> None:
+async def test_an_uncommitted_batch_is_deleted_after_a_day(build: Build, clock: SettableClock) -> None:
     ids = await staged(build, 5)
     clock.advance(DAY - 1)
     assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 0
@@ -208,7 +208,7 @@ async def test_an_uncommitted_stage_is_swept_away_after_a_day(build: Build, cloc
     assert (await build.store.enqueue([build.new(id=ids[0])]))[0].created
 
 
-async def test_a_committed_stage_is_never_swept_before_it_is_moved(
+async def test_a_committed_batch_is_never_deleted_before_its_release(
     build: Build, clock: SettableClock
 ) -> None:
     await committed(build, 5)
@@ -226,7 +226,7 @@ async def stage_many(build: Build, new: list[NewTask]) -> None:
 @pytest.mark.parametrize(
     ("count", "seconds"), [(12_000, 10.0), pytest.param(70_000, 30.0, marks=pytest.mark.slow)]
 )
-async def test_a_bulk_enqueue_keeps_nobody_waiting_long(
+async def test_other_writers_do_not_wait_long_for_a_bulk_enqueue(
     build: Build, twin: Store, clock: SettableClock, count: int, seconds: float
 ) -> None:
     worker = await build.worker()
@@ -267,7 +267,7 @@ async def test_a_bulk_enqueue_keeps_nobody_waiting_long(
 
 
 @pytest.mark.parametrize("batch_id", ["a\0b", "a\ud800b"])
-async def test_a_stage_may_have_any_id(build: Build, batch_id: str) -> None:
+async def test_a_batch_may_have_any_id(build: Build, batch_id: str) -> None:
     with pytest.raises(WrongStateError):
         await build.store.commit_batch(batch_id)
     await build.store.drop_batch(batch_id)

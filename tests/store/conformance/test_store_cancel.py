@@ -18,7 +18,7 @@ CANCELLED, ASKED, FINISHED, UNKNOWN = CancelStatus
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.READY, State.RETRYING])
-async def test_a_task_that_does_not_run_is_cancelled_at_once_and_never_runs(
+async def test_a_task_that_is_not_running_is_cancelled_at_once_and_never_runs(
     build: Build, clock: SettableClock, state: State
 ) -> None:
     task_id = await build.in_state(state)
@@ -35,13 +35,13 @@ async def test_a_task_that_does_not_run_is_cancelled_at_once_and_never_runs(
 
 
 @pytest.mark.parametrize("state", sorted(FINAL))
-async def test_a_final_task_stays_as_it_is(build: Build, state: State) -> None:
+async def test_a_cancel_does_not_change_a_final_task(build: Build, state: State) -> None:
     task_id = await build.in_state(state)
     assert await build.store.cancel([task_id]) == {task_id: FINISHED}
     assert await build.state(task_id) is state
 
 
-async def test_a_running_task_is_asked_and_its_worker_hears_of_it(build: Build) -> None:
+async def test_a_cancel_of_a_running_task_reaches_its_worker(build: Build) -> None:
     worker, other = await build.worker(), await build.worker()
     mine = await build.run(worker=worker)
     await build.run(worker=other)
@@ -61,7 +61,7 @@ async def test_a_running_task_is_asked_and_its_worker_hears_of_it(build: Build) 
     assert await build.store.cancel([task_id]) == {task_id: FINISHED}
 
 
-async def test_each_id_gets_its_own_answer(build: Build) -> None:
+async def test_each_id_gets_its_own_status(build: Build) -> None:
     ready, running, done = [await build.in_state(state) for state in (State.READY, State.RUNNING, State.DEAD)]
     ids = [ready, build.id(), running, "nonsense", done, "", "\ud800", ready]
     answers = await build.store.cancel(ids)
@@ -72,13 +72,13 @@ async def test_each_id_gets_its_own_answer(build: Build) -> None:
     assert await build.store.cancel([]) == {}
 
 
-async def test_the_reason_may_be_any_text(build: Build) -> None:
+async def test_the_reason_of_a_cancel_may_be_any_text(build: Build) -> None:
     task_id = await build.one()
     await build.store.cancel([task_id], why="\ud800\x00")
     assert [entry.why for entry in await build.store.get_history(task_id)] == ["", "\\ud800\\x00"]
 
 
-async def test_half_of_a_hundred_cancelled_while_no_worker_is_up_never_run(
+async def test_tasks_cancelled_while_no_worker_runs_never_run(
     build: Build, clients: Clients, clock: SettableClock
 ) -> None:
     ids = await build.enqueue(100)
@@ -106,7 +106,7 @@ async def test_a_cancelled_task_waiting_for_a_retry_keeps_its_history(
     assert (row.run, row.started_at) == (1, START)
 
 
-async def test_an_asked_task_whose_worker_is_lost_never_runs_again(
+async def test_a_task_with_a_requested_cancel_does_not_run_again_after_its_worker_is_lost(
     build: Build, clock: SettableClock
 ) -> None:
     [task] = await build.orphaned()
@@ -117,7 +117,7 @@ async def test_an_asked_task_whose_worker_is_lost_never_runs_again(
     assert await build.state(task.fence.task_id) is State.CANCELLED
 
 
-async def test_the_answer_agrees_with_the_end_whenever_the_cancel_comes(
+async def test_the_status_of_a_cancel_agrees_with_the_outcome_at_any_moment(
     store: Store, twin: Store, clock: SettableClock
 ) -> None:
     """Many tries: two clients, one works, one cancels at a random moment around start, end and retry."""
@@ -178,7 +178,7 @@ async def _pause(rng: random.Random) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_cancel_frees_nothing_of_the_run_it_only_asks(build: Build) -> None:
+async def test_a_requested_cancel_frees_no_name_of_the_running_task(build: Build) -> None:
     task = await build.run(unique="u")
     await build.store.cancel([task.fence.task_id])
     assert not (await build.store.enqueue([build.new(unique="u")]))[0].created

@@ -17,9 +17,7 @@ from tidegate.store.rows import CrashPolicy
 INTERACTIVE, NORMAL, BULK = Priority
 
 
-async def test_a_claimed_task_runs_with_everything_it_was_enqueued_with(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_a_claimed_task_has_everything_it_was_enqueued_with(build: Build, clock: SettableClock) -> None:
     task_id = await build.one(
         queue="q",
         priority=BULK,
@@ -60,7 +58,7 @@ async def test_a_claim_of_a_thousand_slots_works(build: Build) -> None:
     assert ids_of(await build.claim(await build.worker(), 1_000)) == ids
 
 
-async def test_functions_this_process_does_not_know_are_left_for_others(build: Build) -> None:
+async def test_a_claim_takes_only_functions_that_the_process_knows(build: Build) -> None:
     strange = await build.enqueue(3, function="other:job")
     known = await build.enqueue(2)
     worker = await build.worker()
@@ -68,7 +66,7 @@ async def test_functions_this_process_does_not_know_are_left_for_others(build: B
     assert ids_of(await build.claim(worker, functions=terms("other:job"))) == strange
 
 
-async def test_queues_that_are_not_served_are_left_alone(build: Build) -> None:
+async def test_a_claim_takes_only_from_served_queues(build: Build) -> None:
     for queue in ("a", "b", "c"):
         await build.one(queue=queue)
     worker = await build.worker()
@@ -90,13 +88,13 @@ async def test_any_queue_name_can_be_served(build: Build, queue: str) -> None:
     assert len(claimed) == (3 if queue == "*" else 2)
 
 
-async def test_a_worker_without_a_row_gets_nothing_and_is_told(build: Build) -> None:
+async def test_a_claim_by_an_unknown_worker_returns_no_task_and_is_not_alive(build: Build) -> None:
     await build.one()
     claim = await build.store.claim(build.request("nobody"))
     assert (claim.tasks, claim.is_alive) == ((), False)
 
 
-async def test_a_retired_worker_gets_nothing_and_is_told(build: Build) -> None:
+async def test_a_claim_by_a_retired_worker_returns_no_task_and_is_not_alive(build: Build) -> None:
     worker = await build.worker()
     await build.one()
     await build.store.retire_worker(worker, why="test", is_loss=False, only_if_expired=False)
@@ -133,7 +131,7 @@ async def test_two_workers_never_get_the_same_task(
     assert sorted(got) == sorted(ids)
 
 
-async def test_each_claim_raises_the_run(build: Build) -> None:
+async def test_each_claim_increments_the_run(build: Build) -> None:
     task = await build.run(queue="q")
     for run in range(1, 5):
         assert task.fence.run == run
@@ -144,7 +142,7 @@ async def test_each_claim_raises_the_run(build: Build) -> None:
 # --- order ---
 
 
-async def test_priorities_go_before_rank(build: Build, clock: SettableClock) -> None:
+async def test_priority_comes_before_rank(build: Build, clock: SettableClock) -> None:
     bulk = await build.one(priority=BULK)
     clock.advance(1)
     normal = await build.one(priority=NORMAL)
@@ -153,7 +151,7 @@ async def test_priorities_go_before_rank(build: Build, clock: SettableClock) -> 
     assert ids_of(await build.claim(await build.worker())) == [urgent, normal, bulk]
 
 
-async def test_a_late_urgent_task_is_second_when_one_slot_works_through_bulk(build: Build) -> None:
+async def test_an_urgent_task_waits_for_at_most_one_bulk_task_on_a_single_slot(build: Build) -> None:
     worker = await build.worker()
     bulk = await build.enqueue(5, priority=BULK)
     [first] = await build.claim(worker, 1)
@@ -173,7 +171,7 @@ async def test_reserved_slots_go_to_lower_priorities_first(build: Build) -> None
     assert ids_of(got) == [*normal[:2], bulk[0], *urgent[:5]]
 
 
-async def test_reserved_slots_that_nobody_needs_go_to_whoever_does(build: Build) -> None:
+async def test_unused_reserved_slots_go_to_other_priorities(build: Build) -> None:
     urgent = await build.enqueue(5, priority=INTERACTIVE)
     got = await build.claim(await build.worker(), 5, reserved={NORMAL: 2, BULK: 2})
     assert ids_of(got) == urgent
@@ -186,7 +184,7 @@ async def test_reserved_slots_never_raise_the_total(build: Build) -> None:
     assert [task.priority for task in got] == [NORMAL, NORMAL]
 
 
-async def test_within_a_priority_tasks_go_by_rank_over_queues_upstreams_and_functions(
+async def test_within_a_priority_tasks_are_claimed_by_rank_across_queues_upstreams_and_functions(
     build: Build, clock: SettableClock
 ) -> None:
     expected = []
@@ -215,14 +213,14 @@ async def test_a_strict_claim_takes_queues_in_listed_order_within_a_priority(
     assert ids_of(await build.claim(worker, 9, queues=("first", "second"), is_strict=True)) == first
 
 
-async def test_equal_ranks_go_by_id(build: Build) -> None:
+async def test_equal_ranks_are_ordered_by_id(build: Build) -> None:
     new = [build.new(queue=f"q{n % 3}") for n in range(30)]
     await build.store.enqueue(new[15:])
     await build.store.enqueue(new[:15])
     assert ids_of(await build.claim(await build.worker())) == [task.id for task in new]
 
 
-async def test_a_failed_task_goes_after_what_is_up_to_its_penalty_younger(
+async def test_a_failed_task_is_claimed_after_tasks_younger_by_less_than_its_penalty(
     build: Build, clock: SettableClock
 ) -> None:
     failed = await build.run(queue="q")
@@ -236,7 +234,7 @@ async def test_a_failed_task_goes_after_what_is_up_to_its_penalty_younger(
     assert ids_of(got) == [younger, failed.fence.task_id, youngest]
 
 
-async def test_a_released_task_keeps_its_place(build: Build, clock: SettableClock) -> None:
+async def test_a_released_task_keeps_its_place_in_the_queue(build: Build, clock: SettableClock) -> None:
     task = await build.run(queue="q")
     clock.advance(5)
     other = await build.one(queue="q")
@@ -246,7 +244,9 @@ async def test_a_released_task_keeps_its_place(build: Build, clock: SettableCloc
     assert ids_of(got) == [task.fence.task_id, other]
 
 
-async def test_a_lifted_release_goes_before_older_work(build: Build, clock: SettableClock) -> None:
+async def test_a_release_with_a_better_rank_is_claimed_before_older_tasks(
+    build: Build, clock: SettableClock
+) -> None:
     older = await build.one(queue="q")
     clock.advance(100)
     task = await build.run(queue="r")
@@ -275,7 +275,7 @@ async def test_counters_come_with_the_claim(build: Build, clock: SettableClock) 
     assert task.counters.of_rule("r") == 2
 
 
-async def test_time_spent_counts_from_the_first_start_without_parks(
+async def test_spent_time_counts_from_the_first_start_without_parks(
     build: Build, clock: SettableClock
 ) -> None:
     worker = await build.worker()
@@ -301,7 +301,7 @@ async def test_time_spent_counts_from_the_first_start_without_parks(
     assert task.spent_seconds == pytest.approx(38)
 
 
-async def test_a_named_deadline_never_stands_still(build: Build, clock: SettableClock) -> None:
+async def test_a_deadline_of_the_caller_is_never_paused(build: Build, clock: SettableClock) -> None:
     task = await build.run(queue="q", deadline_seconds=60.0)
     await build.done(retrying(task.fence, delay=50.0, charge=Charge.PARK))
     clock.advance(50)
@@ -312,7 +312,7 @@ async def test_a_named_deadline_never_stands_still(build: Build, clock: Settable
 
 @pytest.mark.parametrize("number", [1, 2, 60])
 @pytest.mark.parametrize("keyed", [True, False])
-async def test_each_way_of_storing_keeps_the_total_timeout_and_a_deadline_that_is_a_moment(
+async def test_every_way_to_enqueue_stores_the_total_timeout_and_the_deadline(
     build: Build, number: int, keyed: bool
 ) -> None:
     tasks = [
@@ -333,7 +333,7 @@ async def test_each_way_of_storing_keeps_the_total_timeout_and_a_deadline_that_i
 # --- claims whose answer was lost ---
 
 
-async def test_lost_claims_are_the_runs_this_worker_does_not_know_of(build: Build) -> None:
+async def test_lost_claims_are_the_runs_that_the_worker_does_not_know(build: Build) -> None:
     worker, other = await build.worker(), await build.worker()
     known = await build.running(2, worker=worker)
     lost = await build.running(3, worker=worker)
@@ -344,7 +344,7 @@ async def test_lost_claims_are_the_runs_this_worker_does_not_know_of(build: Buil
     assert await build.store.find_lost_claims("nobody", []) == []
 
 
-async def test_a_known_earlier_run_does_not_hide_a_lost_later_one(build: Build) -> None:
+async def test_a_known_earlier_run_does_not_hide_a_later_lost_claim(build: Build) -> None:
     worker = await build.worker()
     task = await build.run(queue="q", worker=worker)
     await build.done(Released(task.fence, "shutdown"))
@@ -352,7 +352,7 @@ async def test_a_known_earlier_run_does_not_hide_a_lost_later_one(build: Build) 
     assert await build.store.find_lost_claims(worker, [task.fence]) == [again.fence]
 
 
-async def test_the_terms_of_a_claim_reach_the_steward(build: Build) -> None:
+async def test_the_crash_policy_of_a_claim_reaches_maintenance(build: Build) -> None:
     worker = await build.worker()
     await build.enqueue(1, function="a")
     await build.enqueue(1, function="b")
@@ -362,7 +362,7 @@ async def test_the_terms_of_a_claim_reach_the_steward(build: Build) -> None:
     assert {orphan.function: orphan.crash_policy for orphan in await build.store.list_orphans()} == functions
 
 
-async def test_a_dead_tasks_successor_in_line_is_not_held_up(build: Build, store: Store) -> None:
+async def test_a_dead_task_does_not_block_the_next_task(build: Build, store: Store) -> None:
     first = await build.run(queue="q")
     [second] = await build.enqueue(1, queue="q")
     await build.done(dead(first.fence))
@@ -370,5 +370,5 @@ async def test_a_dead_tasks_successor_in_line_is_not_held_up(build: Build, store
 
 
 @pytest.mark.parametrize("worker_id", ["a\0b", "a\ud800b"])
-async def test_a_worker_that_no_store_can_name_holds_nothing(build: Build, worker_id: str) -> None:
+async def test_a_worker_id_that_cannot_be_stored_has_no_runs(build: Build, worker_id: str) -> None:
     assert await build.store.find_lost_claims(worker_id, []) == []

@@ -14,7 +14,7 @@ from tidegate.store.rows import ActionStatus, DeadLetterRow, TaskFilter
 DONE, REFUSED, UNKNOWN = ActionStatus
 
 
-async def test_a_dead_letter_holds_what_a_person_needs(build: Build, clock: SettableClock) -> None:
+async def test_a_dead_letter_has_what_a_person_needs(build: Build, clock: SettableClock) -> None:
     task = await build.run(queue="q", tenant="t", args=b"\x00args", labels={"a": "b"})
     clock.advance(3)
     await build.done(dead(task.fence))
@@ -47,7 +47,7 @@ async def many_dead(build: Build, clock: SettableClock, count: int = 9) -> list[
     return ids
 
 
-async def test_letters_come_latest_first_in_pages(build: Build, clock: SettableClock) -> None:
+async def test_dead_letters_are_listed_latest_first_in_pages(build: Build, clock: SettableClock) -> None:
     ids = await many_dead(build, clock)
     pages, after = [], None
     while page := await build.store.list_dead_letters(TaskFilter(), after=after, limit=2):
@@ -58,7 +58,7 @@ async def test_letters_come_latest_first_in_pages(build: Build, clock: SettableC
 
 
 @pytest.mark.parametrize("act", ["redrive", "purge"])
-async def test_page_after_page_can_be_worked_off(build: Build, clock: SettableClock, act: str) -> None:
+async def test_dead_letters_can_be_handled_page_by_page(build: Build, clock: SettableClock, act: str) -> None:
     ids = await many_dead(build, clock)
     after, seen = None, []
     while page := await build.store.list_dead_letters(TaskFilter(), after=after, limit=2):
@@ -83,7 +83,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("task_filter", FILTERS, ids=range(len(FILTERS)))
-async def test_letters_are_found_by_every_field(
+async def test_dead_letters_are_found_by_every_field(
     build: Build, clock: SettableClock, task_filter: TaskFilter
 ) -> None:
     worker = await build.worker()
@@ -96,14 +96,16 @@ async def test_letters_are_found_by_every_field(
     assert await build.store.count_dead_letters(task_filter) == 1
 
 
-async def test_a_filter_of_other_states_finds_no_letters(build: Build) -> None:
+async def test_a_filter_for_other_states_finds_no_dead_letters(build: Build) -> None:
     await build.in_state(State.DEAD)
     task_filter = TaskFilter(states=(State.READY,))
     assert await build.store.list_dead_letters(task_filter) == []
     assert await build.store.count_dead_letters(task_filter) == 0
 
 
-async def test_a_redriven_task_begins_anew_but_keeps_its_history(build: Build, clock: SettableClock) -> None:
+async def test_a_redriven_task_restarts_its_counters_but_keeps_its_history(
+    build: Build, clock: SettableClock
+) -> None:
     worker = await build.worker()
     task = await build.run(queue="q", worker=worker)
     task_id = task.fence.task_id
@@ -151,7 +153,7 @@ async def test_a_redrive_can_bring_new_arguments(build: Build) -> None:
     assert await build.store.get_payload(other) == (b'{"n":1}', "json/1")
 
 
-async def test_an_expired_deadline_is_renewed_with_its_first_length(
+async def test_a_redrive_extends_an_expired_deadline_by_its_first_length(
     build: Build, clock: SettableClock
 ) -> None:
     expired = await build.in_state(State.DEAD, deadline_seconds=60.0)
@@ -163,7 +165,7 @@ async def test_an_expired_deadline_is_renewed_with_its_first_length(
     assert [row.deadline_at for row in rows.values()] == [START + 160, START + 1_000, None]
 
 
-async def test_a_redriven_task_whose_deadline_was_a_moment_that_is_past_has_none_any_more(
+async def test_a_redrive_removes_a_past_deadline_that_was_given_as_a_moment(
     build: Build, clock: SettableClock
 ) -> None:
     past = await build.in_state(State.DEAD, deadline_at=START + 60)
@@ -174,7 +176,7 @@ async def test_a_redriven_task_whose_deadline_was_a_moment_that_is_past_has_none
     assert [row.deadline_at for row in rows.values()] == [None, START + 1_000]
 
 
-async def test_a_redriven_task_takes_its_unique_name_back(build: Build) -> None:
+async def test_a_redriven_task_takes_its_unique_name_again(build: Build) -> None:
     buried = await build.in_state(State.DEAD, unique="u")
     assert await build.store.redrive([buried]) == {buried: DONE}
     assert (await build.store.enqueue([build.new(unique="u")]))[0].task_id == buried
@@ -189,14 +191,14 @@ async def test_a_redrive_is_refused_while_another_task_has_the_unique_name(build
     assert await build.store.redrive([first]) == {first: DONE}
 
 
-async def test_of_two_letters_of_one_unique_name_one_is_redriven(build: Build) -> None:
+async def test_of_two_dead_tasks_with_one_unique_name_only_one_is_redriven(build: Build) -> None:
     one = await build.in_state(State.DEAD, unique="u")
     other = await build.in_state(State.DEAD, unique="u")
     answers = await build.store.redrive([one, other])
     assert sorted(answers.values()) == [DONE, REFUSED]
 
 
-async def test_a_purged_letter_is_gone_for_good(build: Build, store: Store) -> None:
+async def test_a_purged_task_is_deleted_with_everything(build: Build, store: Store) -> None:
     buried, other = await build.in_state(State.DEAD), await build.in_state(State.DEAD)
     assert await store.purge([buried]) == {buried: DONE}
     assert await store.purge([buried]) == {buried: UNKNOWN}

@@ -42,11 +42,11 @@ async def test_an_enqueued_task_is_ready_with_everything_it_was_given(build: Bui
     assert row.labels == {"user": "u1", "kind": "summary"}
 
 
-async def test_nothing_to_enqueue_is_fine(store: Store) -> None:
+async def test_enqueueing_no_tasks_is_allowed(store: Store) -> None:
     assert await store.enqueue([]) == []
 
 
-async def test_answers_come_in_the_order_of_the_tasks(build: Build) -> None:
+async def test_results_come_in_the_order_of_the_tasks(build: Build) -> None:
     new = [build.new() for _ in range(200)]
     answers = await build.store.enqueue(list(reversed(new)))
     assert [answer.task_id for answer in answers] == [task.id for task in reversed(new)]
@@ -54,13 +54,13 @@ async def test_answers_come_in_the_order_of_the_tasks(build: Build) -> None:
 
 
 @pytest.mark.parametrize("args", NUL_PAYLOADS, ids=range(len(NUL_PAYLOADS)))
-async def test_arguments_come_back_byte_for_byte(build: Build, args: bytes) -> None:
+async def test_arguments_are_stored_byte_for_byte(build: Build, args: bytes) -> None:
     task_id = await build.one(args=args, codec_tag="json/1")
     assert await build.store.get_payload(task_id) == (args, "json/1")
     assert (await build.claim(await build.worker()))[0].args == args
 
 
-async def test_a_resend_stores_nothing_and_is_answered_as_the_first_time(build: Build) -> None:
+async def test_a_resend_stores_nothing_and_gets_the_first_result(build: Build) -> None:
     new = [build.new() for _ in range(3)]
     await build.store.enqueue(new)
     assert await build.store.enqueue(new) == [EnqueueResult(task.id, created=True) for task in new]
@@ -68,7 +68,7 @@ async def test_a_resend_stores_nothing_and_is_answered_as_the_first_time(build: 
 
 
 @pytest.mark.parametrize("names", [{"key": "k"}, {"unique": "u"}, {"key": "k", "unique": "u"}], ids=str)
-async def test_a_resend_is_told_from_another_task_that_wants_the_name(
+async def test_a_resend_is_distinguished_from_another_task_with_the_same_name(
     build: Build, names: dict[str, str]
 ) -> None:
     first, other = build.new(**names), build.new(**names)
@@ -117,14 +117,14 @@ async def test_a_task_due_later_is_scheduled(
 @pytest.mark.parametrize(
     "when", [{"delay_seconds": math.nan}, {"run_at": math.inf}, {"delay_seconds": math.inf}]
 )
-async def test_a_moment_that_is_no_number_is_refused(build: Build, when: dict[str, float]) -> None:
+async def test_a_due_moment_that_is_not_a_number_is_refused(build: Build, when: dict[str, float]) -> None:
     with pytest.raises(OptionError):
         await build.one(**when)
     assert await build.store.list_tasks(TaskFilter()) == []
 
 
 @pytest.mark.parametrize("task_id", ["", "7", "not-a-uuid", "\ud800", "0" * 36])
-async def test_an_id_that_is_no_uuid_is_refused(build: Build, task_id: str) -> None:
+async def test_an_id_that_is_not_a_uuid_is_refused(build: Build, task_id: str) -> None:
     with pytest.raises(OptionError):
         await build.store.enqueue([build.new(), build.new(id=task_id)])
     assert await build.store.list_tasks(TaskFilter()) == []
@@ -136,20 +136,22 @@ async def test_more_than_5000_at_once_are_refused_whole(build: Build) -> None:
     assert await build.store.get_queue_stats() == []
 
 
-async def test_a_tenants_task_is_ready_like_any_other(build: Build) -> None:
+async def test_a_task_with_a_tenant_is_ready_like_any_other(build: Build) -> None:
     assert await build.state(await build.one(tenant="acme")) is State.READY
 
 
 @pytest.mark.parametrize("bad", ["a\ud800", "a\0"])
 @pytest.mark.parametrize("field", ["key", "unique", "tenant", "upstream"])
-async def test_text_that_no_database_takes_is_refused_whole(build: Build, field: str, bad: str) -> None:
+async def test_a_call_with_text_that_cannot_be_stored_stores_nothing(
+    build: Build, field: str, bad: str
+) -> None:
     with pytest.raises(ArgumentsError):
         await build.store.enqueue([build.new(), build.new(**{field: bad})])
     assert await build.store.list_tasks(TaskFilter()) == []
 
 
 @pytest.mark.parametrize("labels", [{"a": "\ud800"}, {"\ud800": "a"}, {"a": "\0"}, {"\0": "a"}])
-async def test_labels_that_no_database_takes_are_refused(build: Build, labels: dict[str, str]) -> None:
+async def test_labels_that_cannot_be_stored_are_refused(build: Build, labels: dict[str, str]) -> None:
     with pytest.raises(ArgumentsError):
         await build.one(labels=labels)
     assert await build.store.list_tasks(TaskFilter()) == []
@@ -160,7 +162,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(queue=TEXT, tenant=TEXT, key=TEXT, upstream=TEXT, labels=st.dictionaries(TEXT, TEXT, max_size=3))
-async def test_any_text_comes_back_and_finds_its_own_task_only(
+async def test_any_storable_text_is_returned_and_matches_only_its_own_task(
     build: Build, queue: str, tenant: str, key: str, upstream: str, labels: dict[str, str]
 ) -> None:
     task_id = await build.one(
@@ -173,7 +175,7 @@ async def test_any_text_comes_back_and_finds_its_own_task_only(
     assert all((other.queue, other.tenant) == (queue, tenant) for other in found)
 
 
-async def test_tasks_go_in_the_order_they_were_enqueued(build: Build, clock: SettableClock) -> None:
+async def test_tasks_are_claimed_in_the_order_they_were_enqueued(build: Build, clock: SettableClock) -> None:
     expected = []
     for _ in range(20):
         expected += await build.enqueue(5)

@@ -52,7 +52,7 @@ async def taken_over(
 
 @pytest.mark.parametrize("same_worker", [False, True], ids=["another worker", "the same worker"])
 @pytest.mark.parametrize("late", LATE)
-async def test_a_late_end_is_refused_while_the_next_run_is_under_way(
+async def test_a_late_finish_is_fenced_during_the_next_run(
     build: Build, clock: SettableClock, late: str, same_worker: bool
 ) -> None:
     old, new, _ = await taken_over(build, clock, same_worker=same_worker)
@@ -66,7 +66,7 @@ async def test_a_late_end_is_refused_while_the_next_run_is_under_way(
 
 
 @pytest.mark.parametrize("late", LATE)
-async def test_a_late_end_is_refused_after_the_next_run_has_ended(
+async def test_a_late_finish_is_fenced_after_the_next_run_has_ended(
     build: Build, clock: SettableClock, late: str
 ) -> None:
     old, new, _ = await taken_over(build, clock)
@@ -80,7 +80,7 @@ async def test_a_late_end_is_refused_after_the_next_run_has_ended(
 
 
 @pytest.mark.parametrize("late", LATE)
-async def test_a_late_end_is_refused_while_the_task_waits_for_its_next_run(build: Build, late: str) -> None:
+async def test_a_late_finish_is_fenced_while_the_task_waits_for_its_next_run(build: Build, late: str) -> None:
     [task] = await build.orphaned()
     await build.done(reaped(task.fence))
     before = await build.row(task.fence.task_id)
@@ -88,7 +88,7 @@ async def test_a_late_end_is_refused_while_the_task_waits_for_its_next_run(build
     assert await build.row(task.fence.task_id) == before
 
 
-async def test_a_zombie_that_says_what_the_reaper_said_in_its_own_words_is_fenced(build: Build) -> None:
+async def test_a_late_finish_like_the_reapers_but_with_other_texts_is_fenced(build: Build) -> None:
     [released, buried] = await build.orphaned(2)
     await build.done(
         Released(released.fence, "its neighbour crashed"),
@@ -103,7 +103,7 @@ async def test_a_zombie_that_says_what_the_reaper_said_in_its_own_words_is_fence
     assert answers == [FinishStatus.FENCED, FinishStatus.FENCED]
 
 
-async def test_late_progress_is_refused_and_its_worker_told(build: Build, clock: SettableClock) -> None:
+async def test_late_progress_is_refused_and_its_fence_returned(build: Build, clock: SettableClock) -> None:
     old, new, _ = await taken_over(build, clock)
     await build.store.save_progress([ProgressUpdate(new.fence, 1, 10, "new")])
     assert await build.store.save_progress([ProgressUpdate(old, 9, 10, "old")]) == [old]
@@ -111,7 +111,9 @@ async def test_late_progress_is_refused_and_its_worker_told(build: Build, clock:
     assert (row.progress_done, row.progress_note) == (1, "new")
 
 
-async def test_a_late_beat_is_refused_and_its_worker_told(build: Build, clock: SettableClock) -> None:
+async def test_a_late_heartbeat_is_refused_and_the_worker_id_returned(
+    build: Build, clock: SettableClock
+) -> None:
     a = await build.worker(lease=5.0)
     clock.advance(5)
     assert await build.store.retire_worker(a, why="lease ran out", is_loss=True, only_if_expired=True)
@@ -119,9 +121,7 @@ async def test_a_late_beat_is_refused_and_its_worker_told(build: Build, clock: S
     assert not (await build.store.claim(build.request(a))).is_alive
 
 
-async def test_a_release_by_the_old_run_does_not_strip_the_new_one(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_a_release_by_an_old_run_does_not_end_the_new_one(build: Build, clock: SettableClock) -> None:
     old, new, b = await taken_over(build, clock)
     assert await build.store.finish([Released(old, "shutdown")]) == [FinishStatus.FENCED]
     row = await build.row(old.task_id)
@@ -129,14 +129,14 @@ async def test_a_release_by_the_old_run_does_not_strip_the_new_one(
     assert await build.store.save_progress([ProgressUpdate(new.fence, 1, None)]) == []
 
 
-async def test_an_end_with_a_run_that_never_was_is_refused(build: Build) -> None:
+async def test_a_finish_of_a_run_that_does_not_exist_is_fenced(build: Build) -> None:
     fence = (await build.run()).fence
     for run in (0, -1, 2, 10**6):
         assert await build.store.finish([succeeded(Fence(fence.task_id, run))]) == [FinishStatus.FENCED]
     assert await build.state(fence.task_id) is State.RUNNING
 
 
-async def test_the_reaper_never_undoes_a_finished_task(build: Build) -> None:
+async def test_the_reaper_never_changes_a_finished_task(build: Build) -> None:
     """1,000 races: the reaper looks, the worker finishes (or not, or later), the reaper writes."""
     rng = random.Random(24)
     reaper_lost = worker_lost = 0
@@ -166,7 +166,7 @@ async def test_the_reaper_never_undoes_a_finished_task(build: Build) -> None:
     assert (reaper_lost, worker_lost) == (500, 500)
 
 
-async def test_a_dead_workers_run_is_found_behind_any_number_of_live_ones(build: Build) -> None:
+async def test_orphans_are_found_behind_any_number_of_live_runs(build: Build) -> None:
     alive = await build.worker()
     for _ in range(4):
         await build.running(500, worker=alive)

@@ -29,12 +29,12 @@ from tidegate.store.rows import StoredResult, TaskFilter
 DONE, ALREADY, FENCED = FinishStatus.DONE, FinishStatus.ALREADY, FinishStatus.FENCED
 
 
-async def test_nothing_to_finish_is_fine(store: Store) -> None:
+async def test_finishing_no_runs_is_allowed(store: Store) -> None:
     assert await store.finish([]) == []
 
 
 @pytest.mark.parametrize("result", [b"null", b'"\\u0000"', b"\x00\xff", b"1", b"x" * 2_000_000])
-async def test_a_result_comes_back_byte_for_byte(build: Build, clock: SettableClock, result: bytes) -> None:
+async def test_a_result_is_stored_byte_for_byte(build: Build, clock: SettableClock, result: bytes) -> None:
     task = await build.run()
     clock.advance(3)
     assert await build.store.finish([succeeded(task.fence, result)]) == [DONE]
@@ -45,7 +45,7 @@ async def test_a_result_comes_back_byte_for_byte(build: Build, clock: SettableCl
     assert row.worker_id is not None
 
 
-async def test_a_batch_of_mixed_ends_is_answered_in_order(build: Build) -> None:
+async def test_a_batch_of_mixed_outcomes_returns_statuses_in_order(build: Build) -> None:
     tasks = await build.running(7)
     fences = [task.fence for task in tasks]
     unknown = Fence(build.id(), 1)
@@ -80,7 +80,7 @@ ENDS = list(every_end(Fence("", 0)))
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_resent_end_is_answered_already_and_changes_nothing(
+async def test_a_resent_outcome_returns_already_and_changes_nothing(
     build: Build, clock: SettableClock, end: str
 ) -> None:
     fence = (await build.run()).fence
@@ -94,7 +94,7 @@ async def test_a_resent_end_is_answered_already_and_changes_nothing(
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_resend_is_known_after_the_task_went_on(build: Build, clock: SettableClock, end: str) -> None:
+async def test_a_resend_is_recognised_after_later_runs(build: Build, clock: SettableClock, end: str) -> None:
     fence = (await build.run(queue="q")).fence
     outcome = every_end(fence)[end]
     await build.done(outcome)
@@ -106,7 +106,7 @@ async def test_a_resend_is_known_after_the_task_went_on(build: Build, clock: Set
 
 @pytest.mark.parametrize("first", ENDS)
 @pytest.mark.parametrize("second", ENDS)
-async def test_another_end_of_the_same_run_is_fenced(build: Build, first: str, second: str) -> None:
+async def test_another_outcome_of_the_same_run_is_fenced(build: Build, first: str, second: str) -> None:
     if first == second:
         return
     fence = (await build.run()).fence
@@ -125,7 +125,7 @@ async def test_the_same_run_twice_in_one_batch_ends_once(build: Build) -> None:
 
 
 @pytest.mark.parametrize("task_id", ["", "nonsense", "\ud800", "00000000-0000-0000-0000-000000000000"])
-async def test_an_end_of_no_task_is_fenced(build: Build, task_id: str) -> None:
+async def test_an_outcome_of_an_unknown_task_is_fenced(build: Build, task_id: str) -> None:
     fence = (await build.run()).fence
     answers = await build.store.finish(
         [succeeded(Fence(task_id, 1)), succeeded(fence), dead(Fence(task_id, 1))]
@@ -136,7 +136,7 @@ async def test_an_end_of_no_task_is_fenced(build: Build, task_id: str) -> None:
 # --- what becomes of the task ---
 
 
-async def test_a_retrying_task_waits_for_its_time(build: Build, clock: SettableClock) -> None:
+async def test_a_retrying_task_waits_until_it_is_due(build: Build, clock: SettableClock) -> None:
     fence = (await build.run()).fence
     clock.advance(1)
     await build.done(retrying(fence, delay=10.0, why="backoff 10 s"))
@@ -147,7 +147,7 @@ async def test_a_retrying_task_waits_for_its_time(build: Build, clock: SettableC
     assert await build.store.get_result(fence.task_id) is None
 
 
-async def test_a_dead_task_is_kept_with_its_reason(build: Build, clock: SettableClock) -> None:
+async def test_a_dead_task_is_stored_with_its_reason(build: Build, clock: SettableClock) -> None:
     fence = (await build.run()).fence
     clock.advance(1)
     await build.done(dead(fence))
@@ -157,7 +157,7 @@ async def test_a_dead_task_is_kept_with_its_reason(build: Build, clock: Settable
     assert result == StoredResult(State.DEAD, b"", "", "network", "builtins.OSError", "connection reset")
 
 
-async def test_a_cancelled_run_says_why(build: Build) -> None:
+async def test_a_cancelled_run_has_its_reason(build: Build) -> None:
     fence = (await build.run()).fence
     await build.done(Cancelled(fence, "the user closed the page"))
     result = await build.store.get_result(fence.task_id)
@@ -165,7 +165,7 @@ async def test_a_cancelled_run_says_why(build: Build) -> None:
 
 
 @pytest.mark.parametrize("charge", [charge for charge in Charge if charge is not Charge.INTERRUPTED])
-async def test_each_charge_adds_to_its_own_counter(build: Build, charge: Charge) -> None:
+async def test_each_charge_increments_its_own_counter(build: Build, charge: Charge) -> None:
     retried, buried = (task.fence for task in await build.running(2))
     await build.done(retrying(retried, charge=charge), dead(buried, charge=charge))
     spent = {
@@ -181,7 +181,7 @@ async def test_each_charge_adds_to_its_own_counter(build: Build, charge: Charge)
     assert (await build.row(buried.task_id)).counters == spent
 
 
-async def test_a_release_charges_a_release_only(build: Build) -> None:
+async def test_a_release_increments_only_the_releases(build: Build) -> None:
     fence = (await build.run()).fence
     await build.done(Released(fence, "shutdown"))
     row = await build.row(fence.task_id)
@@ -207,7 +207,7 @@ async def test_retries_are_counted_by_rule(build: Build, clock: SettableClock) -
 
 
 @pytest.mark.parametrize("end", ["retrying", "released"])
-async def test_a_run_that_would_go_on_ends_cancelled_where_that_was_asked(build: Build, end: str) -> None:
+async def test_a_retry_or_release_ends_as_cancelled_if_a_cancel_was_requested(build: Build, end: str) -> None:
     fence = (await build.run()).fence
     await build.store.cancel([fence.task_id], why="no longer wanted")
     outcome = every_end(fence)[end]
@@ -221,7 +221,7 @@ async def test_a_run_that_would_go_on_ends_cancelled_where_that_was_asked(build:
 
 
 @pytest.mark.parametrize(("end", "state"), [("succeeded", State.SUCCEEDED), ("dead", State.DEAD)])
-async def test_a_run_that_ended_before_it_could_be_cancelled_stays_as_it_ended(
+async def test_a_run_that_ended_before_its_cancel_keeps_its_outcome(
     build: Build, end: str, state: State
 ) -> None:
     fence = (await build.run()).fence
@@ -230,13 +230,13 @@ async def test_a_run_that_ended_before_it_could_be_cancelled_stays_as_it_ended(
     assert await build.state(fence.task_id) is state
 
 
-async def test_an_end_from_a_retired_worker_is_accepted_while_nobody_took_the_run_up(build: Build) -> None:
+async def test_a_finish_from_a_retired_worker_is_accepted_until_the_run_is_requeued(build: Build) -> None:
     [task] = await build.orphaned()
     assert await build.store.finish([succeeded(task.fence)]) == [DONE]
     assert await build.store.list_orphans() == []
 
 
-async def test_an_end_after_the_task_was_deleted_is_fenced(build: Build, clock: SettableClock) -> None:
+async def test_a_finish_of_a_deleted_task_is_fenced(build: Build, clock: SettableClock) -> None:
     fence = (await build.run()).fence
     await build.done(succeeded(fence))
     clock.advance(100)
@@ -286,7 +286,7 @@ BROKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
-async def test_what_cannot_be_stored_of_one_failure_harms_neither_it_nor_its_batch(
+async def test_a_failure_that_cannot_be_stored_does_not_harm_its_batch(
     build: Build, broken: dict[str, Any]
 ) -> None:
     tasks = await build.running(9)
@@ -320,7 +320,7 @@ async def test_a_result_that_cannot_be_stored_still_ends_the_task_as_succeeded(
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -5.0])
-async def test_a_delay_or_rank_that_is_no_number_does_not_lose_the_task(
+async def test_a_delay_or_rank_that_is_not_a_number_does_not_lose_the_task(
     build: Build, clock: SettableClock, number: float
 ) -> None:
     delayed, ranked, released = (task.fence for task in await build.running(3))
@@ -343,7 +343,7 @@ async def test_no_error_text_keeps_a_task_running(build: Build, text: str) -> No
     assert await build.state(fence.task_id) is State.DEAD
 
 
-async def test_history_rows_are_kept_of_every_end_but_success(build: Build) -> None:
+async def test_every_outcome_except_success_has_a_history_row(build: Build) -> None:
     fences = [task.fence for task in await build.running(5)]
     ends = [every_end(fence)[end] for fence, end in zip(fences, ENDS, strict=True)]
     await build.done(*ends)

@@ -22,7 +22,7 @@ async def enqueue(build: Build, **changes: object) -> EnqueueResult:
 
 
 @pytest.mark.parametrize("state", [*LIVE, *sorted(FINAL)])
-async def test_a_key_names_its_first_task_whatever_its_state(build: Build, state: State) -> None:
+async def test_a_key_returns_its_first_task_in_any_state(build: Build, state: State) -> None:
     first = await build.in_state(state, key="k")
     assert await enqueue(build, key="k") == EnqueueResult(first, created=False)
 
@@ -42,7 +42,7 @@ async def test_a_key_belongs_to_its_tenant(build: Build) -> None:
     assert all(answer.created for answer in answers)
 
 
-async def test_a_key_met_with_other_arguments_is_an_error_and_nothing_is_stored(build: Build) -> None:
+async def test_a_key_with_other_arguments_is_an_error_and_nothing_is_stored(build: Build) -> None:
     first = await build.one(key="k", fingerprint=b"one")
     with pytest.raises(KeyConflictError) as caught:
         await build.store.enqueue(
@@ -53,7 +53,7 @@ async def test_a_key_met_with_other_arguments_is_an_error_and_nothing_is_stored(
     assert (await enqueue(build, key="other")).created
 
 
-async def test_within_one_call_the_first_holder_wins(build: Build) -> None:
+async def test_within_one_call_the_first_task_with_a_key_gets_it(build: Build) -> None:
     new = [build.new(key="k"), build.new(), build.new(key="k"), build.new(key="l"), build.new(key="k")]
     answers = await build.store.enqueue(new)
     assert [answer.task_id for answer in answers] == [new[0].id, new[1].id, new[0].id, new[3].id, new[0].id]
@@ -69,7 +69,7 @@ async def test_a_conflict_within_one_call_stores_nothing(build: Build) -> None:
     assert (await enqueue(build, key="k", fingerprint=b"3")).created
 
 
-async def test_of_two_clients_that_race_for_a_key_both_get_the_same_task(
+async def test_two_clients_that_race_for_a_key_get_the_same_task(
     build: Build, clients: Clients, clock: SettableClock
 ) -> None:
     async with opened(clients) as other:
@@ -87,23 +87,21 @@ async def test_of_two_clients_that_race_for_a_key_both_get_the_same_task(
 
 
 @pytest.mark.parametrize("state", LIVE)
-async def test_a_unique_name_is_held_until_the_final_state(build: Build, state: State) -> None:
+async def test_a_unique_name_is_taken_until_the_task_is_final(build: Build, state: State) -> None:
     first = await build.in_state(state, unique="u")
     assert await enqueue(build, unique="u") == EnqueueResult(first, created=False)
     assert (await enqueue(build, unique="u", fingerprint=b"another")).task_id == first
 
 
 @pytest.mark.parametrize("state", sorted(FINAL))
-async def test_a_unique_name_is_free_at_the_final_state(build: Build, state: State) -> None:
+async def test_a_unique_name_is_free_once_the_task_is_final(build: Build, state: State) -> None:
     await build.in_state(state, unique="u")
     second = await enqueue(build, unique="u")
     assert second.created
     assert (await enqueue(build, unique="u")).task_id == second.task_id
 
 
-async def test_a_unique_name_stays_held_through_retries_and_releases(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_retries_and_releases_do_not_free_a_unique_name(build: Build, clock: SettableClock) -> None:
     task = await build.run(unique="u")
     await build.done(retrying(task.fence, delay=1.0))
     clock.advance(2)
@@ -122,7 +120,7 @@ async def test_a_running_task_cannot_enqueue_its_own_unique_name(build: Build) -
 
 
 @pytest.mark.parametrize("state", [State.READY, State.SUCCEEDED])
-async def test_a_timed_unique_name_is_held_for_its_time_and_no_longer(
+async def test_a_unique_name_with_a_time_limit_is_free_after_it(
     build: Build, clock: SettableClock, state: State
 ) -> None:
     first = await build.in_state(state, unique="u", unique_seconds=3600.0)
@@ -132,7 +130,7 @@ async def test_a_timed_unique_name_is_held_for_its_time_and_no_longer(
     assert (await enqueue(build, unique="u", unique_seconds=3600.0)).created
 
 
-async def test_the_end_of_an_old_task_does_not_free_a_name_that_is_anothers_by_now(
+async def test_the_end_of_an_old_task_does_not_free_a_name_that_another_task_has_taken(
     build: Build, clock: SettableClock
 ) -> None:
     first = await build.run(unique="u")
@@ -148,20 +146,20 @@ async def test_the_end_of_an_old_task_does_not_free_a_name_that_is_anothers_by_n
     assert (await enqueue(build, unique="v")).task_id == second.task_id
 
 
-async def test_a_key_and_a_unique_name_are_two_things(build: Build) -> None:
+async def test_a_key_and_a_unique_name_do_not_conflict(build: Build) -> None:
     first = await enqueue(build, key="same")
     assert (await enqueue(build, unique="same")).created
     assert (await enqueue(build, key="same")).task_id == first.task_id
 
 
-async def test_a_task_that_loses_its_unique_name_takes_no_key(build: Build) -> None:
+async def test_a_task_refused_for_its_unique_name_does_not_take_its_key(build: Build) -> None:
     holder = await build.one(unique="u")
     assert (await enqueue(build, key="k", unique="u")).task_id == holder
     fresh = await enqueue(build, key="k")
     assert fresh.created
 
 
-async def test_a_key_whose_task_is_gone_is_free(build: Build, store: Store) -> None:
+async def test_the_key_of_a_purged_task_is_free(build: Build, store: Store) -> None:
     gone = await build.in_state(State.DEAD, key="k", unique="u", unique_seconds=DAY)
     await store.purge([gone])
     answer = await enqueue(build, key="k", unique="u")
@@ -170,7 +168,7 @@ async def test_a_key_whose_task_is_gone_is_free(build: Build, store: Store) -> N
 
 
 @pytest.mark.parametrize("kind", ["key", "unique"])
-async def test_batches_that_want_the_same_names_in_any_order_each_get_their_answers_in_their_own(
+async def test_batches_with_the_same_names_in_any_order_get_results_in_their_own_order(
     store: Store, twin: Store, build: Build, kind: str
 ) -> None:
     names = [f"name {number}" for number in range(40)]
@@ -186,7 +184,7 @@ async def test_batches_that_want_the_same_names_in_any_order_each_get_their_answ
         assert sum(told[name].created for told in holders) == 1
 
 
-async def test_tasks_of_a_batch_are_claimed_in_its_order_whatever_their_names(build: Build) -> None:
+async def test_tasks_of_a_batch_are_claimed_in_its_order_independent_of_their_names(build: Build) -> None:
     new = [build.new(key=name) for name in "cadb"]
     await build.store.enqueue(new)
     assert ids_of(await build.claim(await build.worker())) == [task.id for task in new]

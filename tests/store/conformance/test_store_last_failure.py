@@ -27,7 +27,7 @@ async def test_a_first_run_has_no_last_failure(build: Build) -> None:
     assert (await build.run()).last_failure is None
 
 
-async def test_the_next_run_is_given_why_the_one_before_failed(build: Build, clock: SettableClock) -> None:
+async def test_the_next_run_gets_the_failure_of_the_previous_run(build: Build, clock: SettableClock) -> None:
     run = await build.run()
     clock.advance(2.25)
     again = await next_run(build, clock, run, retrying(run.fence, failure=BAD, delay=1.0))
@@ -44,9 +44,7 @@ async def test_the_latest_failure_counts(build: Build, clock: SettableClock) -> 
     assert (third.last_failure.reason, third.last_failure.run) == (FAILED.reason, 2)
 
 
-async def test_runs_that_were_given_back_do_not_hide_the_failure_before_them(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_releases_do_not_hide_an_earlier_failure(build: Build, clock: SettableClock) -> None:
     run = await build.run()
     again = await next_run(build, clock, run, retrying(run.fence, failure=BAD, delay=1.0))
     third = await next_run(build, clock, run, Released(again.fence, "shutdown", charge=Charge.RELEASE))
@@ -54,12 +52,12 @@ async def test_runs_that_were_given_back_do_not_hide_the_failure_before_them(
     assert (third.last_failure.message, third.last_failure.run) == (BAD.message, 1)
 
 
-async def test_a_task_that_was_only_given_back_has_none(build: Build, clock: SettableClock) -> None:
+async def test_a_task_that_was_only_released_has_no_last_failure(build: Build, clock: SettableClock) -> None:
     run = await build.run()
     assert (await next_run(build, clock, run, Released(run.fence, "shutdown"))).last_failure is None
 
 
-async def test_a_redriven_task_is_given_what_it_died_of(build: Build, clock: SettableClock) -> None:
+async def test_a_redriven_task_gets_the_failure_it_died_of(build: Build, clock: SettableClock) -> None:
     run = await build.run()
     await build.done(dead(run.fence, failure=BAD))
     await build.store.redrive([run.fence.task_id])
@@ -75,7 +73,7 @@ async def test_a_redriven_task_is_given_what_it_died_of(build: Build, clock: Set
         ('a "quote", a \\ and a \x00 \ud800 é', "\x00"),
     ],
 )
-async def test_its_message_is_the_stored_one_with_secrets_masked(
+async def test_the_message_of_the_last_failure_has_secrets_masked(
     build: Build, clock: SettableClock, said: str, given: str
 ) -> None:
     run = await build.run()
@@ -87,7 +85,7 @@ async def test_its_message_is_the_stored_one_with_secrets_masked(
     assert given not in again.last_failure.message
 
 
-async def test_each_task_of_a_claim_is_given_its_own(build: Build, clock: SettableClock) -> None:
+async def test_each_task_of_a_claim_gets_its_own_last_failure(build: Build, clock: SettableClock) -> None:
     worker = await build.worker()
     first, second, third = await build.running(3, worker=worker)
     other = Failure(Verdict.TRANSIENT, Reason.TIMEOUT, message="too slow")
@@ -110,7 +108,7 @@ async def test_each_task_of_a_claim_is_given_its_own(build: Build, clock: Settab
     assert claimed[fresh].fence == Fence(fresh, 1)
 
 
-def test_a_word_of_a_newer_version_counts_as_unknown() -> None:
+def test_a_value_of_a_newer_version_counts_as_unknown() -> None:
     assert last_failure_of('["doubtful","in_doubt","m",3,12]') == LastFailure(
         Reason.UNKNOWN, Verdict.UNKNOWN, "m", 3, to_datetime(12.0)
     )

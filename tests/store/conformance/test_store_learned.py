@@ -19,7 +19,7 @@ def observed(remaining: float, reset: float, *, sent_seconds_ago: float = 0.0) -
     return ObservedLimit(HeaderLimit(Dimension.REQUESTS, 100.0, remaining, reset), sent_seconds_ago)
 
 
-async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs_them_nothing(
+async def test_an_exhausted_window_holds_tasks_of_all_workers_without_charging_them(
     store: Store, build: Build, clients: Clients, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
@@ -40,7 +40,7 @@ async def test_a_spent_window_holds_every_workers_tasks_until_it_opens_and_costs
     assert {task.counters.parks for task in claimed} == {0}
 
 
-async def test_tasks_behind_a_spent_window_are_blocked_if_it_is_long_and_else_paced(
+async def test_tasks_behind_an_exhausted_window_are_blocked_if_it_is_long_and_otherwise_paced(
     store: Store, build: Build
 ) -> None:
     await store.declare_limits(
@@ -54,7 +54,7 @@ async def test_tasks_behind_a_spent_window_are_blocked_if_it_is_long_and_else_pa
     assert (queue.ready, queue.paced, queue.blocked) == (0, 4, 3)
 
 
-async def test_of_answers_in_any_order_the_one_to_the_latest_call_counts(store: Store) -> None:
+async def test_of_responses_in_any_order_the_one_to_the_latest_call_counts(store: Store) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
     await store.report_limits("u", [observed(0, 50.0, sent_seconds_ago=1.0)])
     row = await store.report_limits("u", [observed(9, 55.0, sent_seconds_ago=2.0)])
@@ -66,7 +66,7 @@ async def test_of_answers_in_any_order_the_one_to_the_latest_call_counts(store: 
     assert next(gate for gate in await store.list_gates() if gate.name == "u") == again
 
 
-async def test_a_scarce_limit_that_nobody_gave_paces_claims_and_single_calls(
+async def test_a_learned_limit_paces_claims_and_single_calls(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
@@ -81,7 +81,7 @@ async def test_a_scarce_limit_that_nobody_gave_paces_claims_and_single_calls(
     assert (await store.list_gates())[0].limits == Limits()
 
 
-async def test_a_person_opens_what_headers_shut(store: Store, build: Build) -> None:
+async def test_a_person_can_open_a_gate_that_headers_parked(store: Store, build: Build) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])
     (task,) = await build.enqueue(1, upstream="u")
     await store.report_limits("u", [observed(60, 3000.0), observed(0, 3000.0)])
@@ -89,12 +89,12 @@ async def test_a_person_opens_what_headers_shut(store: Store, build: Build) -> N
     assert ids_of(await build.claim(await build.worker())) == [task]
 
 
-async def test_what_headers_show_of_an_upstream_that_nobody_declared_is_not_kept(store: Store) -> None:
+async def test_limits_of_an_undeclared_upstream_are_not_stored(store: Store) -> None:
     assert await store.report_limits("nobody's", [observed(0, 50.0)]) is None
     assert await store.list_upstreams() == []
 
 
-async def test_after_a_429_where_nobody_knows_the_limit_claims_go_on_at_half_of_what_went_well(
+async def test_after_a_429_without_a_known_limit_claims_continue_at_half_the_successful_rate(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.UPSTREAM, "u")])

@@ -27,14 +27,14 @@ async def test_closing_works_twice_and_without_having_opened(clients: Clients) -
     await client.close()
 
 
-async def test_a_store_needs_no_opening(clients: Clients, clock: SettableClock) -> None:
+async def test_a_store_works_without_open(clients: Clients, clock: SettableClock) -> None:
     client = clients()
     task_id = await Build(client, clock).one()
     assert set(await client.read_tasks([task_id])) == {task_id}
     await client.close()
 
 
-async def test_what_was_stored_is_there_after_closing(build: Build, clients: Clients) -> None:
+async def test_tasks_are_still_stored_after_close(build: Build, clients: Clients) -> None:
     task_id = await build.one(args=b"kept")
     await build.store.close()
     again = clients()
@@ -46,7 +46,7 @@ async def test_migrating_an_up_to_date_store_applies_nothing(store: Store) -> No
     assert await store.migrate() == []
 
 
-async def test_two_may_migrate_an_empty_store_at_once(unmade: Clients) -> None:
+async def test_two_clients_can_migrate_an_empty_store_at_once(unmade: Clients) -> None:
     one, other = unmade(), unmade()
     applied = [name for names in await asyncio.gather(one.migrate(), other.migrate()) for name in names]
     assert applied
@@ -62,7 +62,7 @@ async def test_the_stores_clock_is_the_one_it_was_given(store: Store, clock: Set
     assert await store.now() == START + 1.5
 
 
-async def test_an_empty_store_is_sound_and_knows_nothing(store: Store, build: Build) -> None:
+async def test_an_empty_store_has_no_problems_and_no_rows(store: Store, build: Build) -> None:
     assert await store.check_integrity() == []
     assert await store.read_tasks([build.id()]) == {}
     assert await store.get_queue_stats() == []
@@ -70,7 +70,7 @@ async def test_an_empty_store_is_sound_and_knows_nothing(store: Store, build: Bu
         await store.get_result(build.id())
 
 
-async def test_a_waiter_hears_of_a_commit_of_its_own_client(store: Store, build: Build) -> None:
+async def test_a_commit_of_the_same_client_wakes_a_waiter(store: Store, build: Build) -> None:
     await store.wait_for_change(SOON)
     waiting = asyncio.create_task(_counted(store))
     await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_a_waiter_hears_of_a_commit_of_its_own_client(store: Store, build:
     assert await asyncio.wait_for(waiting, SOON)
 
 
-async def test_a_waiter_hears_of_a_commit_of_another_client(
+async def test_a_commit_of_another_client_wakes_a_waiter(
     store: Store, twin: Store, clock: SettableClock
 ) -> None:
     waiting = asyncio.create_task(_counted(store))
@@ -95,19 +95,19 @@ async def test_a_change_between_two_waits_ends_the_second_at_once(
     assert await _seconds(store, timeout=SOON) < SOON / 2
 
 
-async def test_waiting_for_nothing_ends_in_time(store: Store) -> None:
+async def test_a_wait_without_a_change_ends_at_its_timeout(store: Store) -> None:
     await _quiet(store)  # a wait that lasted
     assert await _seconds(store, timeout=0.05) < SOON
 
 
-async def test_each_of_several_waiters_hears_of_one_commit(store: Store, build: Build) -> None:
+async def test_one_commit_wakes_every_waiter(store: Store, build: Build) -> None:
     waiting = [asyncio.create_task(_counted(store)) for _ in range(20)]
     await asyncio.sleep(0)
     await build.one()
     assert all(await asyncio.wait_for(asyncio.gather(*waiting), SOON))
 
 
-async def test_waiters_on_two_event_loops_both_hear_of_a_commit(store: Store, build: Build) -> None:
+async def test_a_commit_wakes_waiters_on_two_event_loops(store: Store, build: Build) -> None:
     elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(_counted(store))))
     here = asyncio.create_task(_counted(store))
     for _ in range(50):

@@ -23,7 +23,7 @@ HOUR = 3_600.0
 KEEP_ALL = {"finished_seconds": float("inf"), "dead_seconds": float("inf")}
 
 
-async def test_what_is_due_is_promoted_and_nothing_else(build: Build, clock: SettableClock) -> None:
+async def test_only_due_tasks_are_promoted(build: Build, clock: SettableClock) -> None:
     due = await build.one(delay_seconds=10.0)
     later = await build.one(delay_seconds=10.1)
     retried = await build.in_state(State.RETRYING)
@@ -36,7 +36,7 @@ async def test_what_is_due_is_promoted_and_nothing_else(build: Build, clock: Set
     assert (await build.row(due)).due_at == START + 10
 
 
-async def test_promotion_goes_in_batches_the_longest_due_first(build: Build, clock: SettableClock) -> None:
+async def test_promotion_works_in_batches_longest_due_first(build: Build, clock: SettableClock) -> None:
     ids = [await build.one(delay_seconds=60.0 - n) for n in range(5)]
     clock.advance(100)
     assert [await build.store.promote(2) for _ in range(4)] == [2, 2, 1, 0]
@@ -54,7 +54,7 @@ async def test_a_promoted_task_has_the_rank_it_was_given_when_it_began_to_wait(
     assert ids_of(await build.claim(await build.worker(), queues=("q",))) == [task.fence.task_id, other]
 
 
-async def test_two_stewards_promote_each_task_once(
+async def test_two_maintenance_processes_promote_each_task_once(
     build: Build, clients: Clients, clock: SettableClock
 ) -> None:
     await build.enqueue(300, delay_seconds=1.0)
@@ -67,7 +67,9 @@ async def test_two_stewards_promote_each_task_once(
     await build.sound()
 
 
-async def test_fifty_thousand_far_off_tasks_delay_nobody(build: Build, clock: SettableClock) -> None:
+async def test_fifty_thousand_tasks_due_much_later_do_not_slow_promotion(
+    build: Build, clock: SettableClock
+) -> None:
     for _ in range(10):
         await build.enqueue(5_000, delay_seconds=24 * HOUR)
     now = await build.enqueue(100)
@@ -75,7 +77,7 @@ async def test_fifty_thousand_far_off_tasks_delay_nobody(build: Build, clock: Se
     assert await build.store.promote() == 0
 
 
-async def test_final_tasks_go_after_their_time_with_all_that_belongs_to_them(
+async def test_expired_final_tasks_are_deleted_with_everything_that_belongs_to_them(
     build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(queue="q", key="k", key_seconds=HOUR)
@@ -98,7 +100,7 @@ async def test_final_tasks_go_after_their_time_with_all_that_belongs_to_them(
     await build.sound()
 
 
-async def test_dead_letters_have_a_time_of_their_own(build: Build, clock: SettableClock) -> None:
+async def test_dead_letters_have_their_own_retention(build: Build, clock: SettableClock) -> None:
     buried, done = await build.in_state(State.DEAD), await build.in_state(State.SUCCEEDED)
     clock.advance(2 * HOUR)
     assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
@@ -108,7 +110,7 @@ async def test_dead_letters_have_a_time_of_their_own(build: Build, clock: Settab
     assert await build.store.list_tasks(TaskFilter()) == []
 
 
-async def test_a_steward_keeps_finished_tasks_for_seven_days_and_dead_ones_for_ninety(
+async def test_maintenance_keeps_finished_tasks_for_seven_days_and_dead_ones_for_ninety(
     build: Build, clock: SettableClock
 ) -> None:
     done, gone, buried = [
@@ -141,7 +143,7 @@ async def swept_by_a_steward(store: Store) -> None:
     await maintenance.stop()
 
 
-async def test_live_tasks_are_never_swept(build: Build, clock: SettableClock) -> None:
+async def test_live_tasks_are_never_deleted(build: Build, clock: SettableClock) -> None:
     states = [State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING]
     ids = [await build.in_state(state) for state in states]
     clock.advance(1_000 * HOUR)
@@ -149,7 +151,9 @@ async def test_live_tasks_are_never_swept(build: Build, clock: SettableClock) ->
     assert list((await build.states(ids)).values()) == states
 
 
-async def test_a_sweep_takes_no_more_of_a_kind_than_its_limit(build: Build, clock: SettableClock) -> None:
+async def test_delete_expired_deletes_at_most_its_limit_of_each_kind(
+    build: Build, clock: SettableClock
+) -> None:
     tasks = await build.running(6)
     await build.done(
         *(succeeded(task.fence) for task in tasks[:3]), *(dead(task.fence) for task in tasks[3:])
@@ -161,7 +165,9 @@ async def test_a_sweep_takes_no_more_of_a_kind_than_its_limit(build: Build, cloc
     assert swept == [4, 2, 0]
 
 
-async def test_a_sweep_that_keeps_all_takes_expired_keys_only(build: Build, clock: SettableClock) -> None:
+async def test_with_infinite_retention_only_expired_keys_are_deleted(
+    build: Build, clock: SettableClock
+) -> None:
     await build.in_state(State.SUCCEEDED, key="k", key_seconds=10.0)
     await build.one(unique="u", unique_seconds=10.0)
     await build.one(key="l", key_seconds=1_000.0)
@@ -170,7 +176,7 @@ async def test_a_sweep_that_keeps_all_takes_expired_keys_only(build: Build, cloc
     assert await build.store.delete_expired(**KEEP_ALL) == 0
 
 
-async def test_old_counters_are_swept_and_a_queue_of_long_ago_is_forgotten(
+async def test_old_counters_are_deleted_and_an_old_queue_is_no_longer_listed(
     build: Build, clock: SettableClock
 ) -> None:
     await build.in_state(State.SUCCEEDED, queue="long ago")

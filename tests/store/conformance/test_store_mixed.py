@@ -20,7 +20,9 @@ ROUNDS = 40
 KEYS = 30
 
 
-async def test_everything_at_once_adds_up(store: Store, clients: Clients, clock: SettableClock) -> None:
+async def test_concurrent_operations_keep_counts_consistent(
+    store: Store, clients: Clients, clock: SettableClock
+) -> None:
     async with opened(clients) as second, opened(clients) as third:
         world = World([Build(one, clock) for one in (store, second, third)], clock)
         await asyncio.gather(*(work() for work in world.loops()))

@@ -316,7 +316,7 @@ class Contract(RuleBasedStateMachine):
             self.seen[task.id] = task.state
 
 
-def test_any_sequence_of_calls_behaves_as_the_model(
+def test_any_sequence_of_calls_behaves_like_the_model(
     back_end: BackEnd, request: pytest.FixtureRequest
 ) -> None:
     machine = type("Contract", (Contract,), {"back_end": back_end, "request": request})

@@ -34,11 +34,11 @@ async def made(unmade: Clients) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def test_this_versions_own_schema_is_no_newer(made: Store) -> None:
+async def test_the_schema_of_this_version_is_not_newer(made: Store) -> None:
     assert await made.count_newer_migrations() == 0
 
 
-async def test_old_code_starts_and_works_where_every_later_migration_allows_it(
+async def test_old_code_works_if_every_later_migration_allows_it(
     made: Store,
     unmade: Clients,
     clock: SettableClock,
@@ -64,7 +64,7 @@ async def test_old_code_starts_and_works_where_every_later_migration_allows_it(
 @pytest.mark.parametrize(
     "later", [(BREAKS,), (ADDS, BREAKS_NEXT), (BREAKS, ADDS)], ids=["one", "second", "first"]
 )
-async def test_old_code_refuses_a_schema_that_a_later_migration_closed_to_it(
+async def test_old_code_refuses_a_schema_that_a_later_migration_made_incompatible(
     made: Store, unmade: Clients, monkeypatch: pytest.MonkeyPatch, later: tuple[str, ...]
 ) -> None:
     await upgraded_by_later_release(made, monkeypatch, *later)
@@ -76,7 +76,7 @@ async def test_old_code_refuses_a_schema_that_a_later_migration_closed_to_it(
     await old.close()
 
 
-async def test_a_release_that_knows_what_closed_the_schema_works_beside_one_still_newer(
+async def test_a_release_that_knows_the_incompatible_migration_works_with_a_newer_one(
     made: Store, unmade: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await upgraded_by_later_release(made, monkeypatch, BREAKS, ADDS)
@@ -109,7 +109,7 @@ async def test_old_code_never_changes_a_newer_schema(
         ({1, 3}, 3, "newer"),
     ],
 )
-def test_a_schema_fits_if_it_has_all_we_know_and_closes_none_of_it_to_us(
+def test_a_schema_is_compatible_if_it_has_all_known_migrations_and_allows_this_version(
     applied: set[int], since: int, says: str | None
 ) -> None:
     known = [Migration(number, "", "") for number in (1, 2)]

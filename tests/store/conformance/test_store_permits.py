@@ -31,7 +31,7 @@ async def in_flight(store: Store, name: str = "u") -> int:
     return next(row.in_flight for row in await store.list_upstreams() if row.name == name)
 
 
-async def test_no_more_calls_are_in_flight_than_may_be_and_each_that_ends_makes_room(store: Store) -> None:
+async def test_calls_in_flight_are_limited_and_each_end_makes_room(store: Store) -> None:
     await declared(store, Limits(max_in_flight=2))
     first, second, third = await call(store, "a"), await call(store, "b"), await call(store, "c")
     assert (first.has_permit, second.has_permit, third.is_granted) == (True, True, False)
@@ -43,7 +43,7 @@ async def test_no_more_calls_are_in_flight_than_may_be_and_each_that_ends_makes_
     assert (await call(store)).is_at_capacity
 
 
-async def test_runs_and_calls_together_are_limited_whichever_comes_first(store: Store, build: Build) -> None:
+async def test_runs_and_calls_count_together_in_either_order(store: Store, build: Build) -> None:
     await declared(store, Limits(max_in_flight=3))
     worker = await build.worker()
     await build.enqueue(9, upstream="u")
@@ -59,9 +59,7 @@ async def test_runs_and_calls_together_are_limited_whichever_comes_first(store: 
     assert await build.claim(worker) == []
 
 
-async def test_a_call_that_its_run_stands_for_needs_no_room_and_holds_nothing(
-    store: Store, build: Build
-) -> None:
+async def test_a_call_counted_as_its_run_needs_no_permit(store: Store, build: Build) -> None:
     await declared(store, Limits(max_in_flight=1))
     await build.run(upstream="u")
     slot = await store.acquire_slot("u", max_wait_seconds=0.0)
@@ -69,7 +67,7 @@ async def test_a_call_that_its_run_stands_for_needs_no_room_and_holds_nothing(
     assert await in_flight(store) == 1
 
 
-async def test_a_permit_that_nobody_gives_back_counts_until_its_time_is_over(
+async def test_a_permit_that_is_not_released_counts_until_it_expires(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await declared(store, Limits(max_in_flight=1))
@@ -83,7 +81,9 @@ async def test_a_permit_that_nobody_gives_back_counts_until_its_time_is_over(
     assert len(await build.claim(worker)) == 1
 
 
-async def test_time_counts_from_when_the_call_may_start(store: Store, clock: SettableClock) -> None:
+async def test_the_lease_of_a_permit_begins_when_the_call_may_start(
+    store: Store, clock: SettableClock
+) -> None:
     await declared(store, Limits((Window("requests_per_minute", 6, 60.0),), max_in_flight=2))
     await call(store)
     later = await store.acquire_slot("u", max_wait_seconds=60.0, permit_record=PermitRecord("late", 5.0))
@@ -94,7 +94,7 @@ async def test_time_counts_from_when_the_call_may_start(store: Store, clock: Set
     assert await in_flight(store) == 1
 
 
-async def test_a_permit_can_be_extended_but_neither_shortened_nor_brought_back(
+async def test_a_permit_can_be_extended_but_not_shortened_or_restored(
     store: Store, clock: SettableClock
 ) -> None:
     await declared(store, Limits(max_in_flight=9))
@@ -109,7 +109,7 @@ async def test_a_permit_can_be_extended_but_neither_shortened_nor_brought_back(
     assert await in_flight(store) == 1
 
 
-async def test_no_permit_is_kept_where_nothing_limits_what_is_in_flight(store: Store) -> None:
+async def test_no_permit_is_stored_without_an_in_flight_limit(store: Store) -> None:
     await declared(store, Limits((Window("requests_per_minute", 60, 60.0),)))
     slot = await call(store)
     assert (slot.is_granted, slot.has_permit) == (True, False)
@@ -128,7 +128,7 @@ async def test_a_refused_call_charges_no_limit(store: Store) -> None:
     assert slot.wait_seconds == pytest.approx(1.0)
 
 
-async def test_a_gate_that_does_not_flow_says_so_however_full_it_is(store: Store) -> None:
+async def test_a_parked_gate_is_reported_as_parked_even_at_capacity(store: Store) -> None:
     await declared(store, Limits(max_in_flight=1))
     await call(store)
     await store.report_failure("u", CallFailure(Reason.RATE_LIMIT, wait_seconds=10.0))
@@ -147,14 +147,14 @@ async def test_the_gate_of_a_key_counts_its_own_calls(store: Store, build: Build
     assert (await in_flight(store), await in_flight(store, key)) == (2, 1)
 
 
-async def test_names_that_are_hard_to_store_hold_permits_too(store: Store) -> None:
+async def test_names_with_special_characters_can_have_permits(store: Store) -> None:
     name = "aü' \"%\udc00"
     await declared(store, Limits(max_in_flight=1), name)
     assert (await call(store, upstream=name)).is_granted
     assert (await call(store, upstream=name)).is_at_capacity
 
 
-async def test_expired_permits_are_swept(store: Store, clock: SettableClock) -> None:
+async def test_expired_permits_are_deleted(store: Store, clock: SettableClock) -> None:
     await declared(store, Limits(max_in_flight=9))
     await call(store, seconds=10.0)
     await call(store, seconds=100.0)
@@ -165,9 +165,7 @@ async def test_expired_permits_are_swept(store: Store, clock: SettableClock) -> 
     assert await in_flight(store) == 1
 
 
-async def test_a_limit_lowered_live_lets_nothing_more_through_until_enough_has_ended(
-    store: Store, build: Build
-) -> None:
+async def test_a_lowered_limit_admits_no_call_until_enough_have_ended(store: Store, build: Build) -> None:
     await declared(store, Limits(max_in_flight=5))
     waiting = await build.enqueue(1, upstream="u")
     for permit_id in "abcd":

@@ -47,7 +47,7 @@ async def test_a_task_on_its_last_attempt_leaves_the_probe_to_another(
     assert (probe.fence.task_id, probe.is_probe) == (other, True)
 
 
-async def test_where_only_last_attempts_wait_one_tries_once_the_probe_was_long_due(
+async def test_if_only_last_attempts_wait_one_probes_once_the_probe_is_long_due(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await held(store)
@@ -60,7 +60,7 @@ async def test_where_only_last_attempts_wait_one_tries_once_the_probe_was_long_d
     assert await build.claim(worker) == []
 
 
-async def test_a_call_on_a_last_attempt_tries_once_the_probe_was_long_due(
+async def test_a_call_on_a_last_attempt_probes_once_the_probe_is_long_due(
     store: Store, clock: SettableClock
 ) -> None:
     await held(store)
@@ -74,7 +74,7 @@ async def test_a_call_on_a_last_attempt_tries_once_the_probe_was_long_due(
     assert (await store.acquire_slot("u", max_wait_seconds=0.0)).is_probe, "any other tries at once"
 
 
-async def test_any_task_is_the_probe_that_a_person_asks_for(
+async def test_a_probe_requested_by_a_person_may_be_any_task(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await held(store)
@@ -84,7 +84,7 @@ async def test_any_task_is_the_probe_that_a_person_asks_for(
     assert [task.is_probe for task in await build.claim(await build.worker())] == [True]
 
 
-async def test_last_attempts_among_very_many_do_not_hide_the_task_that_may_try(
+async def test_many_last_attempts_do_not_hide_the_task_that_may_probe(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await held(store)
@@ -97,7 +97,7 @@ async def test_last_attempts_among_very_many_do_not_hide_the_task_that_may_try(
     assert probe.fence.task_id == other
 
 
-async def test_retrying_tasks_try_in_turn(store: Store, build: Build, clock: SettableClock) -> None:
+async def test_retrying_tasks_take_turns_to_probe(store: Store, build: Build, clock: SettableClock) -> None:
     tasks = await build.running(3, upstream="u")
     await build.done(*(refused(task, 1.0) for task in tasks))
     worker, tried = await build.worker(), []
@@ -113,7 +113,7 @@ async def test_retrying_tasks_try_in_turn(store: Store, build: Build, clock: Set
         assert len(set(tried[turn : turn + 3])) == 3
 
 
-async def test_a_ready_task_that_nobody_serves_does_not_keep_others_from_trying(
+async def test_an_unserved_ready_task_does_not_keep_others_from_probing(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(upstream="u")
@@ -128,7 +128,7 @@ async def test_a_ready_task_that_nobody_serves_does_not_keep_others_from_trying(
     assert [probe.fence.task_id for probe in await build.claim(worker)] == [task.fence.task_id]
 
 
-async def test_a_retrying_last_attempt_waits_while_its_gate_is_parked_and_its_deadline_stands_still(
+async def test_the_total_timeout_of_a_retrying_last_attempt_is_paused_while_its_gate_is_parked(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(upstream="u")

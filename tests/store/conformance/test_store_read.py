@@ -36,7 +36,7 @@ async def test_a_task_can_be_read_in_every_state(build: Build, state: State) -> 
     assert row.run == (0 if state in (State.SCHEDULED, State.READY, State.CANCELLED) else 1)
 
 
-async def test_ids_that_name_nothing_are_left_out(build: Build) -> None:
+async def test_unknown_ids_are_left_out(build: Build) -> None:
     task_id = await build.one()
     assert set(await build.store.read_tasks([task_id, build.id(), "nonsense", "", "\ud800"])) == {task_id}
     assert await build.store.read_tasks([]) == {}
@@ -48,7 +48,7 @@ async def test_many_ids_are_read_at_once(build: Build) -> None:
     assert list(await build.store.read_tasks(ids)) == ids
 
 
-async def test_a_reader_never_misses_a_task_on_its_way(
+async def test_a_reader_never_misses_a_task_that_changes_its_state(
     store: Store, twin: Store, clock: SettableClock
 ) -> None:
     build = Build(store, clock)
@@ -83,7 +83,7 @@ async def test_the_last_progress_stays_readable_after_the_end(build: Build) -> N
     assert (row.progress_done, row.progress_total, row.progress_note) == (2.5, None, "zw\\x00ei \\ud800")
 
 
-async def test_progress_that_is_no_number_harms_nobody(build: Build) -> None:
+async def test_progress_that_is_not_a_number_does_no_harm(build: Build) -> None:
     one, other = (task.fence for task in await build.running(2))
     notes = [ProgressUpdate(one, float("nan"), float("inf"), "x" * 1_000_000), ProgressUpdate(other, 1, 2)]
     assert await build.store.save_progress(notes) == []
@@ -92,20 +92,20 @@ async def test_progress_that_is_no_number_harms_nobody(build: Build) -> None:
     assert await build.store.save_progress([]) == []
 
 
-async def test_a_result_is_none_until_the_end(build: Build) -> None:
+async def test_a_result_is_none_until_the_task_is_final(build: Build) -> None:
     for state in (State.SCHEDULED, State.READY, State.RUNNING, State.RETRYING):
         assert await build.store.get_result(await build.in_state(state)) is None
 
 
 @pytest.mark.parametrize("task_id", ["01900000-0000-7000-8000-000000000000", "nonsense", "", "\ud800"])
-async def test_what_names_no_task_is_not_found(store: Store, task_id: str) -> None:
+async def test_an_unknown_id_raises_task_not_found(store: Store, task_id: str) -> None:
     for look in (store.get_result, store.get_payload):
         with pytest.raises(TaskNotFoundError):
             await look(task_id)
     assert await store.get_history(task_id) == []
 
 
-async def test_the_history_tells_every_run_and_act_in_order(build: Build, clock: SettableClock) -> None:
+async def test_the_history_has_every_run_and_action_in_order(build: Build, clock: SettableClock) -> None:
     worker = await build.worker()
     task = await build.run(queue="q", worker=worker)
     task_id = task.fence.task_id
@@ -158,7 +158,7 @@ async def test_tasks_are_listed_newest_first_and_paged_by_id(build: Build, clock
     assert pages == ids[::-1]
 
 
-async def test_a_page_is_not_disturbed_by_what_comes_in_between(build: Build) -> None:
+async def test_new_tasks_do_not_shift_a_page(build: Build) -> None:
     ids = await build.enqueue(6)
     first = await build.store.list_tasks(TaskFilter(), limit=3)
     await build.enqueue(2)
@@ -213,7 +213,7 @@ async def test_tasks_are_found_by_their_last_failure(build: Build) -> None:
     assert await build.store.list_tasks(TaskFilter(error_class="ValueError")) == []
 
 
-async def test_the_row_of_a_finished_task_says_what_holds_and_its_history_what_was(
+async def test_a_finished_tasks_row_has_its_final_state_and_its_history_the_failures(
     store: Store, build: Build
 ) -> None:
     overloaded = Failure(Verdict.TRANSIENT, Reason.OVERLOADED, message="503 try later")
@@ -233,12 +233,12 @@ async def test_the_row_of_a_finished_task_says_what_holds_and_its_history_what_w
     assert [row.id for row in await store.list_tasks(TaskFilter(reason="cancelled"))] == [gone]
 
 
-async def test_text_that_is_no_unicode_finds_nothing(build: Build) -> None:
+async def test_text_that_is_not_unicode_matches_nothing(build: Build) -> None:
     await build.one()
     assert await build.store.list_tasks(TaskFilter(queue="\ud800", labels={"\ud800": "x"})) == []
 
 
-async def test_a_short_id_is_made_full_where_it_names_one_task_of_those_that_count(
+async def test_a_short_id_is_expanded_if_it_matches_one_task_of_the_tenant(
     store: Store, build: Build
 ) -> None:
     first, second = "01935c1e-7d3a-7000-8000-000000000001", "01935c1e-7d3a-7001-8000-000000000002"

@@ -42,9 +42,7 @@ async def test_each_state_is_counted_by_queue(build: Build, clock: SettableClock
     assert found["a\x01"] == QueueStats("a\x01", ready=2, oldest_ready_at=START)
 
 
-async def test_the_oldest_ready_task_is_the_one_that_waits_longest(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_oldest_ready_is_the_task_that_has_waited_longest(build: Build, clock: SettableClock) -> None:
     task = await build.run(queue="main")
     await build.done(retrying(task.fence, delay=10.0, offset=-1_000.0))
     clock.advance(5)
@@ -54,7 +52,7 @@ async def test_the_oldest_ready_task_is_the_one_that_waits_longest(
     assert (await stats(build)).oldest_ready_at == START + 5
 
 
-async def test_every_final_state_counts_as_done_and_no_other(build: Build, clock: SettableClock) -> None:
+async def test_only_final_states_count_as_done(build: Build, clock: SettableClock) -> None:
     tasks = await build.running(6, queue="main")
     await build.done(
         succeeded(tasks[0].fence),
@@ -85,7 +83,9 @@ async def test_the_last_minute_counts_what_just_finished_and_the_minute_before_i
     assert (await stats(build)).done_last_minute == 0
 
 
-async def test_what_finished_longer_ago_is_not_counted(build: Build, clock: SettableClock) -> None:
+async def test_tasks_that_finished_before_the_window_are_not_counted(
+    build: Build, clock: SettableClock
+) -> None:
     await finish(build, 5)
     await build.one()
     clock.advance(9 * MINUTE + 59)
@@ -95,7 +95,7 @@ async def test_what_finished_longer_ago_is_not_counted(build: Build, clock: Sett
     assert (now.done_last_10_minutes, now.ready) == (0, 1)
 
 
-async def test_a_queue_is_listed_while_it_holds_a_task_or_finished_one_lately(
+async def test_a_queue_is_listed_if_it_has_a_task_or_finished_one_recently(
     build: Build, clock: SettableClock
 ) -> None:
     await finish(build, 1)
@@ -104,7 +104,7 @@ async def test_a_queue_is_listed_while_it_holds_a_task_or_finished_one_lately(
     assert await build.store.get_queue_stats() == []
 
 
-async def test_history_is_zero_for_a_queue_that_never_finished_any(build: Build) -> None:
+async def test_history_is_zero_for_a_queue_that_never_finished_a_task(build: Build) -> None:
     await build.in_state(State.RETRYING, queue="main")
     await build.one()
     assert (await stats(build)).history_seconds == 0
@@ -135,13 +135,15 @@ async def test_history_is_the_whole_window_for_a_queue_that_finished_before(
     assert busy.history_seconds == idle.history_seconds
 
 
-async def test_history_of_one_queue_says_nothing_of_another(build: Build) -> None:
+async def test_each_queue_has_its_own_history(build: Build) -> None:
     await finish(build, 1, queue="other")
     await build.one()
     assert (await stats(build)).history_seconds == 0
 
 
-async def test_counts_do_not_change_when_finished_tasks_are_swept(build: Build, clock: SettableClock) -> None:
+async def test_counts_do_not_change_when_finished_tasks_are_deleted(
+    build: Build, clock: SettableClock
+) -> None:
     await finish(build, 4)
     clock.advance(1)
     await build.store.delete_expired(finished_seconds=0.5, dead_seconds=0.5)
@@ -184,7 +186,7 @@ async def test_tasks_over_a_rate_limit_are_paced_and_drain_at_its_rate(
     )
 
 
-async def test_tasks_that_no_live_worker_runs_are_blocked_where_that_is_judged(build: Build) -> None:
+async def test_unserved_tasks_are_blocked_if_unserved_is_given(build: Build) -> None:
     await build.enqueue(2)
     await build.enqueue(3, function="app:old")
     store = build.store
@@ -202,7 +204,7 @@ async def test_tasks_that_no_live_worker_runs_are_blocked_where_that_is_judged(b
     assert (now.ready, now.blocked, now.waits) == (5, 0, ())
 
 
-async def test_manifests_are_kept_by_application(store: Store) -> None:
+async def test_manifests_are_stored_by_application(store: Store) -> None:
     assert await store.load_manifests() == {}
     await store.save_manifest("b", {"functions": {"f": {"queue": "é\x00"}}, "n": 1.5, "none": None})
     await store.save_manifest("a", {})
@@ -217,7 +219,7 @@ async def finish(build: Build, count: int, queue: str = "main") -> None:
     await build.done(*(succeeded(task.fence) for task in tasks))
 
 
-async def test_a_limit_that_the_live_workers_have_too_few_slots_for_is_told_once_at_the_second_look(
+async def test_a_slot_shortage_is_logged_once_at_the_second_check(
     build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = build.store

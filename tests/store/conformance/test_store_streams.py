@@ -30,7 +30,7 @@ async def again(build: Build, fence: Fence) -> Fence:
     return (await build.claim(await build.worker()))[0].fence
 
 
-async def test_what_a_run_emits_is_read_in_its_order(build: Build, clock: SettableClock) -> None:
+async def test_chunks_are_read_in_the_order_they_were_emitted(build: Build, clock: SettableClock) -> None:
     fence = (await build.run()).fence
     assert await build.store.append_chunks(pieces(fence, 1, 2)) == []
     clock.advance(1)
@@ -40,7 +40,7 @@ async def test_what_a_run_emits_is_read_in_its_order(build: Build, clock: Settab
     assert found[2].at - found[1].at == 1
 
 
-async def test_a_stream_is_read_from_any_number_on_and_in_parts(build: Build) -> None:
+async def test_a_stream_can_be_read_from_any_number_and_in_parts(build: Build) -> None:
     fence = (await build.run()).fence
     await build.store.append_chunks(pieces(fence, *range(1, 21)))
     assert [chunk[0] for chunk in await told(build.store, fence.task_id, 7)] == list(range(8, 21))
@@ -69,7 +69,7 @@ async def test_a_resend_changes_nothing(build: Build) -> None:
     assert (await build.store.read_stream_heads([fence.task_id]))[fence.task_id].last_sequence == 3
 
 
-async def test_the_numbers_go_on_rising_with_the_next_run(build: Build) -> None:
+async def test_chunk_numbers_continue_with_the_next_run(build: Build) -> None:
     first = (await build.run(queue="main")).fence
     await build.store.append_chunks(pieces(first, 1, 2))
     second = await again(build, first)
@@ -105,7 +105,7 @@ async def test_the_final_state_closes_a_stream_and_it_stays_readable(build: Buil
     assert [chunk[0] for chunk in await told(build.store, fence.task_id)] == [1]
 
 
-async def test_a_redriven_task_goes_on_with_its_stream(build: Build) -> None:
+async def test_a_redriven_task_continues_its_stream(build: Build) -> None:
     fence = (await build.run(queue="main")).fence
     await build.store.append_chunks(pieces(fence, 1))
     await build.done(dead(fence))
@@ -119,7 +119,7 @@ async def test_a_redriven_task_goes_on_with_its_stream(build: Build) -> None:
     "state",
     [State.SCHEDULED, State.READY, State.RETRYING, State.SUCCEEDED, State.CANCELLED, State.DEAD],
 )
-async def test_a_head_says_where_the_task_is(build: Build, state: State) -> None:
+async def test_a_head_has_the_state_of_the_task(build: Build, state: State) -> None:
     task_id = await build.in_state(state, tenant="acme")
     head = (await build.store.read_stream_heads([task_id, UNKNOWN, "no id"]))[task_id]
     assert (head.state, head.tenant, head.last_sequence, head.progress_done) == (state, "acme", 0, None)
@@ -142,7 +142,7 @@ async def test_another_process_reads_the_stream(build: Build, twin: Store) -> No
     assert [chunk[0] for chunk in await told(twin, fence.task_id)] == [1]
 
 
-async def test_a_stream_goes_with_its_task(build: Build, clock: SettableClock) -> None:
+async def test_a_stream_is_deleted_with_its_task(build: Build, clock: SettableClock) -> None:
     kept, purged = [task.fence for task in await build.running(2)]
     await build.store.append_chunks(pieces(kept, 1) + pieces(purged, 1))
     await build.done(succeeded(kept), dead(purged))
@@ -155,7 +155,7 @@ async def test_a_stream_goes_with_its_task(build: Build, clock: SettableClock) -
     await build.sound()
 
 
-async def test_a_read_is_bounded_in_bytes_over_all_tasks_and_gives_one_chunk_at_least(build: Build) -> None:
+async def test_a_read_is_limited_in_total_bytes_but_returns_at_least_one_chunk(build: Build) -> None:
     one, other = [task.fence for task in await build.running(2)]
     large = [NewChunk(fence, place, b"1" * 1_000) for fence in (one, other) for place in (1, 2, 3)]
     await build.store.append_chunks(large)

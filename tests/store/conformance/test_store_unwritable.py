@@ -39,7 +39,7 @@ def odd(value: object) -> Any:
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=list(BAD))
-async def test_an_outcome_that_no_store_takes_keeps_no_other_run_open(
+async def test_an_outcome_that_cannot_be_stored_does_not_keep_other_runs_open(
     build: Build, bad: Callable[[Fence], Outcome]
 ) -> None:
     fences = [task.fence for task in await build.running(4)]
@@ -57,7 +57,7 @@ async def test_an_outcome_that_no_store_takes_keeps_no_other_run_open(
     assert states == [State.SUCCEEDED] * 3
 
 
-async def test_progress_and_chunks_that_no_store_takes_are_refused_as_content(build: Build) -> None:
+async def test_progress_and_chunks_that_cannot_be_stored_raise_a_content_error(build: Build) -> None:
     fence = (await build.run()).fence
     far = fence._replace(run=2**80)
     with pytest.raises(CONTENT_ERRORS):

@@ -63,7 +63,7 @@ async def test_a_failure_parks_the_upstream_for_every_worker_and_no_other_upstre
     assert claim.next_claim_seconds == pytest.approx(10.0, abs=1.1)
 
 
-async def test_the_named_wait_over_its_tasks_are_handed_out_in_their_order(
+async def test_after_the_servers_wait_tasks_are_claimed_in_order(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     first = await build.run(upstream="u")
@@ -100,7 +100,7 @@ async def test_ready_tasks_of_a_parked_upstream_are_blocked_and_neither_ready_no
     assert (stats.ready, stats.blocked) == (4, 0)
 
 
-async def test_what_began_before_the_gate_opened_and_fails_later_changes_nothing(
+async def test_a_late_failure_of_a_call_from_before_the_gate_opened_changes_nothing(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     hung, *tasks = await build.running(6, upstream="u")
@@ -117,7 +117,7 @@ async def test_what_began_before_the_gate_opened_and_fails_later_changes_nothing
     assert opened_gate.state is GateState.FLOWING
 
 
-async def test_many_failures_leave_single_probes_and_a_good_one_opens(
+async def test_after_many_failures_only_probes_run_and_a_successful_one_opens_the_gate(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(5, upstream="u")
@@ -135,7 +135,7 @@ async def test_many_failures_leave_single_probes_and_a_good_one_opens(
     assert len(await build.claim(worker)) == 1, "a slow start without a pace begins with one at a time"
 
 
-async def test_a_task_that_fails_by_itself_shows_that_its_upstream_answers(
+async def test_a_failure_of_the_task_itself_shows_that_its_upstream_answers(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(5, upstream="u")
@@ -148,7 +148,7 @@ async def test_a_task_that_fails_by_itself_shows_that_its_upstream_answers(
     assert (await gate(store)).state is GateState.FLOWING
 
 
-async def test_a_probe_whose_worker_died_leaves_the_gate_to_the_next_when_its_run_is_taken_up(
+async def test_a_probe_whose_worker_died_allows_the_next_probe_once_its_run_is_requeued(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await declared(store)
@@ -169,7 +169,7 @@ async def test_a_probe_whose_worker_died_leaves_the_gate_to_the_next_when_its_ru
     assert [task.is_probe for task in await build.claim(worker)] == [True]
 
 
-async def test_a_probe_that_is_given_back_at_once_makes_probes_no_more_frequent(
+async def test_a_probe_that_is_released_at_once_does_not_make_probes_more_frequent(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(5, upstream="u")
@@ -184,7 +184,7 @@ async def test_a_probe_that_is_given_back_at_once_makes_probes_no_more_frequent(
     assert [task.is_probe for task in await build.claim(worker)] == [True]
 
 
-async def test_an_account_matter_waits_until_a_person_opens(
+async def test_an_account_failure_parks_the_gate_until_a_person_opens_it(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     task = await build.run(upstream="u")
@@ -200,7 +200,7 @@ async def test_an_account_matter_waits_until_a_person_opens(
     assert set(ids_of(await build.claim(worker))) == {waiting, task.fence.task_id}
 
 
-async def test_acts_on_an_unknown_upstream_say_so(store: Store) -> None:
+async def test_actions_on_an_unknown_upstream_return_false(store: Store) -> None:
     assert not await store.park_gate("x", seconds=None, why="")
     assert not await store.open_gate("x")
     assert not await store.request_probe("x")
@@ -208,7 +208,7 @@ async def test_acts_on_an_unknown_upstream_say_so(store: Store) -> None:
     assert await store.list_upstreams() == []
 
 
-async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
+async def test_opening_an_undeclared_key_opens_no_other_gate(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await declared(store)
@@ -225,7 +225,7 @@ async def test_opening_a_key_that_nobody_declared_opens_nothing_else(
     assert [row.name for row in await store.list_upstreams()] == ["u"]
 
 
-async def test_a_probe_asked_for_by_a_person_is_one_task(store: Store, build: Build) -> None:
+async def test_a_probe_requested_by_a_person_is_one_task(store: Store, build: Build) -> None:
     await declared(store)
     await build.enqueue(3, upstream="u")
     await store.park_gate("u", seconds=None, why="")
@@ -235,7 +235,7 @@ async def test_a_probe_asked_for_by_a_person_is_one_task(store: Store, build: Bu
     assert await build.claim(worker) == []
 
 
-async def test_a_call_can_tell_of_its_upstream_by_itself(store: Store, build: Build) -> None:
+async def test_a_call_can_report_on_its_upstream_without_a_run(store: Store, build: Build) -> None:
     told = await store.report_failure("u", SLOW)
     assert told == await gate(store)
     assert told.state is GateState.PARKED
@@ -253,7 +253,7 @@ async def test_limits_of_upstreams_and_functions_follow_the_code(store: Store, b
     assert [row.limits for row in await store.list_gates() if row.name] == [other, other]
 
 
-async def test_a_limit_set_by_hand_outlasts_what_the_code_says_and_all_others_follow_it(store: Store) -> None:
+async def test_a_limit_set_by_hand_outlasts_declarations_while_others_follow_the_code(store: Store) -> None:
     await store.declare_limits([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
     set_by_person = Limits(
         (replace(MINUTE, amount=5),), max_in_flight=3, set_by_person=("requests_per_minute",)
@@ -272,7 +272,7 @@ async def test_a_limit_set_by_hand_outlasts_what_the_code_says_and_all_others_fo
     assert [row.limits for row in await store.list_gates() if row.name == "u"] == [kept.limits]
 
 
-async def test_a_limit_lifted_by_hand_stays_lifted(store: Store) -> None:
+async def test_a_limit_removed_by_hand_stays_removed(store: Store) -> None:
     await store.declare_limits([upstream(limits=Limits((MINUTE,), max_in_flight=3))])
     await store.set_limits("u", Limits(set_by_person=("requests_per_minute", "max_in_flight")))
 
@@ -301,7 +301,7 @@ async def test_a_limit_paces_all_workers_together(
     assert max(sum(at <= other < at + 0.999 for other in starts) for at in starts) <= 10 + 5
 
 
-async def test_a_limit_changed_live_counts_from_the_next_claim(
+async def test_a_changed_limit_applies_from_the_next_claim(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await declared(store, Limits((MINUTE,)))
@@ -312,7 +312,7 @@ async def test_a_limit_changed_live_counts_from_the_next_claim(
     assert len(await build.claim(worker)) == 99
 
 
-async def test_a_tiny_limit_that_is_mended_holds_nothing_back_for_long(store: Store, build: Build) -> None:
+async def test_after_raising_a_tiny_limit_tasks_do_not_wait_long(store: Store, build: Build) -> None:
     await declared(store, Limits((Window("requests_per_hour", 1, 3600.0),)))
     await build.enqueue(3, upstream="u")
     worker = await build.worker()
@@ -321,7 +321,9 @@ async def test_a_tiny_limit_that_is_mended_holds_nothing_back_for_long(store: St
     assert len(await build.claim(worker)) == 2
 
 
-async def test_a_tighter_limit_puts_nothing_off_that_had_its_slot(store: Store, clock: SettableClock) -> None:
+async def test_a_tighter_limit_does_not_postpone_tasks_that_have_their_slot(
+    store: Store, clock: SettableClock
+) -> None:
     await declared(store, Limits((MINUTE,)))
     assert (await store.acquire_slot("u", max_wait_seconds=60)).is_granted
     await store.set_limits("u", Limits((Window("requests_per_minute", 1, 60.0),)))
@@ -330,7 +332,7 @@ async def test_a_tighter_limit_puts_nothing_off_that_had_its_slot(store: Store, 
     assert not (await store.acquire_slot("u", max_wait_seconds=50)).is_granted
 
 
-async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_count_until_taken_up(
+async def test_runs_in_flight_are_limited_across_workers_and_orphans_count_until_requeued(
     store: Store, build: Build
 ) -> None:
     await declared(store, Limits(max_in_flight=3))
@@ -346,7 +348,7 @@ async def test_runs_in_flight_are_limited_over_all_workers_and_a_lost_workers_co
     assert len(await build.claim(worker)) == 1
 
 
-async def test_a_limit_is_shared_over_priorities_and_queues_and_keeps_no_other_task_waiting(
+async def test_a_limit_is_shared_across_priorities_and_queues_and_delays_no_other_task(
     store: Store, build: Build
 ) -> None:
     await declared(store, Limits(max_in_flight=4))
@@ -370,7 +372,7 @@ async def test_thousands_of_blocked_tasks_cost_a_claim_nothing_and_other_channel
     assert ids_of(await build.claim(await build.worker())) == free
 
 
-async def test_names_that_are_hard_to_store_have_gates_too(store: Store, build: Build) -> None:
+async def test_names_with_special_characters_can_have_gates(store: Store, build: Build) -> None:
     name = "aü' \"%" * 9
     await declared(store, Limits(max_in_flight=1), name)
     await build.enqueue(2, upstream=name)
@@ -380,7 +382,7 @@ async def test_names_that_are_hard_to_store_have_gates_too(store: Store, build: 
     assert (stats.ready, stats.blocked) == (0, 1)
 
 
-async def test_blocked_lanes_are_left_out_where_there_are_very_many_lanes(store: Store, build: Build) -> None:
+async def test_blocked_channels_are_skipped_among_very_many_channels(store: Store, build: Build) -> None:
     await declared(store)
     await store.park_gate("u", seconds=None, why="")
     functions = [f"f{number}" for number in range(2_100)]
@@ -419,7 +421,7 @@ async def drained(store: Store, clock: SettableClock, ids: list[str], build: Bui
     raise AssertionError(f"{len(left)} never left the retry queue")
 
 
-async def test_a_storm_of_retries_leaves_at_the_pace_of_the_budget_and_none_is_lost(
+async def test_a_storm_of_retries_leaves_at_the_rate_of_the_budget_and_none_is_lost(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     system = LimitDeclaration(
@@ -431,7 +433,7 @@ async def test_a_storm_of_retries_leaves_at_the_pace_of_the_budget_and_none_is_l
     assert moments[-1] - moments[0] > 5
 
 
-async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
+async def test_a_task_held_by_the_budget_keeps_its_place_and_shows_when_it_leaves(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([upstream(limits=Limits(retries_per_minute=12.0))])
@@ -452,7 +454,7 @@ async def test_what_the_budget_holds_keeps_its_place_and_says_when_it_goes(
     assert (await budget(store)).used == 1
 
 
-async def test_scheduled_tasks_and_what_gave_its_slot_back_are_free(
+async def test_scheduled_and_released_tasks_need_no_retry_budget(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.SYSTEM, "", Limits(retries_per_minute=1.0))])
@@ -468,7 +470,7 @@ async def test_scheduled_tasks_and_what_gave_its_slot_back_are_free(
     assert (await budget(store)).used == 0
 
 
-async def test_interactive_and_last_attempts_have_a_part_of_their_own(
+async def test_interactive_tasks_and_last_attempts_have_a_reserved_part_of_the_budget(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([LimitDeclaration(GateKind.SYSTEM, "", Limits(retries_per_minute=10.0))])
@@ -485,7 +487,7 @@ async def test_interactive_and_last_attempts_have_a_part_of_their_own(
 
 
 @pytest.mark.parametrize("by", ["upstream", "system"])
-async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
+async def test_after_raising_a_tiny_budget_held_tasks_leave_soon(
     store: Store, build: Build, clock: SettableClock, by: str
 ) -> None:
     tiny, mended = Limits(retries_per_minute=0.01), Limits(retries_per_minute=600.0)
@@ -507,7 +509,7 @@ async def test_what_a_tiny_budget_held_goes_soon_after_it_was_mended(
     assert (await budget(store, name)).held == 0
 
 
-async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budget(
+async def test_tasks_that_waited_for_a_parked_gate_leave_by_the_budget(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([upstream(limits=Limits(retries_per_minute=60.0))])
@@ -521,7 +523,7 @@ async def test_a_park_hides_no_storm_what_waited_for_the_gate_leaves_by_the_budg
     assert max(sum(at <= other < at + 10.0 for other in moments) for at in moments) <= 15
 
 
-async def test_the_planned_moment_stays_as_written_whatever_keeps_the_task_back(
+async def test_the_planned_moment_does_not_change_while_a_task_is_held_back(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     await store.declare_limits([upstream(limits=Limits(retries_per_minute=60.0))])
@@ -552,7 +554,7 @@ async def test_the_planned_moment_stays_as_written_whatever_keeps_the_task_back(
     assert (ready.held_by, ready.held_until_at) == ("", None)
 
 
-async def test_after_a_good_probe_long_backoffs_end_early_but_never_before_the_servers_word(
+async def test_after_a_successful_probe_backoffs_end_early_but_not_before_the_servers_wait(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(7, upstream="u")
@@ -569,7 +571,7 @@ async def test_after_a_good_probe_long_backoffs_end_early_but_never_before_the_s
     assert await build.state(floored.fence.task_id) is State.RETRYING
 
 
-async def test_where_only_retries_are_left_one_of_them_is_the_probe(
+async def test_if_only_retries_are_left_one_of_them_is_the_probe(
     store: Store, build: Build, clock: SettableClock
 ) -> None:
     tasks = await build.running(6, upstream="u")
@@ -585,9 +587,7 @@ async def test_where_only_retries_are_left_one_of_them_is_the_probe(
 # --- calls that no claim charged -------------------------------------------------------------------------
 
 
-async def test_a_call_takes_the_next_slot_and_leaves_it_to_nobody_else(
-    store: Store, build: Build, clock: SettableClock
-) -> None:
+async def test_a_call_reserves_the_next_slot(store: Store, build: Build, clock: SettableClock) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
     waits = [await store.acquire_slot("u", max_wait_seconds=60) for _ in range(4)]
     assert all(slot.is_granted for slot in waits)
@@ -600,7 +600,7 @@ async def test_a_call_takes_the_next_slot_and_leaves_it_to_nobody_else(
     assert len(await build.claim(worker)) == 1
 
 
-async def test_a_slot_further_away_than_the_patience_is_not_charged(store: Store) -> None:
+async def test_a_slot_beyond_the_maximum_wait_is_not_charged(store: Store) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
     assert (await store.acquire_slot("u", max_wait_seconds=5)).wait_seconds == 0.0
     refused = [await store.acquire_slot("u", max_wait_seconds=0.5) for _ in range(3)]
@@ -609,7 +609,7 @@ async def test_a_slot_further_away_than_the_patience_is_not_charged(store: Store
     assert [slot.wait_seconds for slot in refused] == pytest.approx([1.0, 1.0, 1.0])
 
 
-async def test_no_slot_is_granted_while_the_gate_does_not_flow(store: Store) -> None:
+async def test_no_slot_is_granted_while_the_gate_is_parked(store: Store) -> None:
     await declared(store, Limits(windows=(MINUTE,)))
     await store.report_failure("u", SLOW)
     slot = await store.acquire_slot("u", max_wait_seconds=60)
@@ -618,16 +618,14 @@ async def test_no_slot_is_granted_while_the_gate_does_not_flow(store: Store) -> 
     assert slot.reason == "rate_limit"
 
 
-async def test_an_upstream_that_nobody_declared_has_no_limits(store: Store) -> None:
+async def test_an_undeclared_upstream_has_no_limits(store: Store) -> None:
     slot = await store.acquire_slot("nobody's", max_wait_seconds=0)
     assert slot.is_granted
     assert slot.wait_seconds == 0.0
     assert await store.list_upstreams() == []
 
 
-async def test_one_call_that_no_claim_charged_may_try_a_held_upstream(
-    store: Store, clock: SettableClock
-) -> None:
+async def test_one_single_call_may_probe_an_upstream(store: Store, clock: SettableClock) -> None:
     await declared(store)
     await store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
     early = await store.acquire_slot("u", max_wait_seconds=0)
@@ -650,7 +648,9 @@ async def test_one_call_that_no_claim_charged_may_try_a_held_upstream(
     assert (slot.is_granted, slot.is_probe) == (True, False)
 
 
-async def test_no_call_tries_what_time_or_a_person_opens(store: Store, clock: SettableClock) -> None:
+async def test_no_single_call_probes_a_gate_that_only_time_or_a_person_opens(
+    store: Store, clock: SettableClock
+) -> None:
     await declared(store)
     await store.park_gate("u", seconds=None, why="")
     clock.advance(600.0)
@@ -661,7 +661,7 @@ async def test_no_call_tries_what_time_or_a_person_opens(store: Store, clock: Se
 
 
 @pytest.mark.parametrize("act", ["open", "probe"])
-async def test_what_a_person_opens_or_has_tried_waits_no_longer_for_the_servers_moment(
+async def test_after_a_person_opens_or_probes_a_gate_tasks_no_longer_wait_for_the_servers_moment(
     store: Store, build: Build, clock: SettableClock, act: str
 ) -> None:
     await declared(store)

@@ -37,9 +37,7 @@ ENDS = list(every_end(Fence("", 0)))
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_task_shows_what_the_calls_of_its_run_consumed_however_it_ended(
-    build: Build, end: str
-) -> None:
+async def test_a_task_has_the_usage_of_its_calls_after_any_outcome(build: Build, end: str) -> None:
     fence = (await build.run()).fence
     await build.done(used(every_end(fence)[end], TWO))
     assert (await build.row(fence.task_id)).usage == TWO
@@ -48,7 +46,7 @@ async def test_a_task_shows_what_the_calls_of_its_run_consumed_however_it_ended(
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_task_whose_answers_stated_nothing_shows_none(build: Build, end: str) -> None:
+async def test_a_task_whose_responses_stated_no_usage_has_none(build: Build, end: str) -> None:
     fence = (await build.run()).fence
     await build.done(replace(every_end(fence)[end], calls=CallSummary(count=3)))
     assert (await build.row(fence.task_id)).usage is None
@@ -70,7 +68,7 @@ async def test_usage_adds_up_over_failed_released_and_final_runs(build: Build, c
     assert (row.state, row.usage) == (State.SUCCEEDED, THREE)
 
 
-async def test_a_redriven_task_keeps_what_it_consumed_before(build: Build) -> None:
+async def test_a_redriven_task_keeps_its_earlier_usage(build: Build) -> None:
     task = await build.run()
     await build.done(used(dead(task.fence)))
     await build.store.redrive([task.fence.task_id])
@@ -80,7 +78,7 @@ async def test_a_redriven_task_keeps_what_it_consumed_before(build: Build) -> No
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_resent_or_refused_end_adds_nothing(build: Build, end: str) -> None:
+async def test_a_resent_or_refused_outcome_adds_no_usage(build: Build, end: str) -> None:
     fence = (await build.run()).fence
     outcome = used(every_end(fence)[end])
     await build.done(outcome)
@@ -89,7 +87,7 @@ async def test_a_resent_or_refused_end_adds_nothing(build: Build, end: str) -> N
     assert (await build.row(fence.task_id)).usage == ONE
 
 
-async def test_a_batch_adds_to_each_task_its_own(build: Build) -> None:
+async def test_a_batch_adds_its_own_usage_to_each_task(build: Build) -> None:
     fences = [task.fence for task in await build.running(4)]
     stray = Fence(build.id(), 1)
     answers = await build.store.finish(
@@ -118,7 +116,7 @@ async def test_usage_survives_content_that_cannot_be_stored(build: Build) -> Non
     assert (await build.row(fence.task_id)).usage == ONE
 
 
-async def test_usage_goes_when_its_task_is_purged_or_swept(build: Build, clock: SettableClock) -> None:
+async def test_usage_is_deleted_with_its_task(build: Build, clock: SettableClock) -> None:
     letter, done = (await build.run()).fence, (await build.run()).fence
     await build.done(used(dead(letter)), used(succeeded(done)))
     await build.store.purge([letter.task_id])
@@ -133,7 +131,7 @@ async def test_usage_goes_when_its_task_is_purged_or_swept(build: Build, clock: 
     assert [row.usage for row in rows.values()] == [None, None]
 
 
-def test_counts_that_no_call_can_have_add_nothing() -> None:
+def test_impossible_token_counts_add_no_usage() -> None:
     log = CallLog()
     for odd in (-1, 10**13, float("nan"), float("inf"), "7", None):
         log.begin("model")

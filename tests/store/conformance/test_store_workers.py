@@ -33,7 +33,7 @@ async def test_registering_twice_changes_nothing(build: Build, clock: SettableCl
     assert [row.expires_at for row in await build.store.list_workers()] == [START + 30]
 
 
-async def test_a_beat_moves_the_lease_from_now(build: Build, clock: SettableClock) -> None:
+async def test_a_heartbeat_extends_the_lease_from_now(build: Build, clock: SettableClock) -> None:
     one, other = await build.worker(), await build.worker()
     clock.advance(20)
     assert await build.store.extend_leases([one], 30.0) == set()
@@ -41,21 +41,23 @@ async def test_a_beat_moves_the_lease_from_now(build: Build, clock: SettableCloc
     assert leases == {one: (START + 20, START + 50), other: (START, START + 30)}
 
 
-async def test_a_beat_tells_which_workers_are_retired_or_unknown(build: Build) -> None:
+async def test_a_heartbeat_returns_retired_and_unknown_workers(build: Build) -> None:
     alive, retired = await build.worker(), await build.worker()
     await build.store.retire_worker(retired, why="gone", is_loss=False, only_if_expired=False)
     assert await build.store.extend_leases([alive, retired, "nobody"], 30.0) == {retired, "nobody"}
     assert await build.store.extend_leases([], 30.0) == set()
 
 
-async def test_a_late_beat_saves_a_lease_that_nobody_ended(build: Build, clock: SettableClock) -> None:
+async def test_a_late_heartbeat_extends_an_expired_lease_of_a_worker_not_yet_retired(
+    build: Build, clock: SettableClock
+) -> None:
     worker = await build.worker(lease=30.0)
     clock.advance(100)
     assert await build.store.extend_leases([worker], 30.0) == set()
     assert not await build.store.retire_worker(worker, why="late", is_loss=True, only_if_expired=True)
 
 
-async def test_a_lease_that_runs_is_not_ended_by_who_asks_for_expired_ones(
+async def test_a_worker_with_a_valid_lease_is_not_retired_as_expired(
     build: Build, clock: SettableClock
 ) -> None:
     worker = await build.worker(lease=30.0)
@@ -77,11 +79,11 @@ async def test_retiring_twice_keeps_the_first_reason(build: Build) -> None:
     assert orphan.fence == task.fence
 
 
-async def test_a_worker_nobody_knows_counts_as_retired(store: Store) -> None:
+async def test_an_unknown_worker_counts_as_retired(store: Store) -> None:
     assert await store.retire_worker("nobody", why="", is_loss=True, only_if_expired=True)
 
 
-async def test_a_retired_worker_is_listed_while_it_holds_runs(build: Build) -> None:
+async def test_a_retired_worker_is_listed_while_it_has_runs(build: Build) -> None:
     [task] = await build.orphaned()
     [row] = await build.store.list_workers()
     assert (row.retired_at, row.running) == (START, 1)
@@ -89,7 +91,7 @@ async def test_a_retired_worker_is_listed_while_it_holds_runs(build: Build) -> N
     assert await build.store.list_workers() == []
 
 
-async def test_two_workers_of_one_name_share_nothing(build: Build) -> None:
+async def test_two_workers_with_one_name_are_independent(build: Build) -> None:
     old, new = await build.worker(name="w1"), await build.worker(name="w1")
     task = await build.run(worker=old)
     await build.run(worker=new)
@@ -99,9 +101,7 @@ async def test_two_workers_of_one_name_share_nothing(build: Build) -> None:
 
 
 @pytest.mark.parametrize("loss", [True, False])
-async def test_an_orphan_brings_what_the_steward_must_know(
-    build: Build, clock: SettableClock, loss: bool
-) -> None:
+async def test_an_orphan_has_what_maintenance_needs(build: Build, clock: SettableClock, loss: bool) -> None:
     worker = await build.worker()
     task = await build.run(queue="q", worker=worker)
     await build.done(retrying(task.fence, delay=0.0, charge=Charge.CRASH, rule="r"))
@@ -118,7 +118,7 @@ async def test_an_orphan_brings_what_the_steward_must_know(
     assert orphan.cancel_requested
 
 
-async def test_the_run_that_caused_a_workers_end_is_told_from_its_neighbours(build: Build) -> None:
+async def test_the_run_that_ended_a_worker_is_marked_as_the_culprit(build: Build) -> None:
     worker = await build.worker()
     culprit, *neighbours = await build.running(3, worker=worker)
     await build.store.retire_worker(
@@ -141,14 +141,12 @@ async def test_an_earlier_run_of_a_task_is_not_blamed_for_a_later_one(build: Bui
     }
 
 
-async def test_nobody_is_blamed_where_the_culprit_is_not_known(build: Build) -> None:
+async def test_no_run_is_blamed_if_the_culprit_is_unknown(build: Build) -> None:
     await build.orphaned(2)
     assert {orphan.is_culprit for orphan in await build.store.list_orphans()} == {None}
 
 
-async def test_orphans_come_oldest_first_and_no_more_than_asked_for(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_orphans_are_listed_oldest_first_up_to_the_limit(build: Build, clock: SettableClock) -> None:
     fences = []
     for _ in range(5):
         fences += [task.fence for task in await build.orphaned()]
@@ -156,9 +154,7 @@ async def test_orphans_come_oldest_first_and_no_more_than_asked_for(
     assert [orphan.fence for orphan in await build.store.list_orphans(limit=3)] == fences[:3]
 
 
-async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
-    build: Build, clock: SettableClock
-) -> None:
+async def test_old_retired_workers_without_runs_are_deleted(build: Build, clock: SettableClock) -> None:
     [task] = await build.orphaned()
     empty = await build.worker()
     await build.store.retire_worker(empty, why="done", is_loss=False, only_if_expired=False)
@@ -171,7 +167,7 @@ async def test_retired_workers_are_forgotten_when_old_and_empty_handed(
     assert len(await build.store.list_workers()) == 1
 
 
-async def test_passes_without_a_gap_count_from_the_first_whoever_made_them(
+async def test_passes_of_all_reapers_without_a_gap_count_from_the_first(
     build: Build, clock: SettableClock
 ) -> None:
     async def passed() -> tuple[float, float, tuple[str, ...]]:
@@ -199,7 +195,7 @@ async def lose_worker_rows(store: Any) -> None:
         await store._write_on_connection(lambda db: db.execute("DELETE FROM worker"))
 
 
-async def test_a_run_whose_workers_row_is_gone_has_a_worker_again_and_can_be_cancelled_as_any_orphan(
+async def test_a_run_whose_worker_row_was_deleted_gets_a_worker_row_again(
     build: Build, clock: SettableClock
 ) -> None:
     task = await build.run()
@@ -220,7 +216,7 @@ async def test_a_run_whose_workers_row_is_gone_has_a_worker_again_and_can_be_can
     assert await build.store.check_integrity() == []
 
 
-async def test_no_claim_lands_on_a_worker_while_it_is_being_retired(
+async def test_no_task_is_claimed_by_a_worker_during_its_retirement(
     build: Build, clients: Clients, clock: SettableClock
 ) -> None:
     async with opened(clients) as reaper:

@@ -19,7 +19,7 @@ from tidegate.store.postgres.store import PostgresStore
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_caller_that_stays_in_its_transaction_keeps_no_run_from_ending(worker_url: str) -> None:
+async def test_a_callers_open_transaction_does_not_keep_runs_from_ending(worker_url: str) -> None:
     app = Tidegate(worker_url, timings=FAST, pools=[Pool(concurrency=4, poll_interval=0.05)])
     told = asyncio.Event()
 
@@ -47,7 +47,7 @@ async def test_a_caller_that_stays_in_its_transaction_keeps_no_run_from_ending(w
         await app.aclose()
 
 
-async def test_enqueues_that_wait_for_a_callers_key_leave_connections_to_all_others(worker_url: str) -> None:
+async def test_enqueues_that_wait_for_a_callers_key_leave_connections_for_other_work(worker_url: str) -> None:
     app = Tidegate(worker_url)
 
     @app.task(name="t")
@@ -68,7 +68,7 @@ async def test_enqueues_that_wait_for_a_callers_key_leave_connections_to_all_oth
         await app.aclose()
 
 
-async def test_results_too_large_for_one_write_go_in_several_and_answers_keep_their_order(
+async def test_results_too_large_for_one_write_are_split_and_statuses_keep_their_order(
     store: PostgresStore, build: Build, worker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.store.postgres.finish.MAX_RESULT_BYTES", 10)

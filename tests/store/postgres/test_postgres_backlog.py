@@ -80,7 +80,9 @@ def buffers(plan: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_claim_reads_no_more_of_a_backlog_than_it_takes(backlog: str, is_known: bool) -> None:
+async def test_a_claim_reads_only_the_tasks_it_takes_from_a_long_backlog(
+    backlog: str, is_known: bool
+) -> None:
     store = PostgresStore(backlog)
     worker = await Build(store, SettableClock()).worker()
     connection: Any = await asyncpg.connect(backlog)

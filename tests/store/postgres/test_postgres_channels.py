@@ -36,13 +36,13 @@ def bounds(known: KnownChannels) -> dict[str, float] | None:
     return None if queues is None or ranks is None else dict(zip(queues, ranks, strict=True))
 
 
-def test_a_look_that_cost_little_binds_no_other() -> None:
+def test_a_cheap_scan_sets_no_bounds() -> None:
     known = KnownChannels(Clock())
     known.remember(ASK, [channel("bulk", 5.0)], entries=COSTLY_ENTRIES - 1, everywhere=True)
     assert bounds(known) is None
 
 
-def test_after_a_costly_look_the_next_ones_begin_where_it_found_the_first_task_for_a_second() -> None:
+def test_after_a_costly_scan_the_scans_of_the_next_second_start_at_its_first_task() -> None:
     clock = Clock()
     known = KnownChannels(clock)
     known.remember(ASK, [channel("bulk", 5.0)], entries=10 * COSTLY_ENTRIES, everywhere=True)
@@ -55,7 +55,7 @@ def test_after_a_costly_look_the_next_ones_begin_where_it_found_the_first_task_f
     assert bounds(known) is None
 
 
-async def test_behind_a_held_snapshot_looks_stay_short_and_what_is_new_is_seen_within_a_second(
+async def test_behind_an_old_snapshot_scans_stay_short_and_new_tasks_are_found_within_a_second(
     worker_url: str, store: PostgresStore, build: Build
 ) -> None:
     clock = Clock()

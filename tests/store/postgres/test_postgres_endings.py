@@ -90,7 +90,7 @@ def none_before(postgres: Server, worker_url: str) -> Server:
     return postgres
 
 
-async def test_scripts_that_enqueue_and_end_print_nothing(worker_url: str) -> None:
+async def test_scripts_that_enqueue_and_exit_print_nothing(worker_url: str) -> None:
     ran = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", SCRIPT, worker_url], capture_output=True, text=True, timeout=60
     )
@@ -132,7 +132,7 @@ async def test_a_transaction_that_only_reads_keeps_its_session_when_it_is_cancel
     await store.close()
 
 
-async def test_a_cancelled_read_that_does_not_end_is_ended(
+async def test_a_cancelled_read_that_does_not_end_in_time_is_stopped(
     store: PostgresStore, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uncancelled, "GRACE_SECONDS", 0.1)
@@ -173,7 +173,7 @@ async def test_a_cancelled_claim_takes_nothing(store: PostgresStore) -> None:
     assert has_gone_on == []
 
 
-async def test_closing_a_store_ends_what_its_cancelled_callers_left(
+async def test_closing_a_store_ends_the_work_of_cancelled_callers(
     none_before: Server, worker_url: str
 ) -> None:
     store = PostgresStore(worker_url)
@@ -190,7 +190,7 @@ async def test_closing_a_store_ends_what_its_cancelled_callers_left(
 
 
 @pytest.mark.parametrize("outlives", ["app", "nothing"])
-async def test_sessions_of_loops_that_were_only_closed_are_ended(
+async def test_sessions_of_loops_closed_without_the_store_are_ended(
     none_before: Server, worker_url: str, outlives: str
 ) -> None:
     ran = await asyncio.to_thread(

@@ -221,7 +221,7 @@ def orders(url: str) -> int:
 
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
-async def test_a_committed_transaction_makes_its_tasks(
+async def test_a_committed_transaction_creates_its_tasks(
     user_url: str, shop: Any, caller: Any, number: int
 ) -> None:
     app, work = shop
@@ -238,7 +238,7 @@ async def test_a_committed_transaction_makes_its_tasks(
 
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
-async def test_a_transaction_that_is_rolled_back_makes_none(
+async def test_a_rolled_back_transaction_creates_no_task(
     user_url: str, shop: Any, caller: Any, number: int
 ) -> None:
     app, work = shop
@@ -249,7 +249,7 @@ async def test_a_transaction_that_is_rolled_back_makes_none(
 
 
 @pytest.mark.parametrize(("end", "tasks"), [("commit", 1), ("rollback", 0)])
-async def test_django_makes_a_task_with_its_own_rows(
+async def test_django_creates_a_task_with_its_own_rows(
     worker_url: str, user_url: str, shop: Any, end: str, tasks: int
 ) -> None:
     done = await asyncio.to_thread(django, worker_url, user_url, end)
@@ -282,7 +282,7 @@ async def test_a_task_is_invisible_until_the_commit(user_url: str, shop: Any) ->
     await connection.close()
 
 
-async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
+async def test_sqlalchemy_notifies_after_its_commits(user_url: str, worker_url: str, shop: Any) -> None:
     other = Tidegate(worker_url)
     await core_of(other).store.wait_for_change(0.3)
     waiting = asyncio.create_task(core_of(other).store.wait_for_change(SOON))
@@ -294,7 +294,7 @@ async def test_sqlalchemy_tells_of_its_commits(user_url: str, worker_url: str, s
     await other.aclose()
 
 
-async def test_what_is_committed_without_a_word_is_run_within_the_poll_interval(
+async def test_a_task_committed_without_a_hint_runs_within_the_poll_interval(
     user_url: str, worker_url: str, shop: Any
 ) -> None:
     app, work = shop
@@ -307,7 +307,7 @@ async def test_what_is_committed_without_a_word_is_run_within_the_poll_interval(
     await connection.close()
 
 
-async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) -> None:
+async def test_a_key_returns_one_task_across_transactions(user_url: str, shop: Any) -> None:
     _, work = shop
     connection = await asyncpg.connect(user_url)
     ids = []
@@ -323,7 +323,7 @@ async def test_a_key_names_one_task_over_transactions(user_url: str, shop: Any) 
     await connection.close()
 
 
-async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: str, shop: Any) -> None:
+async def test_many_tasks_are_stored_like_single_ones(user_url: str, shop: Any) -> None:
     app, work = shop
     first = work.using(key="k", tenant="t", labels={"kind": "größer"}, timeout=7, deadline=50, max_attempts=2)
     moment = datetime(2100, 1, 1, tzinfo=UTC)
@@ -352,7 +352,7 @@ async def test_many_are_stored_with_the_meaning_each_would_have_alone(user_url: 
     assert again == [ids[0], ids[3]]
 
 
-async def test_a_conflict_stores_none_of_many_and_leaves_the_transaction_whole(
+async def test_a_conflict_stores_none_of_many_and_the_transaction_can_continue(
     user_url: str, shop: Any
 ) -> None:
     app, work = shop
@@ -367,7 +367,7 @@ async def test_a_conflict_stores_none_of_many_and_leaves_the_transaction_whole(
     assert [row.id for row in await core_of(app).store.list_tasks(TaskFilter())] == [handle.id]
 
 
-async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
+async def test_tasks_for_several_statements_are_stored_in_order_in_few_round_trips(
     user_url: str, shop: Any
 ) -> None:
     app, work = shop
@@ -384,7 +384,7 @@ async def test_more_than_one_statement_takes_come_in_order_and_few_round_trips(
     assert sum(stats.ready for stats in await core_of(app).store.get_queue_stats()) == 2_500
 
 
-async def test_transactions_that_want_the_same_names_take_them_in_one_order_over_all_statements(
+async def test_transactions_take_the_same_names_in_one_order_across_all_statements(
     user_url: str, shop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enqueue_within, "_PART_TASKS", 2)
@@ -404,7 +404,7 @@ async def test_transactions_that_want_the_same_names_take_them_in_one_order_over
     assert sum(stats.ready for stats in await core_of(app).store.get_queue_stats()) == 60
 
 
-async def test_many_that_cannot_be_stored_are_refused_before_anything_is_sent(
+async def test_many_tasks_with_one_that_cannot_be_stored_are_refused_before_sending(
     user_url: str, shop: Any
 ) -> None:
     app, work = shop
@@ -439,13 +439,13 @@ async def test_many_tasks_of_one_function_are_part_of_the_callers_transaction(
     assert len(rows) == (4 if commit else 1)
 
 
-async def test_a_task_that_is_only_prepared_may_not_name_a_connection(user_url: str, shop: Any) -> None:
+async def test_conn_is_refused_for_a_task_that_is_only_prepared(user_url: str, shop: Any) -> None:
     _, work = shop
     with psycopg.connect(user_url) as connection, pytest.raises(UsageError, match="enqueue_many"):
         work.using(conn=connection).prepare(1)
 
 
-async def test_a_connection_that_writes_json_by_itself_changes_no_labels(user_url: str, shop: Any) -> None:
+async def test_a_connection_with_its_own_json_codec_stores_labels_unchanged(user_url: str, shop: Any) -> None:
     app, work = shop
     connection = await asyncpg.connect(user_url)
     for name in ("json", "jsonb"):
@@ -480,10 +480,12 @@ async def test_without_a_transaction_nothing_is_stored(user_url: str, shop: Any)
     assert await core_of(app).store.list_tasks(TaskFilter()) == []
 
 
-async def test_a_connection_of_the_other_kind_is_refused(user_url: str, shop: Any) -> None:
+async def test_a_blocking_connection_for_an_async_enqueue_or_the_reverse_is_refused(
+    user_url: str, shop: Any
+) -> None:
     _, work = shop
     connection = await asyncpg.connect(user_url)
-    with pytest.raises(UsageError, match="awaited"):
+    with pytest.raises(UsageError, match="conn= is async"):
         work.using(conn=connection).enqueue_sync(1)
     await connection.close()
     with psycopg.connect(user_url) as blocking, pytest.raises(UsageError, match="blocks"):
@@ -491,7 +493,7 @@ async def test_a_connection_of_the_other_kind_is_refused(user_url: str, shop: An
 
 
 @pytest.mark.parametrize("conn", [object(), "postgresql://localhost", 7])
-async def test_what_is_no_connection_is_refused(shop: Any, conn: object) -> None:
+async def test_an_object_that_is_not_a_connection_is_refused(shop: Any, conn: object) -> None:
     with pytest.raises(OptionError, match="conn= is a"):
         await shop[1].using(conn=conn).enqueue(1)
 
@@ -509,7 +511,9 @@ async def test_another_database_is_refused(fresh_url: str, shop: Any) -> None:
     await connection.close()
 
 
-async def test_a_role_without_rights_is_told_so(postgres: Server, user_url: str, shop: Any) -> None:
+async def test_a_role_without_rights_gets_an_error_with_the_fix(
+    postgres: Server, user_url: str, shop: Any
+) -> None:
     _, work = shop
     with postgres.connect() as admin:
         admin.execute(f"REVOKE {role(SCHEMA, 'worker')} FROM shop")
@@ -520,7 +524,7 @@ async def test_a_role_without_rights_is_told_so(postgres: Server, user_url: str,
     await connection.close()
 
 
-async def test_tasks_in_a_file_join_no_transaction(tmp_path: Path) -> None:
+async def test_a_sqlite_store_refuses_a_callers_connection(tmp_path: Path) -> None:
     app, work = make_app(f"sqlite:///{tmp_path}/queue.db")
     with pytest.raises(OptionError, match="PostgreSQL"):
         await work.using(conn=object()).enqueue(1)

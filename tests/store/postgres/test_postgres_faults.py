@@ -68,7 +68,7 @@ async def test_a_restart_between_two_calls_is_not_noticed(on_fragile: PostgresSt
     assert await build.one()
 
 
-async def test_while_the_server_is_away_calls_say_so_and_what_to_do(
+async def test_while_the_server_is_down_calls_raise_an_error_with_the_fix(
     on_fragile: PostgresStore, fragile: Server
 ) -> None:
     fragile.stop(immediately=True)
@@ -81,7 +81,7 @@ async def test_while_the_server_is_away_calls_say_so_and_what_to_do(
     assert await on_fragile.now() > 0
 
 
-async def test_a_transaction_that_is_cut_off_is_done_again(store: PostgresStore, postgres: Server) -> None:
+async def test_an_interrupted_transaction_is_retried(store: PostgresStore, postgres: Server) -> None:
     tries = []
 
     async def work(db: PostgresSession) -> int:
@@ -95,7 +95,7 @@ async def test_a_transaction_that_is_cut_off_is_done_again(store: PostgresStore,
     assert len(tries) == 2
 
 
-async def test_what_must_not_be_repeated_is_not(store: PostgresStore, postgres: Server) -> None:
+async def test_work_that_is_not_repeatable_is_not_retried(store: PostgresStore, postgres: Server) -> None:
     tries = []
 
     async def work(db: PostgresSession) -> None:
@@ -108,7 +108,9 @@ async def test_what_must_not_be_repeated_is_not(store: PostgresStore, postgres: 
     assert len(tries) == 1
 
 
-async def test_a_deadlock_is_tried_again_and_both_get_their_way(store: PostgresStore, build: Build) -> None:
+async def test_a_deadlock_is_retried_and_both_transactions_succeed(
+    store: PostgresStore, build: Build
+) -> None:
     one, other = await build.enqueue(2)
     lock = "SELECT 1 FROM /*schema*/task WHERE id = $1 FOR UPDATE"
     met = asyncio.Barrier(2)
@@ -135,7 +137,7 @@ LOCKED_OUT = (
 
 
 @pytest.mark.parametrize("kind", ["key", "unique"])
-async def test_batches_of_the_same_names_in_another_order_meet_no_deadlock(
+async def test_batches_with_the_same_names_in_another_order_do_not_deadlock(
     store: PostgresStore, postgres: Server, build: Build, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(database_module, "_TRIES", 1)  # a deadlock would be tried again, and not be seen
@@ -158,7 +160,7 @@ async def test_batches_of_the_same_names_in_another_order_meet_no_deadlock(
     assert [answer.task_id for answer in one.result()] == [a.task_id for a in reversed(other.result())]
 
 
-async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
+async def test_a_gate_change_that_waited_for_its_lock_uses_the_time_after_the_wait(
     store: PostgresStore, postgres: Server
 ) -> None:
     await store.report_failure("u", CallFailure(Reason.RATE_LIMIT))
@@ -178,7 +180,7 @@ async def test_a_gate_that_was_waited_for_opens_at_the_moment_of_its_turn(
     assert row.gate.last_opened_at >= turn_at
 
 
-async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
+async def test_endless_conflicts_raise_store_busy(store: PostgresStore) -> None:
     async def work(db: PostgresSession) -> None:
         raise asyncpg.SerializationError("again")
 
@@ -186,7 +188,7 @@ async def test_conflicts_without_end_are_busy(store: PostgresStore) -> None:
         await database_of(store).autocommit(work)
 
 
-async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: Build) -> None:
+async def test_a_call_ends_within_its_time_limit_for_any_delay(worker_url: str, build: Build) -> None:
     task_id = await build.one()
     holder = await asyncpg.connect(worker_url)
     hasty = PostgresStore(worker_url, busy_seconds=0.3)
@@ -199,9 +201,7 @@ async def test_a_call_ends_in_time_whatever_holds_it_up(worker_url: str, build: 
     await hasty.close()
 
 
-async def test_a_transaction_whose_connection_falls_silent_ends_in_time(
-    postgres: Server, worker_url: str
-) -> None:
+async def test_a_transaction_on_a_silent_connection_ends_in_time(postgres: Server, worker_url: str) -> None:
     async with proxied(postgres) as proxy:
         store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")), busy_seconds=0.5)
 
@@ -238,7 +238,7 @@ async def whose_answer_is_lost(postgres: Server, word: str, done: Callable[[], A
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("count", [1, 3, COPY_TASKS])
-async def test_tasks_whose_stored_answer_was_lost_are_told_to_be_the_callers_own(
+async def test_a_retried_enqueue_after_a_lost_result_returns_created(
     postgres: Server, store: PostgresStore, build: Build, count: int, named: bool
 ) -> None:
     new = [build.new(queue="lost", key=f"key {number}" if named else None) for number in range(count)]
@@ -251,7 +251,7 @@ async def test_tasks_whose_stored_answer_was_lost_are_told_to_be_the_callers_own
     assert answers == [EnqueueResult(task.id, created=True) for task in new]
 
 
-async def test_a_stage_whose_commits_answer_was_lost_lost_no_name_to_itself(
+async def test_a_retried_batch_commit_does_not_conflict_with_itself(
     postgres: Server, store: PostgresStore, build: Build
 ) -> None:
     held = await build.one(key="held")
@@ -265,7 +265,7 @@ async def test_a_stage_whose_commits_answer_was_lost_lost_no_name_to_itself(
         assert await losing.commit_batch("stage") == {new[1].id: held}
 
 
-async def test_a_beat_on_a_silent_connection_is_given_up_in_time_for_the_next(
+async def test_a_heartbeat_on_a_silent_connection_fails_in_time_for_the_next(
     postgres: Server, worker_url: str
 ) -> None:
     async with proxied(postgres) as proxy:
@@ -300,7 +300,7 @@ async def test_a_call_whose_connection_is_lost_can_be_cancelled(
             await calling
 
 
-async def test_a_cancelled_call_leaves_no_connection_in_disorder(store: PostgresStore) -> None:
+async def test_a_cancelled_call_leaves_no_connection_in_a_transaction(store: PostgresStore) -> None:
     begun = asyncio.Event()
 
     async def sleep(db: PostgresSession) -> object:
@@ -358,7 +358,7 @@ async def test_a_forked_child_uses_none_of_its_parents_connections(
     assert await store.now() > 0
 
 
-async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_answers_raises_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(8)
@@ -371,7 +371,7 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
         await store.close()
 
 
-async def test_a_wrong_database_or_user_is_named_with_the_fix(postgres: Server) -> None:
+async def test_a_wrong_database_or_user_raises_an_error_with_the_fix(postgres: Server) -> None:
     for url, says in (
         (postgres.url("nowhere"), "no such database"),
         (postgres.url(user="nobody"), "refuses this user"),
@@ -399,7 +399,7 @@ async def test_a_wrong_database_or_user_is_named_with_the_fix(postgres: Server) 
     (asyncpg.UniqueViolationError("x"), errors.ErrorKind.CONTENT),
     (KeyError("x"), errors.ErrorKind.OTHER),
 ])  # fmt: skip
-def test_each_error_has_its_meaning(error: Exception, trouble: errors.ErrorKind) -> None:
+def test_each_error_has_its_kind(error: Exception, trouble: errors.ErrorKind) -> None:
     assert errors.error_kind(error) is trouble
     said = errors.wrap(error, "db.example.com/shop")
     if trouble in (errors.ErrorKind.CONTENT, errors.ErrorKind.OTHER):
@@ -411,7 +411,7 @@ def test_each_error_has_its_meaning(error: Exception, trouble: errors.ErrorKind)
 
 
 @pytest.mark.parametrize("count", [1, COPY_TASKS])
-async def test_a_number_that_is_too_large_is_the_callers(
+async def test_a_number_that_is_too_large_raises_arguments_error(
     store: PostgresStore, build: Build, count: int
 ) -> None:
     with pytest.raises(ArgumentsError, match="smaller numbers"):

@@ -64,7 +64,7 @@ async def pid(store: PostgresStore, *, generic_plan: bool = False, sleep: float 
     return await store._database.autocommit(ask, generic_plan=generic_plan)
 
 
-async def test_where_no_connection_is_left_one_of_the_other_kind_serves(
+async def test_without_a_connection_left_one_of_the_other_kind_is_used(
     narrow: Narrow, store: PostgresStore
 ) -> None:
     narrow.allow(1)
@@ -73,7 +73,7 @@ async def test_where_no_connection_is_left_one_of_the_other_kind_serves(
     assert await pid(store) == usual
 
 
-async def test_where_no_connection_is_left_calls_wait_for_the_one_there_is(
+async def test_without_a_connection_left_calls_wait_for_the_existing_one(
     narrow: Narrow, store: PostgresStore
 ) -> None:
     narrow.allow(1)
@@ -85,7 +85,7 @@ async def test_where_no_connection_is_left_calls_wait_for_the_one_there_is(
     assert set(used) == {first}
 
 
-async def test_those_who_wait_for_a_connection_that_is_lost_make_another(
+async def test_callers_that_wait_for_a_lost_connection_open_another(
     narrow: Narrow, store: PostgresStore, postgres: Server
 ) -> None:
     narrow.allow(1)
@@ -101,7 +101,9 @@ async def test_those_who_wait_for_a_connection_that_is_lost_make_another(
     await asyncio.wait([holding])
 
 
-async def test_without_any_connection_every_call_says_so(narrow: Narrow, store: PostgresStore) -> None:
+async def test_without_any_connection_every_call_raises_an_error(
+    narrow: Narrow, store: PostgresStore
+) -> None:
     narrow.allow(0)
     async with asyncio.timeout(SOON):
         ended = await asyncio.gather(*(pid(store) for _ in range(8)), return_exceptions=True)
@@ -110,7 +112,7 @@ async def test_without_any_connection_every_call_says_so(narrow: Narrow, store: 
     assert await pid(store)
 
 
-async def test_more_connections_are_made_when_the_server_has_some_again(
+async def test_more_connections_are_opened_when_the_server_has_some_again(
     narrow: Narrow, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(links_module, "FULL_SECONDS", 0.05)
@@ -121,7 +123,9 @@ async def test_more_connections_are_made_when_the_server_has_some_again(
     assert len({*await asyncio.gather(*(pid(store, sleep=0.3) for _ in range(3)))}) == 3
 
 
-async def test_a_beat_has_a_connection_that_nothing_else_takes(narrow: Narrow, store: PostgresStore) -> None:
+async def test_a_heartbeat_has_a_connection_that_no_other_work_uses(
+    narrow: Narrow, store: PostgresStore
+) -> None:
     worker = await Build(store, SettableClock()).worker(lease=30.0)
     assert await store.extend_leases([worker], 30.0) == set()
     busy = [asyncio.create_task(pid(store, sleep=30)) for _ in range(8)]
@@ -133,7 +137,9 @@ async def test_a_beat_has_a_connection_that_nothing_else_takes(narrow: Narrow, s
     await asyncio.wait(busy)
 
 
-async def test_the_only_connection_serves_beats_and_all_else(narrow: Narrow, store: PostgresStore) -> None:
+async def test_the_only_connection_serves_heartbeats_and_other_work(
+    narrow: Narrow, store: PostgresStore
+) -> None:
     narrow.allow(1)
     worker = await Build(store, SettableClock()).worker(lease=30.0)
     async with asyncio.timeout(SOON):
@@ -145,7 +151,9 @@ async def test_the_only_connection_serves_beats_and_all_else(narrow: Narrow, sto
 
 
 @pytest.mark.parametrize("connections", [1, 2, 4])
-async def test_beats_and_calls_use_no_more_than_the_number(narrow: Narrow, connections: int) -> None:
+async def test_heartbeats_and_calls_stay_within_the_connection_limit(
+    narrow: Narrow, connections: int
+) -> None:
     store = PostgresStore(f"{narrow.url}?pooler=off&hints=off&connections={connections}")
     worker = await Build(store, SettableClock()).worker(lease=30.0)
     narrow.allow(connections)
@@ -167,7 +175,7 @@ async def test_a_supervisor_uses_fewer_connections_than_the_url_allows(narrow: N
     await store.close()
 
 
-async def test_a_supervisor_uses_one_connection_where_the_workers_may_open_too_many(
+async def test_a_supervisor_uses_one_connection_if_the_workers_may_open_too_many(
     narrow: Narrow, postgres: Server
 ) -> None:
     store = PostgresStore(f"{narrow.url}?pooler=off&hints=off", supervises=True)

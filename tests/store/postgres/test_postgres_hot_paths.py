@@ -45,7 +45,7 @@ async def mode(database: Database, *, generic_plan: bool) -> tuple[str, str]:
     return how, pid
 
 
-async def test_steady_statements_have_a_connection_that_plans_once(worker_url: str) -> None:
+async def test_generic_plan_statements_use_a_connection_that_plans_once(worker_url: str) -> None:
     async with database(worker_url, connections=4) as db:
         usual, usual_pid = await mode(db, generic_plan=False)
         generic_plan, steady_pid = await mode(db, generic_plan=True)
@@ -54,7 +54,7 @@ async def test_steady_statements_have_a_connection_that_plans_once(worker_url: s
         assert await mode(db, generic_plan=True) == ("force_generic_plan", steady_pid)
 
 
-async def test_a_single_connection_is_changed_over_as_often_as_needed(worker_url: str) -> None:
+async def test_a_single_connection_is_switched_as_often_as_needed(worker_url: str) -> None:
     async with database(worker_url, connections=1) as db:
         found = [
             await mode(db, generic_plan=generic_plan) for generic_plan in (False, True, False, True, True)
@@ -65,7 +65,7 @@ async def test_a_single_connection_is_changed_over_as_often_as_needed(worker_url
     assert len({pid for _, pid in found}) == 1
 
 
-async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_of_them(
+async def test_the_connection_limit_holds_for_both_kinds_of_plans(
     worker_url: str,
 ) -> None:
     async with database(worker_url, connections=3) as db:
@@ -75,7 +75,7 @@ async def test_no_more_connections_are_made_than_are_allowed_whatever_is_asked_o
     assert len({pid for _, pid in found}) <= 3
 
 
-async def test_no_plan_is_kept_on_when_a_connection_is_changed_over(worker_url: str) -> None:
+async def test_switching_a_connection_discards_its_plans(worker_url: str) -> None:
     async def prepare(session: PostgresSession) -> None:
         await session.script(
             "CREATE TEMP TABLE small (id integer PRIMARY KEY); INSERT INTO small VALUES (1); ANALYZE small;"
@@ -93,7 +93,7 @@ async def test_no_plan_is_kept_on_when_a_connection_is_changed_over(worker_url: 
         assert "Seq Scan" in await db.autocommit(plan)
 
 
-async def test_a_connection_that_was_cut_is_changed_over_again_when_it_is_replaced(worker_url: str) -> None:
+async def test_a_replaced_connection_is_switched_again(worker_url: str) -> None:
     async with database(worker_url, connections=1) as db:
         _, pid = await mode(db, generic_plan=True)
 
@@ -125,7 +125,7 @@ OF_TASKS = {
 
 
 @pytest.mark.parametrize(("operation", "name"), STEADY_STATEMENTS)
-async def test_a_plan_that_is_kept_from_when_the_tables_were_empty_walks_over_none_of_them(
+async def test_a_plan_from_empty_tables_does_not_scan_them_later(
     worker_url: str, operation: str, name: str
 ) -> None:
     statement = in_schema(load(operation)[name], SCHEMA)
@@ -189,7 +189,9 @@ def looks(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(store, monkeypatch)
 
 
-async def test_a_look_that_found_one_lane_serves_the_next_large_claim(build: Build, looks: Looks) -> None:
+async def test_a_scan_that_found_one_channel_is_reused_by_the_next_large_claim(
+    build: Build, looks: Looks
+) -> None:
     ids = await build.enqueue(3 * LARGE_CLAIM)
     request = build.request(await build.worker(), LARGE_CLAIM)
     assert await looks.claim(request) == ids[:LARGE_CLAIM]
@@ -200,7 +202,7 @@ async def test_a_look_that_found_one_lane_serves_the_next_large_claim(build: Bui
     assert looks.count == 2
 
 
-async def test_a_small_claim_always_looks(build: Build, looks: Looks) -> None:
+async def test_a_small_claim_always_scans(build: Build, looks: Looks) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
     worker = await build.worker()
     await looks.claim(build.request(worker, LARGE_CLAIM))
@@ -208,7 +210,7 @@ async def test_a_small_claim_always_looks(build: Build, looks: Looks) -> None:
     assert await looks.claim(build.request(worker, 1)) == [urgent]
 
 
-async def test_slots_that_the_one_lane_does_not_fill_go_to_the_others(build: Build, looks: Looks) -> None:
+async def test_slots_that_the_reused_channel_does_not_fill_go_to_others(build: Build, looks: Looks) -> None:
     await build.enqueue(LARGE_CLAIM + 5)
     worker = await build.worker()
     await looks.claim(build.request(worker, LARGE_CLAIM))
@@ -217,7 +219,7 @@ async def test_slots_that_the_one_lane_does_not_fill_go_to_the_others(build: Bui
     assert looks.count == 2
 
 
-async def test_limits_that_are_declared_after_the_look_hold_for_the_claim_it_would_serve(
+async def test_limits_declared_after_a_scan_apply_to_a_claim_that_would_reuse_it(
     store: PostgresStore, build: Build, looks: Looks
 ) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
@@ -229,7 +231,7 @@ async def test_limits_that_are_declared_after_the_look_hold_for_the_claim_it_wou
     assert looks.count == 2
 
 
-async def test_a_worker_that_was_retired_after_the_look_gets_nothing(
+async def test_a_worker_retired_after_a_scan_gets_no_task(
     store: PostgresStore, build: Build, looks: Looks
 ) -> None:
     await build.enqueue(3 * LARGE_CLAIM)
@@ -239,7 +241,7 @@ async def test_a_worker_that_was_retired_after_the_look_gets_nothing(
     assert not await looks.is_alive(build.request(worker, LARGE_CLAIM))
 
 
-async def test_what_one_pool_found_serves_no_other(build: Build, looks: Looks) -> None:
+async def test_a_scan_of_one_pool_is_not_reused_by_another(build: Build, looks: Looks) -> None:
     await build.enqueue(2 * LARGE_CLAIM)
     other = await build.enqueue(LARGE_CLAIM, function="app:other")
     worker = await build.worker()

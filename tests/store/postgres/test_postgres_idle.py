@@ -37,7 +37,7 @@ async def pid(store: PostgresStore) -> int:
     return await store._database.read(ask)
 
 
-async def test_a_connection_that_was_forgotten_while_it_was_idle_costs_seconds_only(
+async def test_an_idle_connection_dropped_by_the_network_costs_only_seconds(
     postgres: Server, worker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle, "QUIET_SECONDS", 0.0)
@@ -61,7 +61,9 @@ async def test_a_connection_that_was_quiet_and_still_answers_is_kept(
     assert await pid(lone) == await pid(lone)
 
 
-async def test_a_connection_in_use_is_not_asked(lone: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_in_use_is_not_checked(
+    lone: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     async def answers(link: object) -> bool:
@@ -92,7 +94,7 @@ async def test_idle_connections_are_closed(
     await store.close()
 
 
-async def test_a_connection_that_is_used_again_in_time_is_not_closed(
+async def test_an_idle_connection_that_is_used_in_time_is_not_closed(
     lone: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle, "MOST_IDLE_SECONDS", 0.5)

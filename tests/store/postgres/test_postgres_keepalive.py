@@ -10,7 +10,7 @@ from tidegate.store.postgres.connecting import connect
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system names its options otherwise")
-async def test_the_kernel_asks_after_the_other_side_of_an_idle_connection(worker_url: str) -> None:
+async def test_tcp_keepalive_is_set_on_connections(worker_url: str) -> None:
     link = await connect(worker_url, pooler=False)
     found = link._transport.get_extra_info("socket")
     assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

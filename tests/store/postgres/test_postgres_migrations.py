@@ -41,13 +41,13 @@ def catalogue(url: str, name: str) -> list[tuple[object, ...]]:
         return [*connection.execute(CATALOGUE, [name]), *sorted(connection.execute(FUNCTIONS, [name]))]
 
 
-def test_migrations_are_numbered_without_gaps_and_say_what_they_lock() -> None:
+def test_migrations_are_numbered_without_gaps_and_state_what_they_lock() -> None:
     assert [migration.number for migration in KNOWN] == list(range(1, len(KNOWN) + 1))
     assert all(migration.sql.startswith(f"-- {migration.number:03d}: ") for migration in KNOWN)
     assert all("\n-- Locks: " in migration.sql for migration in KNOWN)
 
 
-async def test_two_may_upgrade_an_empty_database_at_once(fresh_url: str) -> None:
+async def test_two_processes_can_upgrade_an_empty_database_at_once(fresh_url: str) -> None:
     one, other = PostgresStore(fresh_url), PostgresStore(fresh_url)
     applied = await asyncio.gather(one.migrate(), other.migrate())
     assert sorted(applied[0] + applied[1]) == NAMES
@@ -56,7 +56,7 @@ async def test_two_may_upgrade_an_empty_database_at_once(fresh_url: str) -> None
     await asyncio.gather(one.close(), other.close())
 
 
-async def test_what_is_printed_makes_the_same_schema_as_an_upgrade(fresh_url: str) -> None:
+async def test_the_upgrade_script_creates_the_same_schema_as_an_upgrade(fresh_url: str) -> None:
     by_us, by_hand = (PostgresStore(f"{fresh_url}?schema={name}") for name in ("by_us", "by_hand"))
     await by_us.migrate()
     script = await by_hand.upgrade_script()
@@ -70,7 +70,7 @@ async def test_what_is_printed_makes_the_same_schema_as_an_upgrade(fresh_url: st
     await asyncio.gather(by_us.close(), by_hand.close())
 
 
-async def test_an_empty_database_is_refused_with_what_to_do(fresh_url: str) -> None:
+async def test_an_empty_database_is_refused_with_the_fix(fresh_url: str) -> None:
     store = PostgresStore(fresh_url)
     with pytest.raises(SchemaError, match="db upgrade"):
         await store.open()
@@ -78,7 +78,7 @@ async def test_an_empty_database_is_refused_with_what_to_do(fresh_url: str) -> N
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-async def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Server, encoding: str) -> None:
+async def test_a_database_that_is_not_utf8_is_refused(postgres: Server, encoding: str) -> None:
     with postgres.connect() as admin:
         admin.execute(f"CREATE DATABASE narrow ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
         store = PostgresStore(postgres.url("narrow"))
@@ -126,7 +126,7 @@ FROM tidegate.enqueue_1(
 )"""
 
 
-async def test_an_upgrade_keeps_the_tasks_and_old_processes_go_on(
+async def test_an_upgrade_keeps_the_tasks_and_old_processes_continue(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(fresh_url)
@@ -154,7 +154,7 @@ async def test_an_upgrade_keeps_the_tasks_and_old_processes_go_on(
     await store.close()
 
 
-async def test_what_is_printed_for_an_older_schema_is_what_it_lacks(
+async def test_the_upgrade_script_for_an_older_schema_has_only_missing_migrations(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(fresh_url)
@@ -172,7 +172,7 @@ async def test_what_is_printed_for_an_older_schema_is_what_it_lacks(
     await store.close()
 
 
-async def test_a_table_in_use_is_not_waited_for_with_others_behind(
+async def test_a_migration_does_not_block_others_while_it_waits_for_a_table(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(fresh_url)
@@ -200,7 +200,7 @@ async def test_a_table_in_use_is_not_waited_for_with_others_behind(
 WAITS = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'tidegate.running'::regclass AND NOT granted)"
 
 
-async def test_a_migration_may_take_longer_than_other_calls(
+async def test_a_migration_has_a_longer_time_limit_than_other_calls(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Migration(len(KNOWN) + 1, "999_slow", "SELECT pg_sleep(1);")
@@ -210,14 +210,14 @@ async def test_a_migration_may_take_longer_than_other_calls(
     await store.close()
 
 
-async def test_an_upgrade_waits_for_no_table_for_long(fresh_url: str) -> None:
+async def test_an_upgrade_waits_only_briefly_for_a_table(fresh_url: str) -> None:
     store = PostgresStore(fresh_url)
     statements = await store.upgrade_script()
     assert statements.count("SET LOCAL lock_timeout") == len(NAMES)
     await store.close()
 
 
-async def test_an_upgrade_that_has_no_turn_at_a_table_names_who_is_in_the_way_and_can_be_run_again(
+async def test_an_upgrade_blocked_by_other_transactions_names_them_and_can_be_repeated(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(fresh_url)
@@ -250,7 +250,7 @@ async def test_only_the_migrator_may_change_tables(postgres: Server, kind: str) 
     await connection.close()
 
 
-async def test_the_reader_reads_and_writes_nothing(postgres: Server, build: Build) -> None:
+async def test_the_reader_can_read_and_cannot_write(postgres: Server, build: Build) -> None:
     task_id = await build.one()
     reader = PostgresStore(postgres.url(user=role(SCHEMA, "reader")))
     assert set(await reader.read_tasks([task_id])) == {task_id}
@@ -260,9 +260,7 @@ async def test_the_reader_reads_and_writes_nothing(postgres: Server, build: Buil
 
 
 @pytest.mark.parametrize("name", ["order", "public"])
-async def test_the_roles_suffice_for_any_schema_on_a_server_that_gives_nothing_away(
-    postgres: Server, name: str
-) -> None:
+async def test_the_roles_suffice_on_a_server_without_default_privileges(postgres: Server, name: str) -> None:
     with fresh_database(postgres) as database:
         with postgres.connect(database) as admin:
             admin.execute(roles_sql(name))
@@ -282,7 +280,7 @@ async def test_the_roles_suffice_for_any_schema_on_a_server_that_gives_nothing_a
         admin.execute(f"DROP ROLE {name}_migrator, {name}_worker, {name}_reader")
 
 
-async def test_no_number_is_counted_up_that_could_run_out(postgres: Server) -> None:
+async def test_no_sequence_can_run_out(postgres: Server) -> None:
     """C32: ids are UUIDs; there is no sequence that each enqueue would use up."""
     prepared(postgres)
     with postgres.connect() as admin:
@@ -290,7 +288,7 @@ async def test_no_number_is_counted_up_that_could_run_out(postgres: Server) -> N
         assert admin.execute(sequences, [SCHEMA]).fetchone() == (0,)
 
 
-async def test_giving_rights_again_is_harmless(postgres: Server) -> None:
+async def test_granting_rights_again_is_harmless(postgres: Server) -> None:
     prepared(postgres)
     with postgres.connect() as admin:
         admin.execute(roles_sql(SCHEMA))

@@ -13,7 +13,7 @@ from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load
 
 
-async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair_by_pair(worker_url: str):
+async def test_rows_deleted_by_a_claim_are_looked_up_in_a_hash(worker_url: str):
     take = in_schema(load("claim")["take"], SCHEMA)
     channel = [["default"], [1], [""], ["app:noop"], [0], [0.0], [500], [3], [10.0], [600.0], True, None]
     connection = await asyncpg.connect(worker_url)
@@ -27,7 +27,7 @@ async def test_what_a_claim_deleted_is_looked_up_in_a_hash_and_not_compared_pair
     assert "Join Filter" not in plan
 
 
-async def test_what_queues_finished_before_is_told_by_reading_the_tally_once_and_not_for_each(
+async def test_earlier_completions_of_all_queues_need_one_read_of_the_tally(
     worker_url: str,
 ):
     done_before = in_schema(load("get_queue_stats")["done_before"], SCHEMA)
@@ -56,7 +56,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("pooler", "keeps_plans"), [(False, True), (True, False)])
-async def test_a_session_knows_whether_its_plans_are_kept(worker_url: str, pooler: bool, keeps_plans: bool):
+async def test_a_session_reports_whether_its_plans_are_kept(worker_url: str, pooler: bool, keeps_plans: bool):
     link = await connect(worker_url, pooler=pooler)
     try:
         assert PostgresSession(link, SCHEMA, None).keeps_plans is keeps_plans

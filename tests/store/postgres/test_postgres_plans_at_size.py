@@ -124,7 +124,7 @@ def take_of(channels: tuple[str, ...], tasks: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("functions", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
-async def test_a_look_reads_the_lanes_from_their_index_alone(
+async def test_a_scan_reads_channels_from_their_index_alone(
     explained: Explained, functions: tuple[str, ...]
 ) -> None:
     plan = await explained.plan("claim", "peek", *peek_of(functions))
@@ -136,7 +136,7 @@ async def test_a_look_reads_the_lanes_from_their_index_alone(
 
 
 @pytest.mark.parametrize("channels", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
-async def test_a_claim_deletes_by_place_and_touches_only_what_it_takes(
+async def test_a_claim_deletes_by_ctid_and_touches_only_the_rows_it_takes(
     explained: Explained, channels: tuple[str, ...]
 ) -> None:
     plan = await explained.plan("claim", "take", *take_of(channels, SLOTS))
@@ -145,7 +145,7 @@ async def test_a_claim_deletes_by_place_and_touches_only_what_it_takes(
     assert plan["Actual Rows"] == SLOTS
 
 
-async def test_a_finish_deletes_by_place_and_touches_only_what_it_ends(explained: Explained) -> None:
+async def test_a_finish_deletes_by_ctid_and_touches_only_the_rows_it_ends(explained: Explained) -> None:
     taken = await explained.rows("claim", "take", *take_of(LANES, SLOTS))
     ids = sorted(row["task_id"] for row in taken)
     plan = await explained.plan("finish", "succeed", None, ids, [1] * len(ids), [], [], [])
@@ -154,7 +154,7 @@ async def test_a_finish_deletes_by_place_and_touches_only_what_it_ends(explained
     assert plan["Actual Rows"] == SLOTS
 
 
-async def test_a_promotion_reads_what_is_due_in_the_order_of_its_index(explained: Explained) -> None:
+async def test_a_promotion_reads_due_tasks_in_index_order(explained: Explained) -> None:
     plan = await explained.plan("promote", "due", None, SLOTS)
     held_to(plan, "due", SLOTS)
     [read] = [node for node in nodes(plan) if node.get("Relation Name") == "waiting"]

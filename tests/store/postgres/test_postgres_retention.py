@@ -41,7 +41,7 @@ async def finished(build: Build, count: int) -> list[str]:
     return ids_of(tasks)
 
 
-async def test_a_sweep_steps_over_what_another_holds_and_takes_it_the_next_time(
+async def test_delete_expired_skips_locked_rows_and_deletes_them_the_next_time(
     build: Build, worker_url: str
 ) -> None:
     held, *others = await finished(build, 4)
@@ -59,7 +59,7 @@ async def test_a_sweep_steps_over_what_another_holds_and_takes_it_the_next_time(
     await build.sound()
 
 
-async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
+async def test_other_operations_run_during_delete_expired(
     store: PostgresStore, build: Build, clock: SettableClock
 ) -> None:
     old = await finished(build, 20)
@@ -86,7 +86,7 @@ async def test_while_a_sweep_is_under_way_others_enqueue_claim_finish_and_sweep(
     await build.sound()
 
 
-async def test_a_sweep_goes_in_small_batches(store: PostgresStore, build: Build) -> None:
+async def test_delete_expired_works_in_small_batches(store: PostgresStore, build: Build) -> None:
     old = await finished(build, 250)
     rounds = []
     while gone := await store.delete_expired(**NOW, limit=100):

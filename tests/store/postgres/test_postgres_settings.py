@@ -28,7 +28,7 @@ async def isolation(store: PostgresStore) -> set[str]:
     return {plain, await database.transact(lambda db: db.value(ISOLATION))}
 
 
-async def test_a_stricter_isolation_set_for_the_database_is_not_ours(fresh_url: str) -> None:
+async def test_an_isolation_level_set_for_the_database_does_not_apply(fresh_url: str) -> None:
     with psycopg.connect(fresh_url, autocommit=True) as admin:
         name = admin.info.dbname
         admin.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
@@ -37,13 +37,15 @@ async def test_a_stricter_isolation_set_for_the_database_is_not_ours(fresh_url: 
     await store.close()
 
 
-async def test_behind_a_pooler_the_isolation_is_the_roles(worker_url: str, bouncer: Bouncer) -> None:
+async def test_behind_a_pooler_the_isolation_level_of_the_role_applies(
+    worker_url: str, bouncer: Bouncer
+) -> None:
     store = PostgresStore(bouncer.url(user=role(SCHEMA, "worker")))
     assert await store._database.autocommit(lambda db: db.row(SET_BY)) == ("read committed", "user")
     await store.close()
 
 
-async def test_a_process_that_falls_silent_in_a_transaction_lets_go_in_time(
+async def test_a_process_that_stops_in_a_transaction_loses_its_locks_in_time(
     fresh_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.store.postgres.connecting._SILENCE", "200ms")

@@ -48,7 +48,7 @@ class Listener:
 
 
 @pytest.mark.parametrize("url", ["postgresql:///shop", "postgresql:///", "postgresql://"])
-async def test_what_a_url_leaves_open_comes_from_the_variables(
+async def test_missing_parts_of_a_url_come_from_the_variables(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     async with Listener() as listener:
@@ -63,7 +63,7 @@ async def test_what_a_url_leaves_open_comes_from_the_variables(
     assert not listener.asked_for_tls
 
 
-async def test_what_the_url_says_wins_over_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_url_overrides_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Listener() as listener:
         for name in ("PGHOST", "PGUSER", "PGPASSWORD", "PGDATABASE"):
             monkeypatch.setenv(name, "another")
@@ -77,7 +77,7 @@ async def test_what_the_url_says_wins_over_the_variables(monkeypatch: pytest.Mon
     assert listener.asked_for_tls
 
 
-async def test_a_store_works_through_the_variables_alone(
+async def test_a_store_works_with_the_variables_alone(
     postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emptied(postgres)
@@ -91,7 +91,9 @@ async def test_a_store_works_through_the_variables_alone(
     await store.close()
 
 
-async def test_a_variable_that_demands_tls_is_kept(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_variable_that_requires_tls_applies(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGSSLMODE", "require")
     store = PostgresStore(postgres.url())
     with pytest.raises(StoreUnavailableError, match="SSL"):
@@ -114,19 +116,19 @@ async def test_a_variable_that_demands_tls_is_kept(postgres: Server, monkeypatch
         ("PGPORT", "http"),
     ],
 )
-def test_a_variable_that_would_be_lost_is_refused_by_name(variable: str, value: str) -> None:
+def test_a_variable_that_would_be_ignored_is_refused_by_name(variable: str, value: str) -> None:
     with pytest.raises(ConfigError, match=variable) as caught:
         parse_address("postgresql://ada@db/shop", {variable: value})
     assert caught.value.fix
 
 
 @pytest.mark.parametrize("url", ["postgresql:///?service=shop", "postgresql://db/shop?servicefile=/etc/pg"])
-def test_a_service_in_the_url_is_refused_with_what_to_write(url: str) -> None:
+def test_a_service_in_the_url_is_refused_with_the_fix(url: str) -> None:
     with pytest.raises(ConfigError, match=r"service.* is not supported .*PGHOST"):
         parse_address(url, {})
 
 
-def test_variables_that_ask_for_nothing_or_are_settled_by_the_url_are_let_pass() -> None:
+def test_variables_without_effect_or_overridden_by_the_url_are_accepted() -> None:
     env = {
         "PGSERVICE": "", "PGCHANNELBINDING": "require", "PGGSSENCMODE": "prefer", "PGCONNECT_TIMEOUT": "3",
         "PGOPTIONS": "-c x=y", "PGPORT": "5432,5433", "PGSERVICEFILE": "/etc/pg",

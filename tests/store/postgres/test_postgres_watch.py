@@ -43,7 +43,7 @@ async def quiet(store: PostgresStore) -> None:
         pass
 
 
-async def test_a_commit_of_another_process_is_heard_at_once(
+async def test_a_commit_of_another_process_wakes_a_waiter_at_once(
     store: PostgresStore, twin: PostgresStore
 ) -> None:
     await quiet(store)
@@ -53,7 +53,7 @@ async def test_a_commit_of_another_process_is_heard_at_once(
     assert await waiting < SOON / 2
 
 
-async def test_a_rolled_back_enqueue_is_told_to_nobody(store: PostgresStore, twin: PostgresStore) -> None:
+async def test_a_rolled_back_enqueue_sends_no_hint(store: PostgresStore, twin: PostgresStore) -> None:
     await quiet(store)
     build = Build(twin, SettableClock())
     with pytest.raises(ValueError, match="no"):
@@ -66,7 +66,7 @@ async def refuse() -> None:
     raise ValueError("no")
 
 
-async def test_many_commits_are_few_hints(twin: PostgresStore, worker_url: str) -> None:
+async def test_many_commits_send_few_hints(twin: PostgresStore, worker_url: str) -> None:
     heard: list[str] = []
     with psycopg.connect(worker_url, autocommit=True) as ear:
         ear.execute(f"LISTEN {SCHEMA}")
@@ -80,7 +80,7 @@ async def test_many_commits_are_few_hints(twin: PostgresStore, worker_url: str) 
     assert 1 <= len(heard) <= took / hints.GAP_SECONDS + 2
 
 
-async def test_a_listener_that_was_cut_off_listens_again(
+async def test_a_disconnected_listener_listens_again(
     store: PostgresStore, twin: PostgresStore, postgres: Server
 ) -> None:
     await quiet(store)
@@ -97,7 +97,7 @@ async def test_a_listener_that_was_cut_off_listens_again(
     assert await waiting < SOON / 2
 
 
-async def test_a_listener_that_the_server_forgot_notices(worker_url: str, postgres: Server) -> None:
+async def test_a_listener_notices_that_the_server_lost_its_session(worker_url: str, postgres: Server) -> None:
     heard = asyncio.Event()
     listener = Listener(worker_url, SCHEMA, heard.set, probe_seconds=0.05)
     listener.start()
@@ -108,7 +108,7 @@ async def test_a_listener_that_the_server_forgot_notices(worker_url: str, postgr
     await listener.stop()
 
 
-async def test_without_hints_a_wait_lasts_its_time_and_own_commits_end_it(worker_url: str) -> None:
+async def test_without_hints_a_wait_ends_at_its_timeout_or_after_an_own_commit(worker_url: str) -> None:
     silent = PostgresStore(f"{worker_url}?hints=off")
     await quiet(silent)
     waiting = asyncio.create_task(seconds(silent))
@@ -118,7 +118,7 @@ async def test_without_hints_a_wait_lasts_its_time_and_own_commits_end_it(worker
     await silent.close()
 
 
-async def test_behind_a_pooler_hints_come_by_the_direct_way(
+async def test_behind_a_pooler_hints_come_over_the_direct_connection(
     worker_url: str, twin: PostgresStore, postgres: Server, bouncer: Bouncer
 ) -> None:
     pooled = bouncer.url(user="tidegate_worker")
@@ -131,7 +131,7 @@ async def test_behind_a_pooler_hints_come_by_the_direct_way(
     await store.close()
 
 
-async def test_nobody_listens_through_a_pooler(worker_url: str, bouncer: Bouncer) -> None:
+async def test_no_listener_uses_a_pooler(worker_url: str, bouncer: Bouncer) -> None:
     store = PostgresStore(bouncer.url(user="tidegate_worker"))
     await quiet(store)
     assert await seconds(store, timeout=0.2) >= 0.2
@@ -139,7 +139,7 @@ async def test_nobody_listens_through_a_pooler(worker_url: str, bouncer: Bouncer
     await store.close()
 
 
-async def test_a_server_that_takes_no_more_hints_costs_nobody_anything(
+async def test_a_server_that_refuses_hints_does_no_harm(
     store: PostgresStore, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complaints: list[object] = []

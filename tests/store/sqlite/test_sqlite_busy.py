@@ -14,7 +14,7 @@ from tidegate.store.sqlite.store import SqliteStore
 
 
 @pytest.mark.parametrize("holder", [lock_file, other_writer])
-async def test_a_write_waits_for_a_lock_that_is_given_back_in_time(
+async def test_a_write_waits_for_a_lock_that_is_released_in_time(
     store: SqliteStore, build: Build, path: Path, holder: object
 ) -> None:
     with holder(path):  # type: ignore[operator]
@@ -25,7 +25,7 @@ async def test_a_write_waits_for_a_lock_that_is_given_back_in_time(
 
 
 @pytest.mark.parametrize("holder", [lock_file, other_writer])
-async def test_a_write_that_cannot_begin_says_so_and_is_never_done(
+async def test_a_write_that_cannot_begin_raises_store_busy_and_is_never_done(
     hasty: SqliteStore, clock: SettableClock, path: Path, holder: object
 ) -> None:
     build = Build(hasty, clock)
@@ -47,7 +47,9 @@ async def test_reading_needs_no_lock(hasty: SqliteStore, build: Build, path: Pat
         assert (await hasty.get_queue_stats())[0].ready == 1
 
 
-async def test_a_claim_that_finds_nothing_needs_no_lock(hasty: SqliteStore, build: Build, path: Path) -> None:
+async def test_a_claim_without_ready_tasks_needs_no_lock(
+    hasty: SqliteStore, build: Build, path: Path
+) -> None:
     worker = await build.worker()
     await build.one(delay_seconds=60.0)
     with lock_file(path):
@@ -70,7 +72,7 @@ async def test_a_store_that_was_busy_works_again_at_once(
     assert await hasty.check_integrity() == []
 
 
-async def test_closing_finishes_what_is_queued(path: Path, clock: SettableClock, build: Build) -> None:
+async def test_closing_finishes_queued_calls(path: Path, clock: SettableClock, build: Build) -> None:
     store = SqliteStore(path, clock=clock)
     with lock_file(path):
         writing = asyncio.create_task(store.enqueue([build.new()]))
@@ -94,7 +96,7 @@ async def test_closing_does_not_wait_for_ever_for_a_lock(
     assert await run_sql(hasty, "SELECT count(*) FROM task") == [(0,)]
 
 
-async def test_a_deleted_lock_file_stops_nobody(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_a_deleted_lock_file_blocks_no_writer(store: SqliteStore, build: Build, path: Path) -> None:
     await build.one()
     path.with_name(path.name + ".lock").unlink()
     await build.one()

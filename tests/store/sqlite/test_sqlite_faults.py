@@ -22,7 +22,7 @@ async def limit_pages(store: SqliteStore, extra: int) -> None:
     await run_sql(store, f"PRAGMA max_page_count = {pages + extra}", Mode.BARE)  # type: ignore[operator]
 
 
-async def test_a_full_disk_is_told_and_leaves_the_rows_intact(
+async def test_a_full_disk_raises_an_error_and_leaves_the_rows_intact(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     kept = await build.enqueue(50)
@@ -39,9 +39,7 @@ async def test_a_full_disk_is_told_and_leaves_the_rows_intact(
     assert await store.check_integrity() == []
 
 
-async def test_a_worker_can_finish_what_it_holds_after_the_disk_was_full(
-    store: SqliteStore, build: Build
-) -> None:
+async def test_a_worker_can_finish_its_runs_after_the_disk_was_full(store: SqliteStore, build: Build) -> None:
     tasks = await build.running(20)
     await limit_pages(store, 0)
     with pytest.raises(StoreUnavailableError):
@@ -51,7 +49,7 @@ async def test_a_worker_can_finish_what_it_holds_after_the_disk_was_full(
     assert await store.check_integrity() == []
 
 
-async def test_a_directory_that_goes_and_comes_back_costs_nothing_but_the_time(
+async def test_a_directory_that_vanishes_and_returns_loses_nothing(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     kept = await build.enqueue(5)
@@ -69,7 +67,7 @@ async def test_a_directory_that_goes_and_comes_back_costs_nothing_but_the_time(
     assert await store.check_integrity() == []
 
 
-async def test_a_deleted_file_is_noticed_before_anything_is_written_to_it(
+async def test_a_deleted_file_is_detected_before_a_write(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     await build.one()
@@ -80,7 +78,7 @@ async def test_a_deleted_file_is_noticed_before_anything_is_written_to_it(
         await store.get_queue_stats()
 
 
-async def test_a_new_store_where_another_was_is_made_aloud(
+async def test_a_new_store_in_place_of_an_earlier_one_logs_a_warning(
     store: SqliteStore, build: Build, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await build.one()
@@ -95,7 +93,7 @@ async def test_a_new_store_where_another_was_is_made_aloud(
     assert "an earlier one was moved or deleted" in said.getMessage()
 
 
-async def test_a_first_store_is_made_without_a_warning(
+async def test_a_first_store_is_created_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -124,7 +122,7 @@ async def test_commits_left_behind_by_a_moved_file_are_not_deleted(
     await other.close()
 
 
-async def test_a_file_that_was_replaced_is_used_once_nobody_has_the_old_one_open(
+async def test_a_replaced_file_is_used_once_no_process_has_the_old_one_open(
     store: SqliteStore, build: Build, path: Path, clock: SettableClock
 ) -> None:
     old = await build.one()
@@ -142,7 +140,7 @@ async def test_a_file_that_was_replaced_is_used_once_nobody_has_the_old_one_open
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-async def test_a_directory_without_rights_is_told(tmp_path: Path) -> None:
+async def test_a_directory_without_rights_raises_an_error(tmp_path: Path) -> None:
     shut = tmp_path / "shut"
     shut.mkdir(mode=0o500)
     store = SqliteStore(shut / "queue.db")
@@ -151,7 +149,7 @@ async def test_a_directory_without_rights_is_told(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_path_that_cannot_be_a_file_is_told(tmp_path: Path) -> None:
+async def test_a_path_that_cannot_be_a_file_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file" / "queue.db", tmp_path):
         store = SqliteStore(path)
@@ -160,7 +158,7 @@ async def test_a_path_that_cannot_be_a_file_is_told(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_raises_an_error(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     path.write_bytes(b"not a database, but long enough to be looked at " * 100)
     store = SqliteStore(path)
@@ -180,7 +178,7 @@ async def test_a_damaged_file_is_found_by_the_check(store: SqliteStore, build: B
     assert sorted(await store.check_integrity()) == ["2 tasks have no arguments", "3 tasks are in no state"]
 
 
-async def test_an_error_in_a_call_is_wrapped_and_the_thread_lives_on(
+async def test_an_error_in_a_call_is_wrapped_and_the_thread_continues(
     store: SqliteStore, build: Build
 ) -> None:
     for statement, error in (
@@ -194,7 +192,7 @@ async def test_an_error_in_a_call_is_wrapped_and_the_thread_lives_on(
     await build.one()
 
 
-async def test_an_error_that_is_not_sqlites_passes_as_it_is(store: SqliteStore, build: Build) -> None:
+async def test_an_error_not_from_sqlite_is_raised_unchanged(store: SqliteStore, build: Build) -> None:
     def fail(_: apsw.Connection) -> None:
         raise ZeroDivisionError("a fault in the work")
 

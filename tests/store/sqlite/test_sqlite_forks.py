@@ -61,7 +61,7 @@ asyncio.run(store.close())
 """
 
 
-def test_store_and_children_go_on_after_forks_in_the_middle_of_writes(tmp_path: Path) -> None:
+def test_parent_and_children_work_after_forks_during_writes(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     assert python(FORKING, path).split("\n")[-2] == f"{[0] * 8} True"
     assert integrity(path) == "ok"
@@ -159,7 +159,7 @@ print(code, runner.done, runner.forgotten, runner.lock.acquire(timeout=1))
 """
 
 
-def test_a_fork_waits_for_work_under_way_and_the_child_forgets_it() -> None:
+def test_a_fork_waits_for_running_work_and_the_child_forgets_it() -> None:
     assert python(STANDING_STILL) == "0 True False True\n"
 
 

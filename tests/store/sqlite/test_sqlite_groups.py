@@ -48,7 +48,7 @@ async def test_calls_that_wait_for_the_lock_are_written_in_one_commit(
     assert await store.check_integrity() == []
 
 
-async def test_a_call_that_makes_sqlite_undo_everything_leaves_its_neighbours_whole(
+async def test_a_call_that_makes_sqlite_roll_back_does_not_lose_other_calls(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     def ruin(db: apsw.Connection) -> None:
@@ -67,7 +67,7 @@ async def test_a_call_that_makes_sqlite_undo_everything_leaves_its_neighbours_wh
     assert await store.check_integrity() == []
 
 
-async def test_no_answer_comes_before_its_commit(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_no_result_is_returned_before_its_commit(store: SqliteStore, build: Build, path: Path) -> None:
     looked: list[object] = []
 
     async def enqueue_and_look() -> None:
@@ -95,7 +95,7 @@ async def test_a_cancelled_call_that_has_not_begun_is_not_done(
     assert (await run_sql(store, "SELECT count(*) FROM task"))[0] == (1,)
 
 
-async def test_an_error_of_ours_reaches_each_caller_as_its_own_object(store: SqliteStore, path: Path) -> None:
+async def test_each_caller_gets_its_own_copy_of_an_error(store: SqliteStore, path: Path) -> None:
     await run_sql(store, "DELETE FROM migration", Mode.WRITE)
     other = SqliteStore(path)
     errors = await asyncio.gather(*(other.get_queue_stats() for _ in range(3)), return_exceptions=True)
@@ -118,7 +118,7 @@ async def test_one_store_serves_several_event_loops_at_once(store: SqliteStore, 
     assert await store.check_integrity() == []
 
 
-async def test_a_loop_that_was_closed_meanwhile_harms_nobody(
+async def test_an_event_loop_closed_during_a_call_does_no_harm(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     def leaves() -> None:

@@ -21,7 +21,7 @@ def inline(path: Path, clock: SettableClock) -> SqliteStore:
     return SqliteStore(path, runner=InlineRunner(path), clock=clock)
 
 
-async def test_a_life_of_tasks_without_a_thread(path: Path, clock: SettableClock) -> None:
+async def test_tasks_go_through_all_states_without_a_thread(path: Path, clock: SettableClock) -> None:
     threads = set(threading.enumerate())
     store = inline(path, clock)
     build = Build(store, clock)
@@ -41,7 +41,7 @@ async def test_a_life_of_tasks_without_a_thread(path: Path, clock: SettableClock
     assert set(threading.enumerate()) == threads
 
 
-async def test_two_simulated_processes_hear_of_each_other(path: Path, clock: SettableClock) -> None:
+async def test_a_commit_of_one_simulated_process_wakes_another(path: Path, clock: SettableClock) -> None:
     one, other = inline(path, clock), inline(path, clock)
     await one.open()
     heard: list[str] = []
@@ -61,7 +61,7 @@ async def test_two_simulated_processes_hear_of_each_other(path: Path, clock: Set
     await other.close()
 
 
-async def test_waiting_ends_in_time_and_leaves_nothing_behind(path: Path, clock: SettableClock) -> None:
+async def test_a_wait_ends_at_its_timeout_and_leaves_nothing_behind(path: Path, clock: SettableClock) -> None:
     store = inline(path, clock)
     await store.open()
     await store.wait_for_change(0.01)
@@ -70,7 +70,7 @@ async def test_waiting_ends_in_time_and_leaves_nothing_behind(path: Path, clock:
     await store.close()
 
 
-async def test_a_call_that_cannot_begin_says_so(path: Path, clock: SettableClock) -> None:
+async def test_a_call_that_cannot_begin_raises_store_busy(path: Path, clock: SettableClock) -> None:
     store = SqliteStore(path, runner=InlineRunner(path, busy_seconds=0.1), clock=clock)
     await store.open()
     build = Build(store, clock)
@@ -81,7 +81,7 @@ async def test_a_call_that_cannot_begin_says_so(path: Path, clock: SettableClock
     await store.close()
 
 
-async def test_other_coroutines_get_their_turn(path: Path, clock: SettableClock) -> None:
+async def test_other_coroutines_run_between_calls(path: Path, clock: SettableClock) -> None:
     store = inline(path, clock)
     turns = 0
 

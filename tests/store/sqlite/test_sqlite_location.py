@@ -50,7 +50,7 @@ def test_the_file_system_of_a_path_is_found(mounts: Path, path: str, kind: str) 
     assert connection.file_system_of(Path(path), mounts) == kind
 
 
-def test_a_host_that_does_not_tell_is_believed(tmp_path: Path) -> None:
+def test_a_path_with_an_unknown_file_system_is_accepted(tmp_path: Path) -> None:
     assert connection.file_system_of(tmp_path / "queue.db", tmp_path / "nothing") == ""
 
 
@@ -78,7 +78,7 @@ async def test_a_local_file_system_is_used(path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kind", ["virtiofs", "gpfs", "beegfs", "drvfs", "orangefs"])
-async def test_a_file_system_that_may_be_shared_is_warned_of_once(
+async def test_a_file_system_that_may_be_shared_logs_one_warning(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     monkeypatch.setattr(connection, "file_system_of", lambda _: kind)
@@ -90,7 +90,7 @@ async def test_a_file_system_that_may_be_shared_is_warned_of_once(
     assert kind in warning
 
 
-async def test_a_network_file_system_can_be_insisted_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_network_file_system_can_be_allowed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "file_system_of", lambda _: "nfs")
     monkeypatch.setenv(connection.ALLOW_NETWORK_FS, "1")
     store = SqliteStore(path)
@@ -98,7 +98,9 @@ async def test_a_network_file_system_can_be_insisted_on(path: Path, monkeypatch:
     await store.close()
 
 
-async def test_a_build_without_what_we_need_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sqlite_build_without_required_extensions_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection.apsw, "compile_options", ())
     store = SqliteStore(path)
     with pytest.raises(ConfigError, match="carray"):
@@ -106,14 +108,14 @@ async def test_a_build_without_what_we_need_is_refused(path: Path, monkeypatch: 
     await store.close()
 
 
-async def test_every_file_is_for_its_owner_alone(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_every_file_is_readable_by_its_owner_only(store: SqliteStore, build: Build, path: Path) -> None:
     await build.one()
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert set(modes) == {"queue.db", "queue.db-wal", "queue.db-shm", "queue.db.lock"}
     assert set(modes.values()) == {0o600}
 
 
-async def test_the_mode_of_a_file_that_is_there_is_left_alone(path: Path) -> None:
+async def test_the_mode_of_an_existing_file_is_not_changed(path: Path) -> None:
     path.parent.mkdir()
     path.touch(mode=0o640)
     path.chmod(0o640)
@@ -135,11 +137,11 @@ async def test_the_mode_of_a_file_that_is_there_is_left_alone(path: Path) -> Non
         ("temp_store", 2),
     ],
 )
-async def test_sqlite_is_set_for_durability(store: SqliteStore, pragma: str, setting: object) -> None:
+async def test_sqlite_is_configured_for_durability(store: SqliteStore, pragma: str, setting: object) -> None:
     assert await run_sql(store, f"PRAGMA {pragma}") == [(setting,)]
 
 
-async def test_a_relative_path_is_taken_from_where_the_store_was_made(
+async def test_a_relative_path_is_resolved_when_the_store_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +172,7 @@ def test_the_clock_follows_time() -> None:
     assert now() == 1_002.5
 
 
-def test_a_wall_clock_set_back_does_not_stop_or_turn_the_clock() -> None:
+def test_a_wall_clock_set_back_does_not_stop_or_reverse_the_clock() -> None:
     clocks = Clocks()
     now = HighWaterClock(wall=lambda: clocks.wall, steady=lambda: clocks.steady)
     clocks.wall -= 600
@@ -181,7 +183,7 @@ def test_a_wall_clock_set_back_does_not_stop_or_turn_the_clock() -> None:
     assert now() == 1_710.0
 
 
-def test_a_wall_clock_set_forward_or_a_sleeping_host_is_followed_at_once() -> None:
+def test_the_clock_follows_a_wall_clock_set_forward_or_a_sleeping_host_at_once() -> None:
     clocks = Clocks()
     now = HighWaterClock(wall=lambda: clocks.wall, steady=lambda: clocks.steady)
     clocks.wall += 3_600  # the steady clock stood still
@@ -192,7 +194,7 @@ def test_a_wall_clock_set_forward_or_a_sleeping_host_is_followed_at_once() -> No
     assert now() == 4_601.0
 
 
-def test_the_clock_never_goes_back_whatever_the_wall_does() -> None:
+def test_the_clock_never_goes_back_for_any_wall_clock() -> None:
     walls = iter([5.0, 3.0, 9.0, 1.0, 8.0, 20.0, 0.0, 19.0])
     ticks = iter(range(100))
     now = HighWaterClock(wall=lambda: next(walls), steady=lambda: next(ticks) * 0.001)

@@ -36,7 +36,7 @@ def test_migrations_are_numbered_from_one_without_gaps() -> None:
     assert all(migration.sql.startswith(f"-- {migration.number:03d}: ") for migration in known)
 
 
-async def test_a_new_file_gets_the_schema_and_our_mark(store: SqliteStore, path: Path) -> None:
+async def test_a_new_file_gets_the_schema_and_the_application_id(store: SqliteStore, path: Path) -> None:
     applied = await run_sql(store, "SELECT number, name FROM migration")
     assert applied == [(migration.number, migration.name) for migration in schema.known_migrations()]
     assert await run_sql(store, "PRAGMA application_id") == [(0x54494445,)]
@@ -53,14 +53,14 @@ async def test_an_empty_file_is_a_new_file(path: Path) -> None:
     await store.close()
 
 
-async def test_many_that_open_a_new_file_at_once_make_one_schema(path: Path) -> None:
+async def test_many_processes_that_open_a_new_file_at_once_create_one_schema(path: Path) -> None:
     stores = [SqliteStore(path) for _ in range(6)]
     await asyncio.gather(*(store.open() for store in stores))
     assert await run_sql(stores[0], "SELECT count(*) FROM migration") == [(len(schema.known_migrations()),)]
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_an_older_schema_is_refused_with_the_command_that_helps(
+async def test_an_older_schema_is_refused_with_the_upgrade_command(
     store: SqliteStore, build: Build, path: Path, clock: SettableClock, next_release: None
 ) -> None:
     await store.close()
@@ -72,7 +72,7 @@ async def test_an_older_schema_is_refused_with_the_command_that_helps(
     await later.close()
 
 
-async def test_an_upgrade_keeps_the_tasks_and_is_done_once(
+async def test_an_upgrade_keeps_the_tasks_and_runs_once(
     path: Path, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = SqliteStore(path, clock=clock)
@@ -106,7 +106,7 @@ async def test_an_upgrade_that_fails_changes_nothing(
     ]
 
 
-async def test_another_programs_database_is_refused_and_not_touched(tmp_path: Path) -> None:
+async def test_another_programs_database_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     db = apsw.Connection(str(path))
     db.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, title TEXT)")
@@ -121,7 +121,7 @@ async def test_another_programs_database_is_refused_and_not_touched(tmp_path: Pa
     db.close()
 
 
-async def test_every_table_of_rows_by_task_is_without_rowid(store: SqliteStore) -> None:
+async def test_every_table_with_rows_per_task_is_without_rowid(store: SqliteStore) -> None:
     tables = await run_sql(store, "SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
     plain = {name for name, sql in tables if "WITHOUT ROWID" not in str(sql)}
     assert plain == {"migration"}

@@ -49,19 +49,19 @@ async def full(
     await store.close()
 
 
-async def test_the_claim_peeks_into_a_lane_through_its_index_alone(full: SqliteStore) -> None:
+async def test_the_claim_reads_a_channel_from_its_index_alone(full: SqliteStore) -> None:
     steps = await plan(full, load("claim")["peek"], ("q1", 1, "u1", "f1", 100))
     assert steps == [
         "SEARCH ready USING COVERING INDEX ready_channel (queue=? AND priority=? AND upstream=? AND function=?)"
     ]
 
 
-async def test_the_claim_finds_the_next_lane_through_the_index_alone(full: SqliteStore) -> None:
+async def test_the_claim_finds_the_next_channel_from_the_index_alone(full: SqliteStore) -> None:
     [step] = await plan(full, load("claim")["next_channel"], ("q1", 1, "u1", "f1"))
     assert step.startswith("SEARCH ready USING COVERING INDEX ready_channel (")
 
 
-async def test_stepping_over_lanes_does_not_walk_through_them(full: SqliteStore) -> None:
+async def test_stepping_over_channels_does_not_scan_them(full: SqliteStore) -> None:
     """Each of the twelve lanes holds thousands of tasks; a step over one takes a handful of instructions."""
     sql = load("claim")["next_channel"]
 
@@ -78,7 +78,7 @@ async def test_stepping_over_lanes_does_not_walk_through_them(full: SqliteStore)
     assert max(costs) < 100
 
 
-async def test_the_promotion_looks_only_at_what_is_due(full: SqliteStore) -> None:
+async def test_the_promotion_reads_only_due_tasks(full: SqliteStore) -> None:
     [step] = await plan(full, load("promote")["due"], (START, 500))
     assert step == "SEARCH waiting USING INDEX waiting_due (<expr><?)"
 
@@ -142,7 +142,7 @@ async def test_batches_by_id_search_and_never_scan(
         ("enqueue_part", "last_position", ("s",)),
     ],
 )
-async def test_single_looks_search_and_never_scan(
+async def test_single_row_statements_search_and_never_scan(
     full: SqliteStore, operation: str, statement: str, bindings: tuple[object, ...]
 ) -> None:
     steps = await plan(full, load(operation)[statement], bindings)
@@ -154,7 +154,7 @@ async def test_orphans_are_found_from_the_few_retired_workers(full: SqliteStore)
     assert steps[:2] == ["SCAN w", "SEARCH r USING INDEX running_worker (worker_id=?)"]
 
 
-async def test_counting_finished_tasks_reads_no_finished_task(full: SqliteStore) -> None:
+async def test_counts_of_finished_tasks_read_no_finished_task(full: SqliteStore) -> None:
     for name, sql in load("get_queue_stats").items():
         assert "archive" not in sql, name
 
@@ -174,7 +174,7 @@ async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStor
         assert index in steps[0]
 
 
-async def test_a_claim_and_a_finish_are_not_slowed_by_rows_that_wait(full: SqliteStore) -> None:
+async def test_waiting_rows_do_not_slow_a_claim_or_a_finish(full: SqliteStore) -> None:
     """A bound against a collapse: a scan of the 200,000 rows would take far longer."""
     build = Build(full, SettableClock())
     worker = await build.worker()
@@ -203,7 +203,7 @@ def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> in
     return counted
 
 
-async def test_what_is_in_flight_is_counted_in_the_indexes_of_its_upstream_alone(full: SqliteStore) -> None:
+async def test_runs_in_flight_are_counted_from_the_indexes_of_their_upstream_alone(full: SqliteStore) -> None:
     steps = await plan(full, load("list_upstreams")["in_flight"], ("u1", START))
     searches = [step for step in steps if "SEARCH" in step or "SCAN running" in step or "SCAN permit" in step]
     assert searches == [

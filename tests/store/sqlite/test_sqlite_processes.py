@@ -13,7 +13,7 @@ from sqlite_support import integrity
 
 WORKER = """
 import asyncio, sys, uuid
-from tidegate.domain.outcome import Answer, Succeeded
+from tidegate.domain.outcome import FinishStatus, Succeeded
 from tidegate.store.rows import ClaimRequest, CrashPolicy, NewWorker
 from tidegate.store.sqlite.store import SqliteStore
 
@@ -29,7 +29,7 @@ async def main(path, log, total):
                 starts.write(task.fence.task_id + "\\n")
             if tasks:
                 answers = await store.finish([Succeeded(task.fence, b"null", "json/1") for task in tasks])
-                assert set(answers) == {Answer.DONE}
+                assert set(answers) == {FinishStatus.DONE}
                 continue
             stats = await store.get_queue_stats()
             if stats and sum(one.done_last_10_minutes for one in stats) >= total:
@@ -88,7 +88,7 @@ def test_eight_workers_and_four_producers_start_each_task_once(tmp_path: Path) -
     assert not log.exists() or log.stat().st_size < 64 * 2**20
 
 
-def test_a_process_killed_in_the_middle_of_writes_loses_nothing_it_was_told(tmp_path: Path) -> None:
+def test_a_process_killed_during_writes_loses_no_acknowledged_task(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     told = []
     for n in range(4):
@@ -106,7 +106,7 @@ def test_a_process_killed_in_the_middle_of_writes_loses_nothing_it_was_told(tmp_
     assert len(stored) >= 100
 
 
-def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_dies(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     ended(start(PRODUCER, path, tmp_path / "a", 1))
     holder = start(

@@ -79,7 +79,7 @@ WAYS: list[Callable[[Path, Path], None]] = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_replaced_file_is_refused_and_stays_as_it_was_put_there(
+async def test_a_replaced_file_is_refused_and_not_changed(
     store: SqliteStore, build: Build, path: Path, way: Callable[[Path, Path], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -109,7 +109,7 @@ async def test_a_replaced_file_is_refused_and_stays_as_it_was_put_there(
     await fresh.close()
 
 
-async def test_a_link_that_leads_elsewhere_is_refused(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_a_changed_symbolic_link_is_refused(store: SqliteStore, build: Build, path: Path) -> None:
     await build.one()
     await store.close()
     first, second, link = (path.with_name(name) for name in ("first.db", "second.db", "link.db"))
@@ -130,7 +130,7 @@ async def test_a_link_that_leads_elsewhere_is_refused(store: SqliteStore, build:
 
 @pytest.mark.parametrize("held", [lock_file, other_writer])
 @pytest.mark.parametrize("way", [by_mv, by_cp])
-async def test_a_write_that_waits_while_the_file_is_replaced_writes_nothing(
+async def test_a_write_that_waited_while_the_file_was_replaced_writes_nothing(
     store: SqliteStore, build: Build, path: Path, held: Callable[[Path], object],
     way: Callable[[Path, Path], None],
 ) -> None:  # fmt: skip
@@ -154,7 +154,7 @@ async def test_a_write_that_waits_while_the_file_is_replaced_writes_nothing(
 
 
 @pytest.mark.parametrize("way", [by_mv, by_cp, by_rm_and_new])
-async def test_every_process_is_refused_until_the_old_ones_have_ended(
+async def test_a_replaced_file_is_refused_until_the_old_processes_have_ended(
     tmp_path: Path, way: Callable[[Path, Path], None]
 ) -> None:
     path = tmp_path / "queue.db"
@@ -210,7 +210,7 @@ async def test_the_log_of_killed_processes_is_applied_to_its_own_file(tmp_path: 
     assert await opens(moved / "queue.db") == "1", "a copy of the whole directory keeps file and log together"
 
 
-async def test_a_file_that_is_put_back_is_used_again(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_a_file_put_back_is_used_again(store: SqliteStore, build: Build, path: Path) -> None:
     kept = await build.one()
     away = path.with_name("away.db")
     path.rename(away)
@@ -222,7 +222,7 @@ async def test_a_file_that_is_put_back_is_used_again(store: SqliteStore, build: 
     assert set(await store.read_tasks([kept, late])) == {kept, late}
 
 
-async def test_what_other_programs_do_to_the_file_in_order_is_accepted(
+async def test_checkpoints_and_writes_of_other_programs_are_accepted(
     store: SqliteStore, build: Build, path: Path
 ) -> None:
     for mode in (apsw.SQLITE_CHECKPOINT_PASSIVE, apsw.SQLITE_CHECKPOINT_RESTART):
@@ -236,9 +236,7 @@ async def test_what_other_programs_do_to_the_file_in_order_is_accepted(
     assert await opens(path) == "12"
 
 
-async def test_a_checkpoint_that_was_killed_in_the_middle_is_accepted(
-    store: SqliteStore, build: Build, path: Path
-) -> None:
+async def test_an_interrupted_checkpoint_is_accepted(store: SqliteStore, build: Build, path: Path) -> None:
     await build.enqueue(3)
     lock = FileLock(path.with_name(path.name + ".lock"))
     with lock.held():
@@ -251,7 +249,7 @@ async def test_a_checkpoint_that_was_killed_in_the_middle_is_accepted(
     assert await opens(path) == "4"
 
 
-async def test_a_record_from_before_the_last_boot_accuses_nobody(
+async def test_a_record_from_before_the_last_boot_raises_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "queue.db"
@@ -265,7 +263,7 @@ async def test_a_record_from_before_the_last_boot_accuses_nobody(
     await store.close()
 
 
-async def test_a_file_that_was_only_touched_is_used_again_with_its_log_once_the_side_file_is_deleted(
+async def test_a_touched_file_is_used_again_once_the_side_file_is_deleted(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "queue.db"
@@ -279,7 +277,7 @@ async def test_a_file_that_was_only_touched_is_used_again_with_its_log_once_the_
     assert integrity(path) == "ok"
 
 
-async def test_the_log_is_folded_back_by_those_who_write(
+async def test_the_log_is_checkpointed_by_writers_of_every_process(
     store: SqliteStore, build: Build, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = path.with_name(path.name + "-wal")
@@ -293,9 +291,7 @@ async def test_the_log_is_folded_back_by_those_who_write(
     assert await opens(path) == "600"
 
 
-async def test_a_store_that_is_closed_leaves_the_file_alone(
-    store: SqliteStore, build: Build, path: Path
-) -> None:
+async def test_a_closed_store_does_not_touch_the_file(store: SqliteStore, build: Build, path: Path) -> None:
     await build.one()
     await store.close()
     assert not path.with_name(path.name + "-wal").exists()

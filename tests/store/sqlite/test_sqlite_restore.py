@@ -42,7 +42,7 @@ async def tasks_of(path: Path) -> int:
         await store.close()
 
 
-async def test_the_backup_is_in_the_place_of_the_file_and_the_file_is_kept(backup: Path, path: Path) -> None:
+async def test_a_restore_replaces_the_file_and_keeps_the_old_one(backup: Path, path: Path) -> None:
     before = backup.read_bytes()
     done = restore(backup, path)
     assert (done.tasks, done.is_old, await tasks_of(path)) == (2, False, 2)
@@ -66,13 +66,13 @@ async def test_commits_in_the_log_of_killed_processes_are_kept_with_their_file(
     assert await tasks_of(done.kept[0]) == 3
 
 
-async def test_a_file_that_is_gone_can_be_restored(backup: Path, path: Path) -> None:
+async def test_a_missing_file_can_be_restored(backup: Path, path: Path) -> None:
     path.unlink()
     assert restore(backup, path).kept == ()
     assert await tasks_of(path) == 2
 
 
-async def test_a_link_is_followed(backup: Path, path: Path, tmp_path: Path) -> None:
+async def test_a_restore_follows_a_symbolic_link(backup: Path, path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
     restore(backup, link)
@@ -87,14 +87,14 @@ async def test_a_dry_run_changes_nothing(backup: Path, path: Path) -> None:
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-async def test_a_database_that_a_writer_holds_is_not_touched(backup: Path, path: Path) -> None:
+async def test_a_restore_refuses_a_database_that_a_writer_has_locked(backup: Path, path: Path) -> None:
     before = path.read_bytes()
     with lock_file(path), pytest.raises(StoreBusyError, match=r"has .* open"):
         restore(backup, path)
     assert path.read_bytes() == before
 
 
-async def test_a_database_that_another_process_has_open_is_not_touched(backup: Path, path: Path) -> None:
+async def test_a_restore_refuses_a_database_that_another_process_has_open(backup: Path, path: Path) -> None:
     with holder_of(path) as holder:
         with pytest.raises(StoreBusyError, match=r"has .* open"):
             restore(backup, path)
@@ -109,7 +109,9 @@ async def test_a_database_that_another_process_has_open_is_not_touched(backup: P
 
 
 @pytest.mark.parametrize("content", [b"", b"no database, but long enough to be looked at " * 100])
-async def test_what_is_no_database_is_not_restored(backup: Path, path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_not_restored(
+    backup: Path, path: Path, content: bytes
+) -> None:
     backup.write_bytes(content)
     with pytest.raises(ConfigError, match="backup"):
         restore(backup, path)
@@ -135,14 +137,14 @@ async def test_another_programs_database_is_not_restored(backup: Path, path: Pat
     assert await tasks_of(path) == 3
 
 
-async def test_the_file_itself_is_no_backup(backup: Path, path: Path) -> None:
+async def test_the_database_itself_is_refused_as_a_backup(backup: Path, path: Path) -> None:
     with pytest.raises(ConfigError, match="the database itself"):
         restore(path, path)
     with pytest.raises(ConfigError, match="there is no backup"):
         restore(path.with_name("nothing.db"), path)
 
 
-async def test_a_backup_with_an_older_schema_says_that_it_needs_an_upgrade(
+async def test_a_restore_reports_that_an_older_schema_needs_an_upgrade(
     backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = apsw.Connection(str(backup))
@@ -177,7 +179,7 @@ restore(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_a_restore_that_is_killed_leaves_no_store_that_lacks_commits(
+async def test_a_killed_restore_leaves_no_usable_store_without_its_last_commits(
     backup: Path, path: Path, steps: int
 ) -> None:
     with holder_of(path) as holder:
@@ -193,7 +195,7 @@ async def test_a_restore_that_is_killed_leaves_no_store_that_lacks_commits(
     assert await tasks_of(log.with_name(log.name.removesuffix("-wal"))) == 4
 
 
-async def test_a_swap_that_fails_in_the_middle_puts_the_log_back(
+async def test_a_swap_that_fails_puts_the_log_back(
     backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Path) -> None:
@@ -209,7 +211,7 @@ async def test_a_swap_that_fails_in_the_middle_puts_the_log_back(
     assert not [file for file in path.parent.glob("*.before-*") if file.stat().st_ino != path.stat().st_ino]
 
 
-async def test_a_restore_that_fails_before_the_swap_leaves_everything(
+async def test_a_restore_that_fails_before_the_swap_changes_nothing(
     backup: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Path) -> None:

@@ -33,12 +33,12 @@ def moves_of(file: Path) -> set[tuple[State | None, State]]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_declared_moves_are_in_the_state_table(file: Path) -> None:
+def test_declared_transitions_are_in_the_state_table(file: Path) -> None:
     assert moves_of(file) <= MOVES.get(STAGED.get(file.stem, file.stem), frozenset())
 
 
 @pytest.mark.parametrize("operation", sorted(set(MOVES) - {"admit"}))
-def test_every_move_of_the_table_is_declared_where_it_is_written(operation: str) -> None:
+def test_every_transition_of_the_table_is_declared_by_a_statement_file(operation: str) -> None:
     left_for_later = BY_PRINCIPLE.get(operation, set())
     expected = {move for move in MOVES[operation] if not left_for_later & set(move)}
     assert moves_of(FOLDER / f"{operation}.sql") >= expected
@@ -54,7 +54,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_that_writes_a_state_declares_the_move(file: Path) -> None:
+def test_a_file_that_writes_a_state_declares_the_transition(file: Path) -> None:
     written = set(re.findall(r"^INSERT INTO (\w+)", file.read_text(), re.M)) & set(PLACES)
     targets = {target for _, target in moves_of(file)}
     if file.stem == "release_batches":
@@ -67,19 +67,19 @@ def test_a_file_that_writes_a_state_declares_the_move(file: Path) -> None:
             assert any(target in PLACES[table] for table in written)
 
 
-def test_no_final_state_is_left_but_by_redrive() -> None:
+def test_only_redrive_leaves_a_final_state() -> None:
     for file in FILES:
         for source, _ in moves_of(file):
             assert source not in FINAL or file.stem == "redrive"
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_is_named_like_the_method_it_serves(file: Path) -> None:
+def test_a_file_is_named_like_its_store_method(file: Path) -> None:
     assert file.stem in SHARED or hasattr(Store, file.stem)
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_opens_with_what_it_does(file: Path) -> None:
+def test_a_file_begins_with_what_it_does(file: Path) -> None:
     assert file.read_text().startswith(f"-- {file.stem}: ")
 
 
@@ -107,9 +107,7 @@ def empty() -> apsw.Connection:
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_every_statement_is_valid_and_takes_as_many_values_as_its_head_says(
-    file: Path, empty: apsw.Connection
-) -> None:
+def test_every_statement_is_valid_and_documents_its_parameters(file: Path, empty: apsw.Connection) -> None:
     for name, sql in load(file.stem).items():
         found = apsw.ext.query_info(empty, sql)
         head = " ".join(re.findall(r"^-- (.*)$", sql, re.M))

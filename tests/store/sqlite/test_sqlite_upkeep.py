@@ -27,7 +27,7 @@ async def grow(build: Build) -> None:
     await build.enqueue(20, args=BIG)
 
 
-async def test_a_large_log_is_emptied(store: SqliteStore, build: Build, log: Path) -> None:
+async def test_a_large_log_is_truncated(store: SqliteStore, build: Build, log: Path) -> None:
     await grow(build)
     assert log.stat().st_size > upkeep.WAL_TRUNCATE_BYTES
     await store.checkpoint()
@@ -35,14 +35,14 @@ async def test_a_large_log_is_emptied(store: SqliteStore, build: Build, log: Pat
     assert len(await build.claim(await build.worker())) == 20
 
 
-async def test_a_small_log_is_left_for_the_next_writers(store: SqliteStore, build: Build, log: Path) -> None:
+async def test_a_small_log_is_kept_for_the_next_writers(store: SqliteStore, build: Build, log: Path) -> None:
     await build.one()
     before = log.stat().st_size
     await store.checkpoint()
     assert log.stat().st_size == before > 0
 
 
-async def test_a_large_log_is_left_while_somebody_writes(
+async def test_a_large_log_is_kept_while_a_process_writes(
     store: SqliteStore, build: Build, path: Path, log: Path
 ) -> None:
     await grow(build)
@@ -51,7 +51,7 @@ async def test_a_large_log_is_left_while_somebody_writes(
     assert log.stat().st_size > upkeep.WAL_TRUNCATE_BYTES
 
 
-async def test_a_reader_that_stands_in_the_way_is_not_waited_for_long(
+async def test_upkeep_waits_only_briefly_for_a_reader(
     store: SqliteStore, build: Build, path: Path, log: Path
 ) -> None:
     await build.one()
@@ -69,7 +69,9 @@ async def test_a_reader_that_stands_in_the_way_is_not_waited_for_long(
     assert log.stat().st_size == 0
 
 
-async def test_several_may_do_upkeep_beside_writers(store: SqliteStore, build: Build, path: Path) -> None:
+async def test_several_processes_can_do_upkeep_during_writes(
+    store: SqliteStore, build: Build, path: Path
+) -> None:
     others = [SqliteStore(path) for _ in range(3)]
     await grow(build)
 
@@ -84,7 +86,9 @@ async def test_several_may_do_upkeep_beside_writers(store: SqliteStore, build: B
     assert integrity(path) == "ok"
 
 
-async def test_the_log_is_folded_back_by_writers_alone(store: SqliteStore, build: Build, log: Path) -> None:
+async def test_the_log_is_checkpointed_by_writers_without_upkeep(
+    store: SqliteStore, build: Build, log: Path
+) -> None:
     for _ in range(10):
         await build.enqueue(100, args=b"x" * 10_000)
     assert log.stat().st_size < 8 * 2**20

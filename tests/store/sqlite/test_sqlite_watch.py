@@ -37,7 +37,7 @@ async def settled(store: SqliteStore) -> None:
             return
 
 
-async def test_a_task_for_each_call_waits_too(store: SqliteStore) -> None:
+async def test_a_new_asyncio_task_for_each_call_still_waits(store: SqliteStore) -> None:
     await settled(store)
     loop = asyncio.get_running_loop()
     before = loop.time()
@@ -46,7 +46,7 @@ async def test_a_task_for_each_call_waits_too(store: SqliteStore) -> None:
     assert loop.time() - before >= 0.3
 
 
-async def test_a_first_call_hears_of_what_came_just_before(store: SqliteStore, build: Build) -> None:
+async def test_a_first_wait_returns_for_a_very_recent_commit(store: SqliteStore, build: Build) -> None:
     await settled(store)
     waiting = asyncio.create_task(store.wait_for_change(30.0))
     await asyncio.sleep(0.02)
@@ -55,7 +55,7 @@ async def test_a_first_call_hears_of_what_came_just_before(store: SqliteStore, b
     await asyncio.wait_for(store.wait_for_change(30.0), 5.0)
 
 
-async def test_a_commit_of_another_process_is_heard_of_soon(store: SqliteStore, path: Path) -> None:
+async def test_a_commit_of_another_process_wakes_a_waiter_soon(store: SqliteStore, path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -75,7 +75,7 @@ async def test_a_commit_of_another_process_is_heard_of_soon(store: SqliteStore, 
     assert await process.wait() == 0
 
 
-async def test_a_read_wakes_nobody(store: SqliteStore, build: Build) -> None:
+async def test_a_read_wakes_no_waiter(store: SqliteStore, build: Build) -> None:
     worker = await build.worker()
     await settled(store)
     waiting = asyncio.create_task(store.wait_for_change(0.3))
@@ -99,7 +99,9 @@ async def test_a_commit_wakes_a_waiter_once(store: SqliteStore, build: Build) ->
     assert loop.time() - before >= 0.2, "the same commit was told twice"
 
 
-async def test_nobody_looks_while_nobody_waits(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_file_is_not_polled_while_no_task_waits(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = 0
     real = watch._ChangeDetector.has_changed
 
@@ -117,10 +119,10 @@ async def test_nobody_looks_while_nobody_waits(store: SqliteStore, monkeypatch: 
     assert looks == before
 
 
-async def test_a_commit_is_heard_of_even_if_the_logs_stamp_does_not_tell(
+async def test_a_commit_is_detected_even_if_the_time_stamp_of_the_log_does_not_change(
     store: SqliteStore, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch._ChangeDetector, "_is_stirring", lambda _: False)
+    monkeypatch.setattr(watch._ChangeDetector, "_is_active", lambda _: False)
     await settled(store)
     other = SqliteStore(store.path)
     waiting = asyncio.create_task(store.wait_for_change(30.0))

@@ -102,7 +102,7 @@ async def known(store: Store, ids: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_all_that_is_known_of_a_task_is_known_at_the_target(moving: Move, seed: int) -> None:
+async def test_everything_about_a_task_is_at_the_target(moving: Move, seed: int) -> None:
     ids = await seed_tasks(moving.before, seed)
     expected = await known(moving.old, ids)
     tally = await moving.all()
@@ -118,7 +118,7 @@ async def test_all_that_is_known_of_a_task_is_known_at_the_target(moving: Move, 
     "step",
     ["seal", "mark_moved", "finished_keys", "import_batch", "copy_finished_keys", "copy_shared_tables"],
 )
-async def test_a_move_that_was_broken_off_is_finished_by_the_next(
+async def test_an_interrupted_transfer_is_finished_by_the_next(
     moving: Move, step: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "BATCH_TASKS", 5)
@@ -153,7 +153,7 @@ async def test_a_moved_task_runs_at_the_target_once_and_never_again_at_the_sourc
         await moving.old.claim(moving.before.request(worker))
 
 
-async def test_what_retention_took_at_the_target_is_not_sent_again(moving: Move) -> None:
+async def test_a_task_deleted_by_retention_at_the_target_is_not_sent_again(moving: Move) -> None:
     task_id = await moving.before.one()
     await moving.all()
     await moving.new.cancel([task_id])
@@ -165,16 +165,14 @@ async def test_what_retention_took_at_the_target_is_not_sent_again(moving: Move)
 
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize("state", STATES)
-async def test_a_key_is_answered_at_the_target_by_the_moved_task(
-    moving: Move, state: State, finished: bool
-) -> None:
+async def test_a_key_returns_the_moved_task_at_the_target(moving: Move, state: State, finished: bool) -> None:
     task_id = await moving.before.in_state(state, key="order-7", tenant="a")
     await moving.all(finished=finished)
     (answer,) = await moving.new.enqueue([moving.after.new(key="order-7", tenant="a")])
     assert (answer.task_id, answer.created) == (task_id, False)
 
 
-async def test_a_unique_name_is_held_at_the_target_until_the_moved_task_is_final(moving: Move) -> None:
+async def test_a_unique_name_is_taken_at_the_target_until_the_moved_task_is_final(moving: Move) -> None:
     task_id = await moving.before.one(unique="sync")
     await moving.all()
     (answer,) = await moving.new.enqueue([moving.after.new(unique="sync")])
@@ -202,7 +200,7 @@ async def test_a_task_whose_name_is_taken_at_the_target_is_kept_back(moving: Mov
     assert set((await moving.all()).kept_back) == ({first} if name == "key" else set())
 
 
-async def test_a_dead_task_comes_without_the_key_that_another_has(moving: Move) -> None:
+async def test_a_dead_task_is_moved_without_a_key_that_another_task_has(moving: Move) -> None:
     holder = await moving.after.one(key="order-7")
     letter = await moving.before.in_state(State.DEAD, key="order-7")
     assert (await moving.all()).kept_back == {}
@@ -212,7 +210,7 @@ async def test_a_dead_task_comes_without_the_key_that_another_has(moving: Move) 
 
 
 @pytest.mark.parametrize("given", [{"max_attempts": 2**40}, {"key": "k" * 2_000_000}])
-async def test_a_task_that_postgresql_cannot_store_keeps_no_other_back(
+async def test_a_task_that_postgresql_cannot_store_does_not_keep_others_back(
     moving: Move, given: dict[str, Any]
 ) -> None:
     before = await moving.before.enqueue(3)
@@ -224,14 +222,14 @@ async def test_a_task_that_postgresql_cannot_store_keeps_no_other_back(
     assert set(await moving.new.read_tasks([*before, bad, *after])) == {*before, *after}
 
 
-async def test_a_key_that_postgresql_cannot_store_keeps_no_other_answer_back(moving: Move) -> None:
+async def test_a_key_that_postgresql_cannot_store_does_not_keep_others_back(moving: Move) -> None:
     kept = [await moving.before.in_state(State.CANCELLED, key=key) for key in ("a", "k" * 2_000_000, "z")]
     await moving.all(finished=False)
     answers = await moving.new.enqueue([moving.after.new(key=key) for key in ("a", "z")])
     assert [answer.task_id for answer in answers] == [kept[0], kept[2]]
 
 
-async def test_a_task_that_a_client_stores_meanwhile_is_met(
+async def test_a_task_that_a_client_stores_during_the_transfer_is_handled(
     moving: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = moving.before.new()
@@ -249,7 +247,7 @@ async def test_a_task_that_a_client_stores_meanwhile_is_met(
     assert (tally.moved.total(), tally.there("ready")) == (0, 1)
 
 
-async def test_finished_tasks_stay_unless_asked_for(moving: Move) -> None:
+async def test_finished_tasks_are_moved_only_on_request(moving: Move) -> None:
     done = await moving.before.in_state(State.SUCCEEDED)
     waiting = await moving.before.one()
     tally = await moving.all(finished=False)
@@ -260,7 +258,7 @@ async def test_finished_tasks_stay_unless_asked_for(moving: Move) -> None:
 
 
 @pytest.mark.parametrize("state", ["held", "suspended"])
-async def test_tasks_that_wait_for_no_time_arrive_waiting(moving: Move, state: str) -> None:
+async def test_waiting_tasks_without_a_due_moment_arrive_waiting(moving: Move, state: str) -> None:
     task_id = await moving.before.in_state(State.SCHEDULED)
     with apsw.Connection(str(moving.source.path)) as db:
         db.execute("UPDATE waiting SET state = ?, due_at = NULL", (state,))
@@ -270,7 +268,7 @@ async def test_tasks_that_wait_for_no_time_arrive_waiting(moving: Move, state: s
     assert await moving.after.state(task_id) == state
 
 
-async def test_a_large_enqueue_moves_once_it_was_committed(moving: Move) -> None:
+async def test_a_batch_is_moved_once_it_is_committed(moving: Move) -> None:
     seen, unseen = moving.before.new(), moving.before.new()
     await moving.old.enqueue_part("one", [seen])
     await moving.old.commit_batch("one")
@@ -297,7 +295,7 @@ async def test_limits_gates_and_declarations_move_where_the_target_has_none(movi
 # --- refusals --------------------------------------------------------------------------------------------
 
 
-async def test_a_live_worker_is_named_and_nothing_is_sealed(moving: Move) -> None:
+async def test_a_live_worker_is_named_and_the_source_is_not_sealed(moving: Move) -> None:
     task_id = await moving.before.one()
     await moving.before.worker(name="shop-1", pid=4711)
     with pytest.raises(NotAcceptedError, match=r"shop-1 \(process 4711 on here\)"):
@@ -306,13 +304,13 @@ async def test_a_live_worker_is_named_and_nothing_is_sealed(moving: Move) -> Non
     await moving.before.one()
 
 
-async def test_a_running_task_keeps_the_move_from_beginning(moving: Move) -> None:
+async def test_a_running_task_prevents_the_transfer(moving: Move) -> None:
     await moving.before.run()
     with pytest.raises(NotAcceptedError, match="running"):
         await moving.all()
 
 
-async def test_a_survey_changes_nothing(moving: Move) -> None:
+async def test_a_preview_changes_nothing(moving: Move) -> None:
     await seed_tasks(moving.before, 2)
     moving.clock.advance(31.0)
     tally = await steps.preview_transfer(moving.source, moving.target, finished=False)
@@ -321,7 +319,7 @@ async def test_a_survey_changes_nothing(moving: Move) -> None:
     assert await moving.new.list_tasks(TaskFilter()) == []
 
 
-async def test_a_target_without_tables_is_named(moving: Move, postgres: Server) -> None:
+async def test_a_target_without_tables_raises_an_error_that_names_it(moving: Move, postgres: Server) -> None:
     nowhere = Target(f"{postgres.url()}?schema=nowhere")
     with pytest.raises(SchemaError, match=r"the target: .*db upgrade"):
         await steps.transfer_tasks(moving.source, nowhere, finished=True, on_progress=lambda _: None)
@@ -329,7 +327,7 @@ async def test_a_target_without_tables_is_named(moving: Move, postgres: Server) 
     await moving.before.one()
 
 
-async def test_a_file_whose_schema_is_newer_does_not_move_though_work_goes_on(moving: Move) -> None:
+async def test_a_file_with_a_newer_schema_is_not_moved_although_it_works(moving: Move) -> None:
     await moving.before.one()
     with apsw.Connection(str(moving.source.path)) as db:
         db.execute("INSERT INTO migration (number, name, applied_at) VALUES (999, '999_later', 0)")
@@ -338,7 +336,7 @@ async def test_a_file_whose_schema_is_newer_does_not_move_though_work_goes_on(mo
     await moving.before.one()
 
 
-async def test_a_sealed_file_moves_to_no_other_database(moving: Move) -> None:
+async def test_a_sealed_file_cannot_be_moved_to_another_database(moving: Move) -> None:
     await moving.all()
     with apsw.Connection(str(moving.source.path)) as db:
         db.execute("UPDATE moving SET target_id = 'another', location = 'db.example.com/shop'")
@@ -348,7 +346,7 @@ async def test_a_sealed_file_moves_to_no_other_database(moving: Move) -> None:
         await steps.undo_transfer(moving.source, moving.target)
 
 
-async def test_a_move_is_undone_only_while_no_task_is_at_the_target(
+async def test_a_transfer_can_be_undone_only_while_no_task_is_at_the_target(
     moving: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await moving.before.one()
@@ -372,7 +370,7 @@ STAYS = {
 }  # fmt: skip
 
 
-async def test_every_table_and_column_travels_or_is_meant_to_stay(moving: Move, target_url: str) -> None:
+async def test_every_table_and_column_is_copied_or_excluded_on_purpose(moving: Move, target_url: str) -> None:
     await moving.before.one()
     await moving.source.seal("here", "there")
     batch = await moving.source.next_batch(b"", finished=True, limit=100)

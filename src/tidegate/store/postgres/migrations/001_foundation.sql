@@ -1,32 +1,31 @@
 -- 001: foundation: every table and column of the first release, named as in SQLite. The name of this file is the
 -- name of the schema's generation: a database whose first migration has another name is refused.
--- Locks: none to speak of, the tables are new.
+-- Locks: none that matter, because the tables are new.
 --
--- A task has one lifelong row in `task` and one narrow row in exactly one of `ready`, `running`,
--- `waiting`, `archive`, `dead` (or in `enqueue_batch_task` while a large enqueue is under way). A claim deletes from
--- `ready` and inserts into `running`; the task's own row is not written on the way to success.
+-- A task has one row in `task` for its whole life, and one narrow row in exactly one state table: `ready`, `running`,
+-- `waiting`, `archive` or `dead` (or in `enqueue_batch_task` during a large enqueue). A claim deletes from `ready` and
+-- inserts into `running`; a task that succeeds at once never has its row in `task` updated.
 --
--- Moments (…_at) are double precision seconds since the epoch, UTC: the contract's own unit, so that no
--- driver turns them into calendars and back. to_timestamp(…) shows one. Names compare by their bytes (COLLATE
--- "C"), as in SQLite, and twice as fast as by a language's rules. There are no foreign keys: each locks a row
--- of its parent for each child (MultiXact), and every operation deletes what it owns itself.
+-- Moments (…_at) are double precision seconds since the epoch, UTC: the unit of the store contract. Each driver
+-- converts timestamps differently; to_timestamp(…) shows one. Names compare by their bytes (COLLATE "C"), as in SQLite,
+-- and twice as fast as by the rules of a language. There are no foreign keys: each locks a row of its parent for each
+-- child (MultiXact), and every operation deletes what it owns itself.
 --
--- The tables that a task passes through hold few live rows and many dead ones. Autovacuum comes by for every
--- 1,000 dead rows, however large the table, does not pause, cleans the indexes each time, and never cuts off
--- empty pages at the end, which would lock claims out.
+-- The state tables have few live rows and many dead ones. Autovacuum is set to run for every 1,000 dead rows,
+-- independent of the table's size, without pauses. It cleans the indexes each time, and never truncates empty pages at
+-- the end, which would block claims.
 --
--- Some columns are here before anything writes them: on a table that has grown, a later migration would have to
--- fill them in row by row. A table that a later capability needs is made by its own migration; an empty one costs
--- nothing.
---   user_key, concurrency_key   whom or what a task is for inside its tenant: a cap on how many run at once. They are
---                               on `ready`, `running` and `waiting` too, where caps are counted and tasks are held
---   route                       its upstream is chosen at the claim, among the members of this route;
+-- Some columns are reserved and not written yet: a later migration would have to fill them row by row in a large
+-- table. A table for a later feature is created by its own migration.
+--   user_key, concurrency_key   the user or object a task is for, to limit how many run at once. They are
+--                               on `ready`, `running` and `waiting` too, where limits are counted and tasks held
+--   route                       the claim chooses the task's upstream among the members of this route;
 --                               `running.upstream` is the chosen one, and so is `upstream` of `archive`, `dead` and
 --                               `attempt`
---   parent_id                   the task whose run enqueued it and waits for it
---   map_id, map_position        the map it is part of, and which of its items
---   reserved_…                  tokens and money that a run or a call has reserved of its upstream's limits
---   cost_microdollars           money, in millionths of a dollar: whole numbers add up exactly
+--   parent_id                   the task whose run enqueued this one and waits for it
+--   map_id, map_position        the map it belongs to, and the index of its item
+--   reserved_…                  tokens and money that a run or call has reserved from its upstream's limits
+--   cost_microdollars           money in millionths of a dollar; integers add up exactly
 
 CREATE TABLE /*schema*/task (
     id               uuid PRIMARY KEY,
@@ -45,9 +44,9 @@ CREATE TABLE /*schema*/task (
     unique_name      text COLLATE "C",
     unique_until_final boolean NOT NULL DEFAULT false,
     timeout_seconds  double precision,
-    total_timeout_seconds double precision,  -- from the first start; NULL: that of its function
+    total_timeout_seconds double precision,  -- from the first start; NULL: the function's
     max_attempts     integer,
-    deadline_seconds double precision,  -- as the caller named it, from enqueue
+    deadline_seconds double precision,  -- set by the caller, from enqueue
     deadline_at      double precision,
     labels           jsonb,             -- object of texts, NULL for none
     enqueued_at      double precision NOT NULL,
@@ -61,7 +60,7 @@ CREATE TABLE /*schema*/task (
     redrives         integer NOT NULL DEFAULT 0,
     redriven_at      double precision,
     first_started_at double precision,
-    parked_at        double precision,  -- set while the deadline stands still
+    parked_at        double precision,  -- set while the total timeout is paused
     paused_seconds   double precision NOT NULL DEFAULT 0,
     last_reason      text COLLATE "C",
     last_message     text COLLATE "C"
@@ -100,7 +99,7 @@ CREATE TABLE /*schema*/running (
     worker_id           text COLLATE "C" NOT NULL,
     queue               text COLLATE "C" NOT NULL,
     priority            smallint NOT NULL,
-    upstream            text COLLATE "C" NOT NULL,  -- that this run uses: of a route, the chosen member
+    upstream            text COLLATE "C" NOT NULL,  -- used by this run; for a route, the chosen member
     function            text COLLATE "C" NOT NULL,
     tenant              text COLLATE "C" NOT NULL,
     user_key            text COLLATE "C" NOT NULL DEFAULT '',
@@ -108,18 +107,18 @@ CREATE TABLE /*schema*/running (
     route               text COLLATE "C" NOT NULL DEFAULT '',
     ready_at            double precision NOT NULL,
     started_at          double precision NOT NULL,
-    -- what the steward needs without the user's code
+    -- what maintenance needs without the user's code
     crash_limit         integer NOT NULL,
     crash_base_seconds  double precision NOT NULL,
     crash_max_seconds   double precision NOT NULL,
-    unique_name         text COLLATE "C",  -- only where it is free again at the final state
+    unique_name         text COLLATE "C",  -- only if the final state frees it
     cancel_requested_at double precision,
     cancel_forced       boolean NOT NULL DEFAULT false,
-    probe               boolean NOT NULL DEFAULT false,  -- tries whether a held upstream works
-    -- so that its end finds the parent and the map without a look at `task`
+    probe               boolean NOT NULL DEFAULT false,  -- the run is a probe
+    -- so that finish finds the parent and the map without reading `task`
     parent_id           uuid,
     map_id              uuid,
-    -- what the claim reserved of limits on tokens and money, given back or settled at the end; NULL for nothing
+    -- what the claim reserved from limits on tokens and money, released or settled at the end; NULL for nothing
     reserved_input_tokens  bigint,
     reserved_output_tokens bigint,
     reserved_microdollars  bigint
@@ -131,11 +130,11 @@ CREATE INDEX running_worker ON /*schema*/running (worker_id);
 CREATE INDEX running_cancel ON /*schema*/running (worker_id) WHERE cancel_requested_at IS NOT NULL;
 CREATE INDEX running_upstream ON /*schema*/running (upstream) WHERE upstream <> '';
 
--- Scheduled, retrying, held, suspended.
+-- Tasks that are scheduled, retrying, held or suspended.
 CREATE TABLE /*schema*/waiting (
     task_id  uuid PRIMARY KEY,
     state    text COLLATE "C" NOT NULL CHECK (state IN ('scheduled', 'retrying', 'held', 'suspended')),
-    due_at   double precision,          -- as planned, never written again; NULL: waits for something else than time
+    due_at   double precision,          -- as planned, never changed; NULL: does not wait for a moment
     queue    text COLLATE "C" NOT NULL,
     priority smallint NOT NULL,
     upstream text COLLATE "C" NOT NULL,
@@ -144,15 +143,15 @@ CREATE TABLE /*schema*/waiting (
     user_key text COLLATE "C" NOT NULL DEFAULT '',
     concurrency_key text COLLATE "C" NOT NULL DEFAULT '',
     route    text COLLATE "C" NOT NULL DEFAULT '',
-    rank     double precision NOT NULL, -- it will have when ready
+    rank     double precision NOT NULL, -- the rank it will have when ready
     run      integer NOT NULL,
     why      text COLLATE "C" NOT NULL DEFAULT '',
     spends   smallint NOT NULL DEFAULT 0,  -- 1: its next run spends the retry budget
     urgent   smallint NOT NULL DEFAULT 0,  -- 1: may use the reserved part of it; 2: the last attempt
     since_at double precision,          -- when it began to wait for a retry
-    floor_at double precision,          -- not before this, as its server asked
-    -- What was decided about the planned moment since. Set, `held_until_at` counts instead of `due_at`: it is later
-    -- where `held_by` keeps the task back, and earlier where a person ended the wait for its server.
+    floor_at double precision,          -- earliest moment that its server allows
+    -- If set, `held_until_at` replaces `due_at`: it is later if `held_by` holds the task back, and earlier if a
+    -- person ended the wait for its server.
     held_until_at double precision,
     held_by  text COLLATE "C" NOT NULL DEFAULT ''  -- 'gate', 'upstream', 'system'; empty for none
 ) WITH (
@@ -165,21 +164,21 @@ CREATE INDEX waiting_state ON /*schema*/waiting (state, task_id);
 CREATE INDEX waiting_held ON /*schema*/waiting (held_by, upstream) WHERE held_by <> '';
 CREATE INDEX waiting_upstream ON /*schema*/waiting (upstream, since_at) WHERE upstream <> '';
 
--- Succeeded and cancelled. The history of a first-run success is this row alone.
+-- Succeeded and cancelled tasks. For a success at the first run, this row is the whole history.
 CREATE TABLE /*schema*/archive (
     task_id     uuid PRIMARY KEY,
     state       text COLLATE "C" NOT NULL CHECK (state IN ('succeeded', 'cancelled')),
     run         integer NOT NULL,
     worker_id   text COLLATE "C",
     ready_at    double precision,
-    started_at  double precision,       -- NULL: cancelled before any run of this life
+    started_at  double precision,       -- NULL: cancelled before any run since its enqueue or redrive
     finished_at double precision NOT NULL,
-    upstream    text COLLATE "C"  -- of a route, the member that ran; NULL: the task's own
+    upstream    text COLLATE "C"  -- for a route, the member that ran; NULL: the task's own
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX archive_finished ON /*schema*/archive (finished_at);
 CREATE INDEX archive_cancelled ON /*schema*/archive (task_id) WHERE state = 'cancelled';
 
--- Results other than null; a task without a row here returned None.
+-- Results other than null. A succeeded task without a row here returned None.
 CREATE TABLE /*schema*/result (
     task_id   uuid PRIMARY KEY,
     codec_tag text COLLATE "C" NOT NULL,
@@ -198,7 +197,7 @@ CREATE TABLE /*schema*/dead (
     worker_id   text COLLATE "C",
     started_at  double precision,
     failed_at   double precision NOT NULL,
-    upstream    text COLLATE "C"  -- of a route, the member that ran last; NULL: the task's own
+    upstream    text COLLATE "C"  -- for a route, the member that ran last; NULL: the task's own
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX dead_failed ON /*schema*/dead (failed_at);
 CREATE INDEX dead_queue ON /*schema*/dead (queue, failed_at);
@@ -223,7 +222,7 @@ CREATE TABLE /*schema*/attempt (
     evidence    text COLLATE "C" NOT NULL,
     next_run_at double precision,
     why         text COLLATE "C" NOT NULL,
-    upstream    text COLLATE "C",  -- of a route, the member that ran; NULL: the task's own
+    upstream    text COLLATE "C",  -- for a route, the member that ran; NULL: the task's own
     PRIMARY KEY (task_id, run)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
@@ -245,22 +244,22 @@ CREATE TABLE /*schema*/progress (
     note    text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
--- Idempotency keys and unique names; each outlives its task's moves, an idempotency key also its end.
+-- Idempotency keys and unique names. Both stay when the task changes its state, a key also after the task's end.
 CREATE TABLE /*schema*/key (
     kind        text COLLATE "C" NOT NULL CHECK (kind IN ('key', 'unique')),
     tenant      text COLLATE "C" NOT NULL,
     name        text COLLATE "C" NOT NULL,
     task_id     uuid NOT NULL,
     fingerprint bytea NOT NULL,
-    expires_at  double precision,       -- NULL: until the final state
+    expires_at  double precision,       -- NULL: until the task is final
     PRIMARY KEY (kind, tenant, name)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX key_expires ON /*schema*/key (expires_at) WHERE expires_at IS NOT NULL;
 
--- The lease is the worker's, not the task's: one update a beat, however many tasks. Room in each page and no
--- index on what a beat changes: the update stays in its page (HOT).
+-- The worker has the lease, not the task: a heartbeat is one update, independent of the number of tasks. Each page has
+-- free space, and no index covers the changed columns, so the update stays in its page (HOT).
 CREATE TABLE /*schema*/worker (
-    id            text COLLATE "C" PRIMARY KEY,  -- incarnation: a fresh UUID for each process start
+    id            text COLLATE "C" PRIMARY KEY,  -- a new UUID for each process start
     name          text COLLATE "C" NOT NULL,
     pool          text COLLATE "C" NOT NULL,
     host          text COLLATE "C" NOT NULL,
@@ -274,15 +273,15 @@ CREATE TABLE /*schema*/worker (
     retired_at    double precision,
     retired_why   text COLLATE "C" NOT NULL DEFAULT '',
     lost          boolean NOT NULL DEFAULT false,
-    culprit_id    uuid,                          -- the run that caused its end, where that is known
+    culprit_id    uuid,                          -- the run that caused its end, if known
     culprit_run   integer,
-    application   text COLLATE "C" NOT NULL DEFAULT ''  -- which it runs, so that its functions are known
+    application   text COLLATE "C" NOT NULL DEFAULT ''  -- the application it runs, which declares its functions
 ) WITH (
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
     vacuum_truncate = off
 );
 
--- Counters a minute, so that status, drain, surge and spend never scan what is finished.
+-- Counters per minute, so that statistics never scan finished tasks.
 CREATE TABLE /*schema*/rollup (
     minute       integer NOT NULL,      -- floor(seconds since the epoch / 60)
     queue        text COLLATE "C" NOT NULL,
@@ -297,8 +296,8 @@ CREATE TABLE /*schema*/rollup (
     released     bigint NOT NULL DEFAULT 0,
     run_seconds  double precision NOT NULL DEFAULT 0,
     wait_seconds double precision NOT NULL DEFAULT 0,
-    first_final_at double precision,  -- of the first task that became final in this minute
-    -- calls whose answers stated what they used, and what that was, in tokens and in millionths of a dollar
+    first_final_at double precision,  -- when the first task of this minute became final
+    -- calls whose responses stated their usage, and that usage in tokens and in millionths of a dollar
     calls        bigint NOT NULL DEFAULT 0,
     input_tokens bigint NOT NULL DEFAULT 0,
     output_tokens bigint NOT NULL DEFAULT 0,
@@ -307,9 +306,9 @@ CREATE TABLE /*schema*/rollup (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX rollup_queue ON /*schema*/rollup (queue, minute);
 
--- What enqueue and finish add to the roll-up, appended: writers of one minute and queue would else wait for each
--- other's commits, and a caller's open transaction would hold up everybody. A steward folds the rows in;
--- readers add both tables.
+-- What enqueue and finish add to the roll-up, as appended rows: otherwise writers of one minute and queue would wait
+-- for each other's commits, and a caller's open transaction would block all others. Maintenance folds the rows into
+-- the roll-up; readers add both tables.
 CREATE TABLE /*schema*/tally (
     minute       integer NOT NULL,
     queue        text COLLATE "C" NOT NULL,
@@ -325,7 +324,7 @@ CREATE TABLE /*schema*/tally (
     run_seconds  double precision NOT NULL DEFAULT 0,
     wait_seconds double precision NOT NULL DEFAULT 0,
     first_final_at double precision,
-    -- as in `rollup`; NULL, which takes no room, for none
+    -- as in `rollup`; NULL, which takes no space, for none
     calls        bigint,
     input_tokens bigint,
     output_tokens bigint,
@@ -335,23 +334,23 @@ CREATE TABLE /*schema*/tally (
     autovacuum_vacuum_insert_threshold = -1, vacuum_truncate = off
 );
 
--- Enqueues of more than 5,000 tasks: enqueue_batch_task in parts, visible at once.
+-- Enqueues of more than 5,000 tasks: stored in parts, visible all at once.
 CREATE TABLE /*schema*/enqueue_batch (
     id           text COLLATE "C" PRIMARY KEY,
     created_at   double precision NOT NULL,
     committed_at double precision,
     refused_key  text COLLATE "C",      -- set: its commit was refused because of this key,
-    refused_for  uuid                   -- which names this task; kept so that a resend hears it again
+    refused_for  uuid                   -- which this task holds; stored so that a resend gets it too
 );
 CREATE TABLE /*schema*/enqueue_batch_task (
     batch_id       text COLLATE "C" NOT NULL,
     position          integer NOT NULL,    -- order within the batch, from 1
     task_id        uuid NOT NULL,
     due_at         double precision,    -- NULL: ready when the batch is committed
-    fingerprint    bytea,               -- NULL: neither key nor unique name to take_names at the commit
+    fingerprint    bytea,               -- NULL: no key or unique name to take at the commit
     key_seconds    double precision,
     unique_seconds double precision,
-    holder         uuid,                -- set at the commit: this task has the key, the batchd one is gone
+    holder         uuid,                -- set at the commit: this task has the key, the batch's own is deleted
     PRIMARY KEY (batch_id, position)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
@@ -366,17 +365,17 @@ CREATE TABLE /*schema*/manifest (
     saved_at double precision NOT NULL
 );
 
--- One row for each task that ever emitted anything: where its present run's chunks begin and end.
+-- One row for each task that ever emitted a chunk: where the chunks of its current run begin and end.
 CREATE TABLE /*schema*/stream (
     task_id uuid PRIMARY KEY,
     run     integer NOT NULL,           -- the last run that emitted
-    base    bigint NOT NULL,            -- last sequence of the runs before it
+    base    bigint NOT NULL,            -- last sequence of the earlier runs
     last    bigint NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
 CREATE TABLE /*schema*/chunk (
     task_id  uuid NOT NULL,
-    sequence bigint NOT NULL,           -- from 1, rising over all runs
+    sequence bigint NOT NULL,           -- from 1, rising across all runs
     run      integer NOT NULL,
     at       double precision NOT NULL,
     data     bytea NOT NULL,
@@ -385,7 +384,7 @@ CREATE TABLE /*schema*/chunk (
 
 CREATE TABLE /*schema*/token (
     id         text COLLATE "C" PRIMARY KEY,
-    digest     bytea NOT NULL UNIQUE,   -- SHA-256; the token itself is nowhere
+    digest     bytea NOT NULL UNIQUE,   -- SHA-256; the token itself is not stored
     name       text COLLATE "C" NOT NULL,
     role       text COLLATE "C" NOT NULL,
     tenant     text COLLATE "C",        -- NULL: all tenants
@@ -407,14 +406,14 @@ CREATE TABLE /*schema*/audit (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX audit_at ON /*schema*/audit (at);
 
--- What stands before tasks: one row an upstream, a function with a rate limit, and the whole system. Written
--- often and never larger: room in each page keeps the update there (HOT).
+-- Gates: one row per upstream, per function with a rate limit, and for the whole system. They are updated often and do
+-- not grow: free space in each page keeps the update there (HOT).
 CREATE TABLE /*schema*/gate (
     kind       text COLLATE "C" NOT NULL CHECK (kind IN ('upstream', 'function', 'system')),
     name       text COLLATE "C" NOT NULL,  -- empty for the system
-    limits     text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Limits
-    state      text COLLATE "C" NOT NULL,  -- JSON of domain.upstream.Gate
-    buckets     text COLLATE "C" NOT NULL,  -- JSON object {window: domain.upstream.Meter}
+    limits     text COLLATE "C" NOT NULL,  -- JSON of limits.settings.Limits
+    state      text COLLATE "C" NOT NULL,  -- JSON of limits.values.Gate
+    buckets     text COLLATE "C" NOT NULL,  -- JSON object {window: limits.values.TokenBucket}
     changed_at double precision NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITH (
@@ -422,13 +421,13 @@ CREATE TABLE /*schema*/gate (
     autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
 
--- A call of an upstream with max_in_flight that no run stands for: outside a task, or while another call of its run
--- is under way. Given back when the call ends; counted no more once it has expired.
+-- A call to an upstream with max_in_flight that is not counted as a run: outside a task, or during another call of its
+-- run. Deleted when the call ends; not counted after it has expired.
 CREATE TABLE /*schema*/permit (
     id         text COLLATE "C" PRIMARY KEY,  -- made by the caller
-    upstream   text COLLATE "C" NOT NULL,     -- name of the gate, which may be that of a key
+    upstream   text COLLATE "C" NOT NULL,     -- name of the gate, which may be a key's
     expires_at double precision NOT NULL,
-    -- whose call it is, and what it reserved of limits on tokens and money; NULL for nothing
+    -- the call's task, and what it reserved from limits on tokens and money; NULL for nothing
     task_id    uuid,
     run        integer,
     reserved_input_tokens  bigint,
@@ -440,34 +439,33 @@ CREATE TABLE /*schema*/permit (
 );
 CREATE INDEX permit_upstream ON /*schema*/permit (upstream, expires_at);
 
--- Read by processes that find migrations they do not know. A later migration that breaks older code says so here:
--- UPDATE /*schema*/compatible SET since = its number. One that only adds what older code need not know leaves it
--- alone.
+-- Processes read this when the schema has migrations they do not know. A later migration that breaks older code runs
+-- UPDATE /*schema*/compatible SET since = its number. Other migrations leave it alone.
 CREATE TABLE /*schema*/compatible (
     one   boolean PRIMARY KEY DEFAULT true CHECK (one),
-    since integer NOT NULL               -- the lowest migration a process must know to work here
+    since integer NOT NULL               -- the lowest migration a process must know
 );
 INSERT INTO /*schema*/compatible (since) VALUES (1);
 
--- One row for each task with a call whose answer stated what it used, added up over all its runs.
+-- One row for each task with a call whose response stated its usage: the sums over all its runs.
 CREATE TABLE /*schema*/usage (
     task_id            uuid PRIMARY KEY,
-    calls              bigint NOT NULL, -- those whose answers stated it
-    input_tokens       bigint NOT NULL, -- all that was read
-    cached_tokens      bigint NOT NULL, -- of the input, from a cache
-    cache_write_tokens bigint NOT NULL, -- of the input, written to a cache
-    output_tokens      bigint NOT NULL, -- all that was written
-    reasoning_tokens   bigint NOT NULL, -- of the output, thought rather than said
+    calls              bigint NOT NULL, -- calls whose responses stated usage
+    input_tokens       bigint NOT NULL, -- all input tokens
+    cached_tokens      bigint NOT NULL, -- input tokens read from a cache
+    cache_write_tokens bigint NOT NULL, -- input tokens written to a cache
+    output_tokens      bigint NOT NULL, -- all output tokens
+    reasoning_tokens   bigint NOT NULL, -- output tokens used for reasoning
     cost_microdollars  bigint            -- millionths of a dollar; NULL: no price is known
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02);
 
--- The present moment: `at` where a test sets the clock, else this server's clock as it runs on, also inside a
+-- The current time: `at` if a test sets the clock, otherwise this server's clock, which advances also inside a
 -- transaction.
 CREATE FUNCTION /*schema*/moment(at double precision) RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$ SELECT coalesce(at, date_part('epoch', clock_timestamp())) $$;
 
--- Which database this is. A caller that brings its own connection says which one it means.
+-- The identity of this database. A caller with its own connection states which one it expects.
 DO $$
 BEGIN
     EXECUTE format(
@@ -477,16 +475,16 @@ BEGIN
 END
 $$;
 
--- Take a task's names: its idempotency key, then its unique name. `holder` is NULL if it has them now, else the
--- task that holds one; `conflict` says that this is a key with another fingerprint. A name whose time is over is
--- free, and so is a unique name whose task is gone; an idempotency key outlives the retention of its task, or
--- the work would be done again. The task's own row must be stored before the next task is settled.
+-- Take a task's names: its idempotency key, then its unique name. `holder` is NULL if the task has them now, otherwise
+-- the task that holds one; `conflict` is true if that is a key with another fingerprint. An expired name is free, and
+-- so is a unique name whose task was deleted. An idempotency key outlives the retention of its task, because the work
+-- must not be done again. The task's own row must be stored before the names of the next task are taken.
 --
--- A name that another task holds is read and not locked: the caller's transaction may stay open for long, and
--- that task's end, with all that ends beside it, would wait to free the name.
+-- A name that another task holds is read and not locked: the caller's transaction may stay open for long, and the
+-- finish of that task, with the rest of its batch, would wait to free the name.
 --
--- Whether a holder is gone is asked in a statement of its own, after the insert: that one may have waited for
--- the holder's commit, and what it reads is from before.
+-- A separate statement after the insert checks whether a holder was deleted: the insert may have waited for the
+-- holder's commit, and its snapshot is older.
 CREATE FUNCTION /*schema*/settle_1(
     now double precision, id uuid, tenant text, fingerprint bytea, key_name text, key_seconds double precision,
     unique_name text, unique_seconds double precision, OUT holder uuid, OUT conflict boolean
@@ -552,20 +550,20 @@ BEGIN
 END
 $$;
 
--- Store one task, in whatever transaction the caller is in. `answer` is `stored`; `held`, by the task `holder`:
--- a resend, or its name is taken; `conflict`: the key of `holder` came with other arguments; `elsewhere`: this
--- is not the database the caller means. Only `stored` has stored anything.
+-- Store one task in the caller's transaction. `answer` is `stored`; `held`: a resend, or the task `holder` has its
+-- name; `conflict`: the task `holder` has the key with other arguments; `elsewhere`: this is not the database that the
+-- caller expects. Only `stored` means that something was stored.
 CREATE FUNCTION /*schema*/enqueue_1(
-    home uuid,                          -- what identity() must be; NULL for any
+    home uuid,                          -- what identity() must return; NULL for any
     at double precision,                -- see moment
     id uuid, function text, queue text, priority smallint, upstream text, tenant text, codec_tag text, args bytea,
     fingerprint bytea, key_name text, key_seconds double precision, unique_name text,
-    unique_seconds double precision,    -- NULL: until the final state
+    unique_seconds double precision,    -- NULL: until the task is final
     delay_seconds double precision,
-    run_at double precision,            -- wins over the delay
+    run_at double precision,            -- overrides the delay
     deadline_seconds double precision, timeout_seconds double precision, max_attempts integer, labels jsonb,
     total_timeout_seconds double precision,
-    deadline_at double precision,       -- wins over the seconds
+    deadline_at double precision,       -- overrides the seconds
     OUT holder uuid, OUT answer text
 )
 LANGUAGE plpgsql
@@ -644,7 +642,7 @@ BEGIN
 END
 $$;
 
--- Delete a task that only an uncommitted enqueue_batch holds, which nothing can see; tell whether there was one.
+-- Delete a task that is only in an uncommitted batch, and so invisible; return whether there was one.
 CREATE FUNCTION /*schema*/unsee_1(id uuid) RETURNS boolean
 LANGUAGE plpgsql
 AS $$

@@ -1,4 +1,4 @@
--- actions: what people did to tasks, kept for their histories.
+-- actions: record what people did to tasks, for their histories.
 
 -- name: keep
 -- 1 ids: array of uuid, 2 at, 3 kind, 4 why
@@ -10,7 +10,7 @@ ON CONFLICT (task_id, at, kind) DO UPDATE
 SET why = excluded.why
 
 -- name: where
--- In which table tasks are, or in which waiting state; none for those that do not exist or cannot be seen yet.
+-- Returns the table or the waiting state of each task; no row for a task that does not exist or is not visible yet.
 -- 1 ids: array of uuid
 SELECT
     t.id,

@@ -1,8 +1,8 @@
--- append_chunks: keep what runs emitted, if they are the current ones. The numbers of a task's chunks rise
--- over all its runs: those of a run follow the last one of the run before it.
+-- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all its
+-- runs: those of a run follow the last one of the previous run.
 
 -- name: append
--- Returns the runs that are current. Their rows are locked, so that none ends meanwhile.
+-- Returns the runs that are current. Their rows are locked, so that none ends during the statement.
 -- 1 task ids, 2 runs, 3 positions within the run, 4 data as bytes: arrays, one entry a chunk, 5 at
 WITH given AS (
     SELECT id, run, position, data

@@ -1,6 +1,6 @@
--- cancel: end tasks that do not run, ask those that do. A task moves while it is looked for, so the statements
--- are repeated until each task was met or is final. Each waits for a mover that was there first, and then
--- finds the row gone.
+-- cancel: end tasks that are not running, and ask running ones to stop. A task may change its state during the
+-- search, so the statements are repeated until each task was found or is final. A statement waits for another
+-- transaction that is moving a task, and then finds its row gone.
 -- moves: scheduled -> cancelled, held -> cancelled, suspended -> cancelled, ready -> cancelled, retrying -> cancelled
 
 -- name: ask

@@ -1,5 +1,5 @@
--- checkpoint: fold what enqueue and finish appended to `tally` into the roll-up, in short batches; two stewards fold
--- different rows. Readers add both tables.
+-- checkpoint: fold the rows that enqueue and finish appended to `tally` into the roll-up, in short batches. Two
+-- processes fold different rows at the same time. Readers add both tables.
 
 -- name: fold
 -- 1 how many rows at most

@@ -1,19 +1,19 @@
--- claim: move ready tasks to a worker. `peek` looks without a lock, which channel has how many of the first tasks;
--- the shares of the priorities are decided outside; `take` locks exactly as many in each channel and moves them. Rows
--- that another claim holds are stepped over.
+-- claim: move ready tasks to a worker. `peek` finds without a lock how many of the first tasks each channel has;
+-- the caller shares the slots between the priorities; `take` locks that many tasks of each channel and moves them.
+-- Rows that another claim has locked are skipped.
 -- moves: ready -> running
 
 -- name: peek
--- Every channel of the served queues whose function is known, found by stepping through the index `ready_channel` from
--- the first task of one to the first of the next: a channel costs one step, however many tasks it holds. With channels
--- given, those, each from its bound on: the entries of rows that left it are not walked over again. `positions` are those of the
--- channel's tasks among all of its priority, as far as they may be taken; of a single channel there is nothing to
--- compare, so only its first task is looked at. At least one row comes back; `queue` is NULL if there is no channel.
--- `entries` says how many entries of the index were walked over, those of rows long gone included, `has_gates`
--- whether a claim must mind any gate: a store without pays no round trip for them.
+-- Every channel of the served queues whose function is known. It steps through the index `ready_channel` from the
+-- first task of one channel to the first of the next, so that a channel costs one step, independent of its size.
+-- If channels are given, it reads only those, each from its bound on, so that entries of removed rows are not read
+-- again. `positions` are those of the channel's first tasks among all tasks of the priority. For a single channel
+-- there is nothing to compare, so only its first task is read. At least one row is returned; `queue` is NULL if
+-- there is no channel. `entries` is the number of index entries read, including those of removed rows. `has_gates`
+-- is whether a claim must check gates: a store without gates has no extra round trip.
 -- 1 worker id, 2 queues in listed order, NULL for any, 3 functions, 4 how many at most, 5 whether in listed order,
--- 6 channels at most, 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 positions, 12 bounds on rank of the given
--- channels, each NULL to look for them, 13 upstreams of which nothing may be handed out
+-- 6 channels at most, then of given channels: 7 queues, 8 priorities, 9 upstreams, 10 functions, 11 positions,
+-- 12 bounds on rank (each NULL to scan for channels), 13 upstreams whose tasks may not be claimed
 WITH RECURSIVE before AS MATERIALIZED (
     SELECT pg_stat_get_xact_tuples_returned('/*schema*/ready_channel'::regclass) AS entries
 ),
@@ -105,10 +105,10 @@ LEFT JOIN (channel LEFT JOIN peeked ON peeked.number = channel.number) ON true
 ORDER BY channel.number
 
 -- name: walk
--- As `peek`, for when there are too many channels to peek into each: one walk over everything ready in these queues,
--- each a range of the index.
--- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams of which nothing
--- may be handed out
+-- Does what `peek` does, used when there are too many channels to read each separately: one scan of all ready
+-- tasks of these queues, each a range of the index.
+-- 1 worker id, 2 queues, NULL for any, 3 functions, 4 how many of a priority at most, 5 upstreams whose
+-- tasks may not be claimed
 SELECT
     coalesce((SELECT w.retired_at IS NULL FROM /*schema*/worker AS w WHERE w.id = $1), false) AS is_alive,
     EXISTS (SELECT 1 FROM /*schema*/gate WHERE kind <> 'system') AS has_gates,
@@ -144,18 +144,20 @@ LEFT JOIN (
 ) AS channel ON true
 
 -- name: take
--- Lock the worker against being retired, lock so many of the first tasks of each channel, move them, and return what
--- the worker gets of them, by priority and rank. What was locked is deleted by its position in the table: a join could
--- be planned as a scan of all. Nothing comes back if the worker is retired. Each read by id is a LATERAL … LIMIT 1,
--- which can only be planned as one step in the index, whatever the planner believes of the table's size.
--- What was deleted is looked up in a hash (IS TRUE keeps the planner from making a join of it): it takes both sides
--- for a single row, and would compare each of 500 tasks with each. Only tasks that ran before are looked up in
--- `attempt`, for the latest failure. The test of the only task is written with nullif:
--- the planner would take a plain OR for one that few rows pass, and read and sort the whole channel.
+-- Lock the worker row, so that it cannot be retired; lock the first tasks of each channel; move them; and return
+-- them by priority and rank. If the worker is retired, no row is returned. Notes on the plan:
+-- Locked rows are deleted by their position in the table (ctid), because a join could be planned as a full scan.
+-- Each read by id is a LATERAL … LIMIT 1, which can only be planned as one step in the index, independent of the
+-- planner's estimate of the table's size.
+-- Deleted rows are looked up in a hash (IS TRUE keeps the planner from making a join of it): the planner assumes
+-- a single row on both sides, and would compare each of 500 tasks with each.
+-- Only for tasks that ran before, `attempt` is read, for the latest failure.
+-- The condition on the only task uses nullif: with a plain OR the planner would assume that few rows match, and
+-- read and sort the whole channel.
 -- 1 at, 2 worker id, then by channel: 3 queues, 4 priorities, 5 upstreams, 6 functions, 7 positions in listed order,
 -- 8 bounds on rank, 9 tasks to take, 10 crash limits, 11 first waits after a crash in seconds, 12 longest such waits,
--- 13 whether the gates are minded: if not, nothing is taken once there is one, 14 by channel: the only task to take, NULL
--- for any; NULL for any of every channel
+-- 13 whether gates are checked: if not, no task is taken once a gate exists, 14 by channel: the only task to take, or
+-- NULL for any; NULL as a whole for any task of every channel
 WITH holder AS MATERIALIZED (
     SELECT w.id, /*schema*/moment($1) AS now
     FROM /*schema*/worker AS w
@@ -242,7 +244,7 @@ started AS (
     CROSS JOIN holder
 ),
 resumed AS (
-    -- The total timeout of a parked task runs again.
+    -- Resume the total timeout of parked tasks.
     UPDATE /*schema*/task AS t
     SET
         paused_seconds = t.paused_seconds + greatest(0, holder.now - t.parked_at),
@@ -261,9 +263,9 @@ CROSS JOIN holder
 ORDER BY c.priority, c.position, c.rank, c.task_id
 
 -- name: prober
--- The first task of a channel that is not on its last attempt, else the first. Its gate is locked, so no other claim
--- takes it as a probe meanwhile.
--- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
+-- The first task of a channel that is not on its last attempt; if there is none, the first task. Its gate is
+-- locked, so no other claim can take it as a probe.
+-- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to read
 SELECT head.task_id, head.is_last
 FROM (
     SELECT r.rank, r.task_id, t.attempts + 1 >= coalesce(t.max_attempts, $5) AS is_last

@@ -1,10 +1,10 @@
--- commit_batch: take_names the names of a batch's tasks and make all of them visible at once. What it costs
--- grows with the tasks that want a name only.
+-- commit_batch: take the names of a batch's tasks and make all its tasks visible at once. The cost depends only on
+-- the number of tasks that want a name.
 -- moves: new -> ready, new -> scheduled
 
 -- name: take_names
--- Take the names of a page of the tasks that want one, in their order.
--- 1 enqueue_batch id, 2 position after which to go on, 3 how many at most, 4 now
+-- Take the names of a page of the tasks that want one, in order.
+-- 1 batch id, 2 position after which to continue, 3 how many at most, 4 now
 WITH wanting AS MATERIALIZED (
     SELECT
         s.position, s.task_id, t.tenant, s.fingerprint, t.idempotency_key, s.key_seconds, t.unique_name,
@@ -39,13 +39,13 @@ DELETE FROM /*schema*/task
 WHERE id = ANY($1::uuid[])
 
 -- name: commit
--- 1 enqueue_batch id, 2 now
+-- 1 batch id, 2 now
 UPDATE /*schema*/enqueue_batch
 SET committed_at = $2
 WHERE id = $1
 
 -- name: refuse
--- 1 enqueue_batch id, 2 key, 3 the task that holds it
+-- 1 batch id, 2 key, 3 the task that holds it
 UPDATE /*schema*/enqueue_batch
 SET
     refused_key = $2,
@@ -53,7 +53,7 @@ SET
 WHERE id = $1
 
 -- name: losers
--- 1 enqueue_batch id
+-- 1 batch id
 SELECT task_id, holder
 FROM /*schema*/enqueue_batch_task
 WHERE batch_id = $1

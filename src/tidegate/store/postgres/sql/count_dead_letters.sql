@@ -1,4 +1,4 @@
--- count_dead_letters: how many dead letters match.
+-- count_dead_letters: count the dead letters that match.
 
 -- name: count
 -- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as

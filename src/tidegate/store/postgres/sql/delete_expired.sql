@@ -1,5 +1,5 @@
--- delete_expired: find what has served its time; two stewards find different rows. What belongs to a task is deleted by the
--- statements of purge, what belongs to a batch by those of drop_batch.
+-- delete_expired: find expired rows. Two processes find different rows at the same time. The statements of purge
+-- delete what belongs to a task, those of drop_batch what belongs to a batch.
 
 -- name: finished
 -- 1 at, 2 seconds since they finished, 3 how many at most
@@ -20,8 +20,8 @@ LIMIT $3
 FOR UPDATE SKIP LOCKED
 
 -- name: stale_batches
--- Uncommitted or refused stages, and committed ones with nothing left to move.
--- 1 at, 2 seconds since they were made
+-- Uncommitted or refused batches, and committed ones whose tasks were all moved.
+-- 1 at, 2 seconds since they were created
 SELECT c.id
 FROM /*schema*/enqueue_batch AS c
 WHERE c.created_at < (SELECT /*schema*/moment($1) - $2::float8)
@@ -45,7 +45,7 @@ WHERE ctid = ANY (ARRAY (
 ))
 
 -- name: expired_permits
--- Of calls whose process died.
+-- Permits of calls whose process died.
 -- 1 at, 2 how many at most
 DELETE FROM /*schema*/permit
 WHERE ctid = ANY (ARRAY (

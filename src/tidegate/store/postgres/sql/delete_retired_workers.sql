@@ -1,4 +1,4 @@
--- delete_retired_workers: delete retired workers that hold no runs.
+-- delete_retired_workers: delete retired workers without runs.
 
 -- name: forget
 -- 1 at, 2 seconds since they were retired

@@ -1,8 +1,8 @@
--- drop_batch: forget a batch and its tasks.
+-- drop_batch: delete a batch and its tasks.
 
 -- name: part
--- Delete some of a batch's tasks. A task that lost its name is gone already.
--- 1 enqueue_batch id, 2 how many at most
+-- Delete some of a batch's tasks. A task whose name another task has was deleted at the commit.
+-- 1 batch id, 2 how many at most
 WITH part AS (
     DELETE FROM /*schema*/enqueue_batch_task
     WHERE ctid = ANY(ARRAY(SELECT ctid FROM /*schema*/enqueue_batch_task WHERE batch_id = $1 LIMIT $2))
@@ -20,6 +20,6 @@ SELECT count(*)
 FROM part
 
 -- name: forget_batch
--- 1 enqueue_batch id
+-- 1 batch id
 DELETE FROM /*schema*/enqueue_batch
 WHERE id = $1

@@ -1,20 +1,20 @@
--- enqueue: store new tasks with their payloads, ready or scheduled, and count them. One task, or some with
--- names, by the function `enqueue_1`; where nothing is to be settled, one that is ready by `plain`, many by COPY.
+-- enqueue: store new tasks with their payloads, ready or scheduled, and count them. The function `enqueue_1` stores
+-- one task, or several with names. Without names, `plain` stores one ready task, and COPY stores many.
 -- moves: new -> ready, new -> scheduled
 
 -- name: one
--- 1 identity of the database that is meant, or NULL, 2 at, 3 id, 4 function, 5 queue, 6 priority, 7 upstream,
+-- 1 identity of the expected database, or NULL, 2 at, 3 id, 4 function, 5 queue, 6 priority, 7 upstream,
 -- 8 tenant, 9 codec tag, 10 arguments as bytes, 11 fingerprint, 12 key or NULL, 13 seconds it is kept, 14 unique
 -- name or NULL, 15 seconds it is kept or NULL for until the final state, 16 seconds of delay, 17 moment it is due
 -- or NULL, 18 deadline seconds or NULL, 19 timeout seconds or NULL, 20 max attempts or NULL, 21 labels as JSON
--- or NULL, 22 total timeout seconds or NULL, 23 deadline moment or NULL, which wins over 18
+-- or NULL, 22 total timeout seconds or NULL, 23 deadline moment or NULL, which overrides 18
 SELECT holder, answer
 FROM /*schema*/enqueue_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23
 )
 
 -- name: plain
--- One that wants no names and is ready at once: the bare rows. Its id is new, or the statement fails.
+-- One task that wants no names and is ready at once. The statement fails if its id is stored already.
 -- 1 at, 2 id, 3 function, 4 queue, 5 priority, 6 upstream, 7 tenant, 8 codec tag, 9 arguments as bytes,
 -- 10 deadline seconds or NULL, 11 timeout seconds or NULL, 12 max attempts or NULL, 13 labels as JSON or NULL,
 -- 14 total timeout seconds or NULL, 15 deadline moment or NULL
@@ -43,8 +43,8 @@ SELECT floor(clock.now / 60), $4, $3, $6, $7, 1
 FROM clock
 
 -- name: some
--- As `one`, in the order given, each from the third on an array. All are of one moment: whose names are taken first
--- is not who is claimed first.
+-- Does what `one` does for several tasks, in the given order; each parameter from the third on is an array. All
+-- tasks get the same time, so the order in which names are taken is not the order of claims.
 -- 1 identity, 2 at, 3 ids, 4 functions, 5 queues, 6 priorities, 7 upstreams, 8 tenants, 9 codec tags,
 -- 10 arguments, 11 fingerprints, 12 keys, 13 their seconds, 14 unique names, 15 their seconds, 16 delays,
 -- 17 due moments, 18 deadlines, 19 timeouts, 20 max attempts, 21 labels, 22 total timeouts,

@@ -1,11 +1,10 @@
--- enqueue_within: store tasks on a connection that the caller brings, inside the transaction that is open there. The
--- parameters are written as each family of drivers writes them; the casts are for drivers that send everything as
--- text.
+-- enqueue_within: store tasks on the caller's connection, inside its open transaction. The parameters are written in
+-- the style of each family of drivers. The casts are for drivers that send everything as text.
 --
--- `one_…` takes the parameters of enqueue's `one`. `given_…`, which `many` goes on from, takes 1 the identity, 2 a
--- JSON array with an object for each task: the values of `one` from its third on by their names, bytes in base64.
--- Arrays would be written by each driver in a way of its own. It answers in the order given, in which names are
--- taken; all are of one moment. If one answer is `conflict`, the other tasks are stored, unless it stands between
+-- `one_…` takes the parameters of enqueue's `one`. `given_…`, which `many` continues, takes 1 the identity, 2 a JSON
+-- array with an object for each task: the parameters of `one` from its third on by name, bytes in base64. JSON is
+-- used because each driver writes arrays differently. Results come in the given order, in which names are taken; all
+-- tasks get the same time. If one result is `conflict`, the other tasks are stored, unless the statement runs between
 -- `savepoint` and `undo`.
 -- moves: new -> ready, new -> scheduled
 
@@ -28,7 +27,7 @@ FROM /*schema*/enqueue_1(
 )
 
 -- name: one_named
--- SQLAlchemy, whatever driver is below it.
+-- SQLAlchemy, with any driver.
 SELECT CAST(holder AS text), answer
 FROM /*schema*/enqueue_1(
     CAST(:p1 AS uuid), CAST(:p2 AS double precision), CAST(:p3 AS uuid), CAST(:p4 AS text), CAST(:p5 AS text),

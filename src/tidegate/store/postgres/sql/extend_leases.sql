@@ -1,8 +1,9 @@
--- extend_leases: move leases on. A lease is the worker's row, so a beat is one update however many tasks it covers. It
--- changes no indexed column, so it stays within its page and does not disturb a claim that holds the row's key.
+-- extend_leases: extend leases. The lease is in the worker's row, so a heartbeat is one update, independent of the
+-- number of tasks. It changes no indexed column, so the update stays in its page and does not block a claim that
+-- has locked the row's key.
 
 -- name: beat
--- The ids of those that are alive come back.
+-- Returns the ids of the workers that are alive.
 -- 1 ids, 2 at, 3 lease in seconds
 UPDATE /*schema*/worker AS w
 SET

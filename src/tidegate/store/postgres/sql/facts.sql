@@ -1,4 +1,4 @@
--- facts: what a doctor wants to know of a server.
+-- facts: read facts about a server for `tidegate doctor`.
 
 -- name: facts
 -- 1 schema

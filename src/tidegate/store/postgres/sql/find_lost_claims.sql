@@ -1,7 +1,7 @@
--- find_lost_claims: the runs a worker holds by the store's word.
+-- find_lost_claims: find the runs that the store has for a worker.
 
 -- name: wait
--- A claim of this worker that is still under way on the server comes to its end first.
+-- Wait until a claim of this worker that still runs on the server has ended.
 -- 1 worker id
 SELECT id
 FROM /*schema*/worker

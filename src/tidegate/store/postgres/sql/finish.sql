@@ -1,11 +1,11 @@
--- finish: write how runs ended. Every statement that ends a run names task and run: the fence. Rows are locked in
--- the order of their ids, so that no two batches wait for each other in a circle.
+-- finish: write the outcomes of runs. Every statement that ends a run names task and run: the fence. Rows are locked
+-- in the order of their ids, so that two batches cannot deadlock.
 -- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
 
 -- name: succeed
--- End all of these runs that are current, in one statement. One whose row changes at this very moment (a cancel is
--- asked for) is locked but not seen in its new position, so it stays; ask again. What was deleted is looked up in a
--- hash, as in `take` of the claim.
+-- End the runs that are current, in one statement. If a row is being changed at the same moment (a cancel request),
+-- it is locked but its new version is not seen, so it stays; run the statement again. Deleted rows are looked up in
+-- a hash, as in `take` of the claim.
 -- 1 at, 2 task ids in order, 3 runs, 4 task ids of those with a result other than null, 5 codec tags, 6 results
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now
@@ -82,7 +82,7 @@ FROM ended AS e
 CROSS JOIN clock
 
 -- name: end
--- End those of these runs that are current and return what they were, with the present moment.
+-- End the runs that are current; return their rows and the current time.
 -- 1 at, 2 task ids in order, 3 runs
 WITH held AS MATERIALIZED (
     SELECT r.spot
@@ -102,8 +102,8 @@ RETURNING
     unique_name, cancel_requested_at IS NOT NULL, probe
 
 -- name: recorded
--- What is known of runs that could not be ended: whether it is current after all, whether it succeeded, and how
--- else it was recorded, to tell a resend from the late word of a worker whose run was taken away.
+-- For runs that could not be ended: whether the run is current after all, whether it succeeded, and its record, to
+-- distinguish a resend from a late finish of a run that was requeued.
 -- 1 task ids, 2 runs
 SELECT
     given.task_id, given.run,
@@ -130,7 +130,7 @@ INSERT INTO /*schema*/attempt (
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 
 -- name: spend
--- What the task has spent.
+-- Add to the task's counters.
 -- 1 task id, 2 started moment, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases (each 0 or 1),
 -- 8 now if the total timeout stops here, else NULL, 9 reason or NULL to keep the last,
 -- 10 message or NULL to keep the last
@@ -148,7 +148,7 @@ SET
 WHERE id = $1
 
 -- name: use
--- What the calls of a run consumed, added to what earlier runs of its task did.
+-- Add what the calls of a run consumed to the usage of its task.
 -- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
 INSERT INTO /*schema*/usage AS u (
     task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
@@ -178,7 +178,7 @@ WHERE id = $1
 -- name: retry
 -- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why,
 -- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part: 1, or 2 for the last
--- attempt, 13 now, 14 earliest moment by the server's word or NULL
+-- attempt, 13 now, 14 earliest moment that the server allows or NULL
 INSERT INTO /*schema*/waiting (
     task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent,
     since_at, floor_at
@@ -213,7 +213,7 @@ WHERE kind = 'unique'
     AND task_id = $3
 
 -- name: count
--- Appended, so that no two writers wait for each other; the checkpoint folds it into the roll-up.
+-- Appended, so that writers do not wait for each other. The checkpoint folds the row into the roll-up.
 -- 1 minute, 2 queue, 3 function, 4 upstream, 5 tenant, 6 dead, 7 cancelled, 8 retried, 9 released,
 -- 10 seconds run, 11 seconds waited, 12 now if one became final, else NULL
 INSERT INTO /*schema*/tally (

@@ -1,4 +1,4 @@
--- get_history: what befell a task. One snapshot: the statements share a transaction.
+-- get_history: read the history of a task. The statements share a transaction, so they see one snapshot.
 
 -- name: enqueued
 -- 1 task id
@@ -20,7 +20,7 @@ WHERE task_id = $1
 ORDER BY run
 
 -- name: other_runs
--- The run that succeeded, or the one under way; a task has one of them at most.
+-- The run that succeeded, or the current run. A task has at most one of them.
 -- 1 task id
 SELECT run, worker_id, started_at, finished_at
 FROM /*schema*/archive

@@ -1,4 +1,4 @@
--- get_payload: a task's encoded arguments.
+-- get_payload: read a task's encoded arguments.
 
 -- name: payload
 -- 1 task id

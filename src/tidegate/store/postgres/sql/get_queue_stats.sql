@@ -1,7 +1,7 @@
--- get_queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
+-- get_queue_stats: count by queue from the state tables and the roll-up. Finished tasks are never scanned.
 
 -- name: ready
--- By channel. The priority, in whose order the index stands, is only grouped by.
+-- By channel. The priority is only in GROUP BY, because the index is in its order.
 SELECT queue, upstream, function, count(*), min(ready_at)
 FROM /*schema*/ready
 GROUP BY queue, priority, upstream, function
@@ -22,7 +22,7 @@ FROM /*schema*/dead
 GROUP BY queue
 
 -- name: enqueue_batch_task
--- Tasks of committed stages that have not reached their position yet.
+-- Tasks of committed batches that were not moved yet.
 SELECT t.queue, s.due_at IS NULL, count(*), min(c.committed_at)
 FROM /*schema*/enqueue_batch AS c
 INNER JOIN /*schema*/enqueue_batch_task AS s ON s.batch_id = c.id
@@ -48,8 +48,8 @@ FROM (
 GROUP BY queue
 
 -- name: done_before
--- Those of these queues that finished any before the window. The tally has no index, since it is short where a
--- steward works; where none does, it is still read once for all queues, not for each.
+-- Those of these queues that finished any task before the window. The tally has no index, because it is short where
+-- maintenance runs. Where it does not run, the tally is read once for all queues.
 -- 1 queues, 2 first minute of the window
 WITH lately AS (
     SELECT DISTINCT queue

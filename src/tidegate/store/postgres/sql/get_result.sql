@@ -1,4 +1,4 @@
--- get_result: the final state of a task, and what it returned or why it did not.
+-- get_result: read the final state of a task, with its result or the reason why it has none.
 
 -- name: result
 -- 1 task id

@@ -1,4 +1,4 @@
--- identity: which database this is.
+-- identity: identify this database.
 
 -- name: identity
 SELECT /*schema*/identity()::text

@@ -1,7 +1,7 @@
--- keys: idempotency keys and unique names; they are taken by the function `settle_1`.
+-- keys: idempotency keys and unique names. The function `settle_1` takes them.
 
 -- name: free_unique
--- Free the unique names that these tasks hold until their final state.
+-- Free the unique names that these tasks hold until they are final.
 -- 1 ids: array of uuid
 DELETE FROM /*schema*/key AS k
 USING /*schema*/task AS t

@@ -1,4 +1,4 @@
--- list_audit_entries: the record of who changed what.
+-- list_audit_entries: add and list audit entries.
 
 -- name: keep
 -- Arrays: 1 ids, 2 actors, 3 roles, 4 tenants or NULL, 5 actions, 6 targets, 7 answers, 8 whys; 9 at
@@ -11,8 +11,8 @@ CROSS JOIN unnest(
 ON CONFLICT (id) DO NOTHING
 
 -- name: page
--- The newest first.
--- 1 id before which to go on (the largest for the start), 2 how many at most
+-- Newest first.
+-- 1 id before which to continue (the largest id to start), 2 how many at most
 SELECT id, at, actor, role, tenant, action, target, answer, why
 FROM /*schema*/audit
 WHERE id < $1

@@ -1,5 +1,5 @@
--- list_orphans: runs of retired workers, the oldest first: found from the few retired workers, so that no
--- number of live runs stands in front of them.
+-- list_orphans: list the runs of retired workers, oldest first. It starts from the few retired workers, so that its
+-- cost does not depend on the number of live runs.
 
 -- name: orphans
 -- 1 how many at most

@@ -1,4 +1,4 @@
--- list_retry_budgets: what the retry budgets hold back; the budgets themselves are in the gates' buckets.
+-- list_retry_budgets: count the tasks that retry budgets hold back. The budgets themselves are in the gates' buckets.
 
 -- name: held
 SELECT held_by, upstream, count(*)

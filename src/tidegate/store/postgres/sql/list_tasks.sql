@@ -1,8 +1,8 @@
--- list_tasks: the newest tasks of some states. Each state is read from its own narrow table, newest first,
--- so that a page of dead tasks costs the same beside a million finished ones; the pages are merged outside.
--- Parameters of all: 1 state, 2 queue, 3 function, 4 tenant, 5 reason of the last failure, 6 error class of the
+-- list_tasks: list the newest tasks of some states. Each state is read from its own table, newest first, so that a
+-- page of dead tasks costs the same with a million finished ones. The caller merges the pages.
+-- Parameters of every statement: 1 state, 2 queue, 3 function, 4 tenant, 5 reason of the last failure, 6 error class of the
 -- last failed run, 7 moment before which they were enqueued, 8 labels as a JSON object (each but the first NULL for
--- any), 9 id after which to go on (the largest id for the start), 10 how many at most
+-- any), 9 id after which to continue (the largest id to start), 10 how many at most
 
 -- name: ready
 SELECT x.task_id
@@ -90,7 +90,7 @@ ORDER BY x.task_id DESC
 LIMIT $10
 
 -- name: cancelled
--- The state is written out, so that the small index `archive_cancelled` serves: few in a million are cancelled.
+-- The state is a literal, so that the small index `archive_cancelled` is used: few tasks are cancelled.
 SELECT x.task_id
 FROM /*schema*/archive AS x
 JOIN /*schema*/task AS t ON t.id = x.task_id
@@ -134,7 +134,7 @@ ORDER BY x.task_id DESC
 LIMIT $10
 
 -- name: enqueue_batch_task
--- Tasks of committed stages that have not reached their position yet.
+-- Tasks of committed batches that were not moved yet.
 SELECT x.task_id
 FROM /*schema*/enqueue_batch_task AS x
 JOIN /*schema*/enqueue_batch AS c ON c.id = x.batch_id

@@ -1,4 +1,4 @@
--- list_tokens: keep, find, list and revoke what lets people in. Only digests of tokens are stored.
+-- list_tokens: add, find, list and revoke access tokens. Only digests of tokens are stored.
 
 -- name: add
 -- 1 id, 2 digest, 3 name, 4 role, 5 tenant or NULL, 6 at, 7 seconds until it expires or NULL
@@ -8,7 +8,7 @@ FROM (SELECT /*schema*/moment($6) AS now) AS m
 ON CONFLICT (id) DO NOTHING
 
 -- name: by_digest
--- Expired and revoked tokens are nobody's.
+-- Expired and revoked tokens are not found.
 -- 1 digest, 2 at
 SELECT id, name, role, tenant, created_at, expires_at, revoked_at
 FROM /*schema*/token
@@ -22,7 +22,7 @@ FROM /*schema*/token
 ORDER BY created_at, id
 
 -- name: revoke
--- A row comes back if the token is there; the first revocation's moment stays.
+-- Returns a row if the token exists. A second revocation does not change the moment of the first.
 -- 1 id, 2 at
 UPDATE /*schema*/token
 SET revoked_at = coalesce(revoked_at, /*schema*/moment($2))

@@ -1,5 +1,5 @@
--- list_upstreams: the gates, read and written whole. There are few of them: one an upstream and limited function.
--- Whoever changes one locks its row first; several are locked by kind and name.
+-- list_upstreams: read and write gates as a whole. There are few: one per upstream and per limited function. A
+-- transaction that changes a gate locks its row first, and locks several in the order of kind and name.
 
 -- name: all
 SELECT kind, name, limits, state, buckets
@@ -21,7 +21,7 @@ WHERE kind = $1
 FOR UPDATE
 
 -- name: in_flight
--- Runs under way of these upstreams, and calls that no run stands for.
+-- Current runs of these upstreams, and calls that are not counted as a run.
 -- 1 upstreams, 2 now
 SELECT
     given.upstream,
@@ -30,7 +30,7 @@ SELECT
 FROM unnest($1::text[]) AS given (upstream)
 
 -- name: make
--- Make a gate that is not there, so that its row can be locked.
+-- Create a missing gate, so that its row can be locked.
 -- 1 kind, 2 name, 3 limits as JSON, 4 state as JSON, 5 buckets as JSON, 6 now
 INSERT INTO /*schema*/gate (kind, name, limits, state, buckets, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -49,7 +49,7 @@ WHERE g.kind = given.kind
     AND g.name = given.name
 
 -- name: waiting
--- Tasks that stand before each upstream: ready ones and those in the retry queue.
+-- Tasks that wait for each upstream: ready ones and those in the retry queue.
 SELECT upstream, 'ready', count(*)
 FROM /*schema*/ready
 WHERE upstream <> ''

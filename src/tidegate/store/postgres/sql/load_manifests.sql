@@ -1,4 +1,4 @@
--- load_manifests: what applications declare, for those who cannot import them.
+-- load_manifests: load what applications declare, for processes that cannot import them.
 
 -- name: all
 SELECT app, body

@@ -1,7 +1,7 @@
--- migrate: bring the schema up to date, one migration a transaction.
+-- migrate: bring the schema up to date, one transaction per migration.
 
 -- name: lock
--- One upgrade of a schema at a time; released with the transaction. The number is only ours.
+-- One upgrade of a schema at a time; the lock is released with the transaction. The number is specific to Tidegate.
 -- 1 schema
 SELECT pg_advisory_xact_lock(7283114, hashtext($1))
 
@@ -9,7 +9,7 @@ SELECT pg_advisory_xact_lock(7283114, hashtext($1))
 SELECT current_setting('server_encoding')
 
 -- name: is_there
--- NULL if nothing was ever applied.
+-- NULL if no migration was ever applied.
 -- 1 schema
 SELECT to_regclass(format('%I.migration', $1::text))
 
@@ -23,18 +23,18 @@ FROM /*schema*/migration
 ORDER BY number
 
 -- name: since
--- The lowest migration a process must know to work here.
+-- The lowest migration a process must know to work with this schema.
 SELECT since
 FROM /*schema*/compatible
 
 -- name: patience
--- A table that old workers use is waited for this long; then the whole is tried again, so that what queues up
--- behind us is never held for longer.
+-- How long to wait for a table that old workers use. Then the migration is retried, so that statements queued
+-- behind it are not blocked for longer.
 SET LOCAL lock_timeout = '1s'
 
 -- name: holders
--- Transactions open for over a second that have locks on our tables, the oldest first, in words. Of other roles' the
--- migrator may see no more than these.
+-- Transactions open for over a second that have locks on the tables, oldest first, as text. The migrator may not see
+-- more than this of other roles' sessions.
 -- 1 schema
 SELECT string_agg(format('process %s (%s, role %s)', pid, coalesce(nullif(program, ''), 'unnamed'), role), ', ')
 FROM (

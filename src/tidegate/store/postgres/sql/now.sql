@@ -1,5 +1,5 @@
--- now: the store's clock.
+-- now: read the store's clock.
 
 -- name: now
--- 1 at: the moment a test has set, or NULL
+-- 1 at: the time that a test has set, or NULL
 SELECT /*schema*/moment($1)

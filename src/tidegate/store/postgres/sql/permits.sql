@@ -1,4 +1,4 @@
--- permits: calls in flight beside those that runs stand for. One is made while the row of its gate is locked.
+-- permits: calls in flight that are not counted as a run. A permit is added while the row of its gate is locked.
 
 -- name: add
 -- 1 id, 2 upstream, 3 moment it expires

@@ -1,6 +1,6 @@
--- promote: move what is due into the main queue, the longest due first, in short batches; two stewards take
--- different ones. Its rank is the one it was given when it began to wait. Re-runs that gates or budgets keep back
--- are held until a later moment. The planned one, `due_at`, stays as it was written.
+-- promote: move due tasks into the main queue, longest due first, in short batches. Two processes take different
+-- tasks at the same time. A task keeps the rank it got when it began to wait. Re-runs that gates or budgets hold
+-- back are held until a later moment; the planned moment, `due_at`, does not change.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: is_due
@@ -14,7 +14,7 @@ SELECT EXISTS (
 )
 
 -- name: due
--- Read from the index `waiting_due`; what is not due is never looked at.
+-- Read from the index `waiting_due`; tasks that are not due are never read.
 -- 1 at, 2 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM /*schema*/waiting
@@ -26,7 +26,7 @@ LIMIT $2
 FOR UPDATE SKIP LOCKED
 
 -- name: is_early
--- Whether `early` would find any.
+-- Whether `early` would find any task.
 -- 1 upstream, 2 moment the gate opened, 3 now
 SELECT EXISTS (
     SELECT 1
@@ -40,7 +40,7 @@ SELECT EXISTS (
 )
 
 -- name: early
--- What began to wait before its upstream's gate opened and may go before its time, the longest waiting first.
+-- Tasks that began to wait before their upstream's gate opened and may leave early, longest waiting first.
 -- 1 upstream, 2 moment the gate opened, 3 now, 4 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM /*schema*/waiting
@@ -55,7 +55,7 @@ LIMIT $4
 FOR UPDATE SKIP LOCKED
 
 -- name: has_ready
--- Whether an upstream has anything in the main queue.
+-- Whether an upstream has any task in the main queue.
 -- 1 upstream
 SELECT EXISTS (SELECT 1 FROM /*schema*/ready WHERE upstream = $1 AND upstream <> '')
 
@@ -67,9 +67,9 @@ FROM unnest($1::uuid[], $2::float8[], $3::text[]) AS given (task_id, held_until_
 WHERE w.task_id = given.task_id
 
 -- name: pause_deadline
--- The total timeout of tasks that only their upstream's gate keeps back does not run down until they are claimed. Rows that
--- another transaction holds are left for the next round: those that wait are locked by now, and others lock them after
--- the task.
+-- Pause the total timeout of tasks that only their upstream's gate holds back, until they are claimed. Rows that
+-- another transaction has locked are left for the next round: this transaction has locked the rows in `waiting`, and
+-- others lock those after `task`, so waiting could deadlock.
 -- 1 task ids, 2 now
 UPDATE /*schema*/task
 SET parked_at = $2
@@ -82,8 +82,8 @@ WHERE id = ANY (ARRAY (
 ))
 
 -- name: reschedule_earlier
--- What a retry budget holds back comes nearer by the same part.
--- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
+-- Reduce the remaining wait of tasks that a retry budget holds back, each by the same factor.
+-- 1 what holds it: upstream or system, 2 upstream (ignored for the system), 3 now, 4 factor
 UPDATE /*schema*/waiting
 SET held_until_at = $3 + (held_until_at - $3) * $4::float8
 WHERE held_by = $1
@@ -92,8 +92,8 @@ WHERE held_by = $1
     AND held_until_at > $3
 
 -- name: clear_server_waits
--- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
--- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
+-- Tasks of an upstream that a person opened or had probed no longer wait for the moment that its server named. A
+-- longer backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
 -- 1 upstream, 2 now
 UPDATE /*schema*/waiting
 SET floor_at = NULL, held_until_at = $2, held_by = ''

@@ -1,5 +1,4 @@
--- purge: delete tasks with all that belongs to them. Used by sweep too.
--- Keys are left to their expiry.
+-- purge: delete tasks with everything that belongs to them. delete_expired uses it too. Keys stay until they expire.
 
 -- name: delete
 -- 1 ids

@@ -1,9 +1,8 @@
--- read_chunks: parts of some tasks' streams.
+-- read_chunks: read parts of the streams of some tasks.
 
 -- name: after
--- 1 task ids, 2 sequences after which to go on: arrays, 3 how many a task at most, 4 bytes of all at most:
--- none follows the one that reaches them. Only lengths are looked at before, so large data that is not
--- returned is not read.
+-- 1 task ids, 2 sequences after which to continue: arrays, 3 how many per task at most, 4 total bytes at which to stop,
+-- after the chunk that reaches them. It reads lengths first, so that large data is only read if it is returned.
 SELECT id, sequence, run, at, data
 FROM (
     SELECT given.id, given.position, c.sequence, c.run, c.at, c.data,

@@ -1,8 +1,8 @@
--- redrive: send dead letters back to the main queue. The run goes on rising, the history stays.
+-- redrive: send dead tasks back to the main queue. The run number continues to rise, and the history stays.
 -- moves: dead -> ready
 
 -- name: letters
--- Lock these letters; return what is needed to take their unique names again.
+-- Lock these dead letters; return what is needed to take their unique names again.
 -- 1 ids in order
 SELECT d.task_id, t.tenant, CASE WHEN t.unique_until_final THEN t.unique_name END
 FROM unnest($1::uuid[]) AS given (id)
@@ -15,13 +15,13 @@ CROSS JOIN LATERAL (
 INNER JOIN /*schema*/task AS t ON t.id = d.task_id
 
 -- name: take_name
--- Take a letter's unique name again; the task that holds it comes back, NULL if it was free.
+-- Take a task's unique name again; returns the task that holds it, NULL if it was free.
 -- 1 at, 2 task id, 3 tenant, 4 name
 SELECT holder
 FROM /*schema*/settle_1(/*schema*/moment($1), $2, $3, ''::bytea, NULL, NULL, $4, NULL)
 
 -- name: known
--- Those of these ids that name a task people can see.
+-- Those of these ids that name a visible task.
 -- 1 ids
 SELECT t.id
 FROM /*schema*/task AS t
@@ -39,7 +39,7 @@ SET
 WHERE task_id = $1
 
 -- name: redrive
--- Move locked letters.
+-- Move the locked dead letters.
 -- 1 at, 2 ids, 3 ids of those with new arguments
 WITH clock AS MATERIALIZED (
     SELECT /*schema*/moment($1) AS now

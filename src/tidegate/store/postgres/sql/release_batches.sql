@@ -1,8 +1,8 @@
--- release_batches: put tasks of committed stages where they have belonged since the commit. Their state does not
--- change by it.
+-- release_batches: move tasks of committed batches to their state tables. Their state does not change: they have had
+-- it since the commit.
 
 -- name: release_batches
--- Those it moved are counted as enqueued, by channel.
+-- Counts the moved tasks as enqueued, by channel.
 -- 1 at, 2 how many at most
 WITH few AS MATERIALIZED (
     SELECT s.ctid AS spot, s.task_id, s.due_at, c.committed_at

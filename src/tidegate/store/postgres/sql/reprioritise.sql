@@ -1,8 +1,8 @@
--- reprioritise: give tasks that do not run another priority; their rank stays. Repeated until each was met, as
--- cancel is.
+-- reprioritise: give tasks that are not running another priority; their rank does not change. Repeated until each
+-- task was found, as in cancel.
 
 -- name: standing
--- The task's own row only where its narrow one was met.
+-- The row in `task` is changed only if the row in the state table was.
 -- 1 ids: array of uuid, 2 priority
 WITH in_ready AS (
     UPDATE /*schema*/ready

@@ -1,5 +1,5 @@
--- retire_worker: retire a worker for good. Its row is locked against everything first: a claim that holds its key
--- ends before, and what it took is an orphan; one that comes later finds it retired.
+-- retire_worker: retire a worker for good. Its row is locked exclusively first: a claim that has locked its key ends
+-- before, and its tasks become orphans; a later claim finds the worker retired.
 
 -- name: lock
 -- 1 id
@@ -9,7 +9,7 @@ WHERE id = $1
 FOR UPDATE
 
 -- name: retire
--- 1 at, 2 id, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended, 6 task id of the
+-- 1 at, 2 id, 3 why, 4 whether its lease ran out (not seen to die), 5 whether only if its lease has ended, 6 task id of the
 -- run that caused its end or NULL, 7 number of that run or NULL
 UPDATE /*schema*/worker AS w
 SET

@@ -1,9 +1,9 @@
--- roles: the three roles that work on a schema, and their rights; for an administrator to run, once, before the
--- first upgrade. Safe to repeat. `:schema` is a mark: the schema's name is put in there.
+-- roles: create the three roles of a schema and grant their rights. An administrator runs it once, before the first
+-- upgrade. Safe to repeat. `:schema` is replaced by the schema's name.
 --
--- The migrator owns the tables and is used by `tidegate db upgrade` alone. The worker is what workers and the
--- processes that enqueue log in as: it reads and writes rows, and can change no table. The reader only reads. A
--- role of your own that enqueues within its transactions is made a member of the worker's.
+-- The migrator owns the tables; only `tidegate db upgrade` uses it. Workers and processes that enqueue log in as the
+-- worker: it reads and writes rows, and cannot change tables. The reader only reads. If a role of your own enqueues
+-- within its transactions, make it a member of the worker role.
 
 -- name: roles
 DO $$
@@ -20,7 +20,7 @@ $$;
 
 CREATE SCHEMA IF NOT EXISTS ":schema" AUTHORIZATION ":schema_migrator";
 
--- Also where the schema was there before, as `public` is, or functions are not everybody's by default.
+-- Needed if the schema existed before, like `public`, or if functions are not granted to PUBLIC by default.
 GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":schema_migrator";
 GRANT USAGE ON SCHEMA ":schema" TO ":schema_worker", ":schema_reader";
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ":schema" TO ":schema_migrator", ":schema_worker", ":schema_reader";
@@ -33,8 +33,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
 ALTER DEFAULT PRIVILEGES FOR ROLE ":schema_migrator" IN SCHEMA ":schema"
     GRANT EXECUTE ON FUNCTIONS TO ":schema_worker", ":schema_reader";
 
--- The second net under the limits that Tidegate keeps itself. As settings of the role they hold behind a pooler
--- too, where a session's own are lost.
+-- A second safeguard behind Tidegate's own limits. Settings of the role also apply behind a pooler, where settings of
+-- a session are lost.
 ALTER ROLE ":schema_worker" SET statement_timeout = '15min';
 ALTER ROLE ":schema_worker" SET lock_timeout = '30s';
 ALTER ROLE ":schema_worker" SET idle_in_transaction_session_timeout = '15s';

@@ -1,8 +1,8 @@
--- run_now: make tasks that wait for a time ready now. Repeated until each was met, as cancel is.
+-- run_now: make tasks that wait for a moment ready now. Repeated until each task was found, as in cancel.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: now
--- Returns what was met, and whether that changed anything. The rank is that of now, unless it was better.
+-- Returns the tasks found, and whether each was changed. The rank becomes that of now, unless it was better.
 -- 1 ids: array of uuid, 2 at
 WITH left_waiting AS (
     DELETE FROM /*schema*/waiting

@@ -1,4 +1,4 @@
--- save_manifest: keep what an application declares.
+-- save_manifest: store what an application declares.
 
 -- name: save
 -- 1 at, 2 application, 3 manifest as JSON

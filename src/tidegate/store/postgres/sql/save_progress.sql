@@ -1,8 +1,8 @@
--- save_progress: keep the last word of each run that is the current one. Its row is locked meanwhile, so that the run
--- cannot end and begin anew in between.
+-- save_progress: store the latest progress of each run that is the current one. Its row is locked, so that the run
+-- cannot end and the next one begin in between.
 
 -- name: keep
--- The fences that are current come back.
+-- Returns the fences that are current.
 -- Arrays: 1 task ids in order, each once, 2 runs, 3 done, 4 totals, each or NULL, 5 notes; 6 at
 WITH current AS MATERIALIZED (
     SELECT given.task_id, given.run, given.done, given.total, given.note

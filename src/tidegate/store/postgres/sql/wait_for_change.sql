@@ -1,13 +1,13 @@
--- wait_for_change: hints that something was committed. Never part of what they tell of: a transaction that notifies
--- takes a lock of the whole database from its commit to the flush, so that such commits queue up one by one.
+-- wait_for_change: send hints that something was committed. A hint is never sent in the transaction it is about: a
+-- transaction with NOTIFY locks the whole database from its commit to the flush, so such commits run one by one.
 
 -- name: hint
--- A transaction of its own, which may be lost and so waits for no disk. Channel and schema have one name.
+-- A separate transaction. It may be lost, so it does not wait for the disk. Channel and schema have the same name.
 -- 1 channel
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')
 
 -- name: is_listening
--- Whether this very connection still listens: one that the network forgot does not answer.
+-- Whether this connection still listens. A connection that the network has dropped does not answer.
 -- 1 channel
 SELECT 1
 FROM pg_listening_channels() AS channel

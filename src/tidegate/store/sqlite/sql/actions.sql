@@ -1,4 +1,4 @@
--- actions: what people did to a task, kept for its history.
+-- actions: record what people did to a task, for its history.
 
 -- name: keep
 -- 1 task id, 2 now, 3 kind, 4 why
@@ -8,7 +8,7 @@ ON CONFLICT (task_id, at, kind) DO UPDATE
 SET why = excluded.why
 
 -- name: where
--- In which table a task is, and nothing else: the writer alone may look and then action on it.
+-- Returns only the table a task is in. No other writer can move the task before the action.
 -- 1 task id
 SELECT
     CASE

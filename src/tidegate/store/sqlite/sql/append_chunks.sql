@@ -1,8 +1,8 @@
--- append_chunks: keep what runs emitted, if they are the current ones. The numbers of a task's chunks rise
--- over all its runs: those of a run follow the last one of the run before it.
+-- append_chunks: store what runs emitted, if they are the current runs. The numbers of a task's chunks rise across all its
+-- runs: those of a run follow the last one of the previous run.
 
 -- name: begin
--- Make the run the stream's last, if it is the task's current one; its base comes back if it is.
+-- If the run is the task's current one, make it the last run of the stream and return its base.
 -- 1 task id, 2 run
 INSERT INTO stream (task_id, run, base, last)
 SELECT task_id, run, 0, 0

@@ -1,4 +1,4 @@
--- cancel: end tasks that do not run, ask those that do.
+-- cancel: end tasks that are not running, and ask running ones to stop.
 -- moves: scheduled -> cancelled, held -> cancelled, suspended -> cancelled, ready -> cancelled, retrying -> cancelled
 
 -- name: ask

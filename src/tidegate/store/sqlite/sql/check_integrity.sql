@@ -1,7 +1,7 @@
--- check_integrity: what must hold between the tables. Each statement returns a count of offenders.
+-- check_integrity: check that the tables are consistent. Each statement counts the rows that violate one rule.
 
 -- name: missing_state
--- Tasks that are in no state.
+-- Tasks without a state.
 SELECT count(*)
 FROM task AS t
 WHERE NOT EXISTS (SELECT 1 FROM ready WHERE task_id = t.id)
@@ -12,7 +12,7 @@ WHERE NOT EXISTS (SELECT 1 FROM ready WHERE task_id = t.id)
     AND NOT EXISTS (SELECT 1 FROM enqueue_batch_task WHERE task_id = t.id)
 
 -- name: duplicate_state
--- Tasks that are in two states.
+-- Tasks with two states.
 SELECT count(*)
 FROM (
     SELECT task_id

@@ -1,5 +1,6 @@
--- claim: move ready tasks to a worker. Peek channel by channel through the index `ready_channel`, choose, then move
--- exactly the chosen rows. One writer at a time, so nothing needs SKIP LOCKED: what was peeked is still there.
+-- claim: move ready tasks to a worker. Read the first tasks channel by channel from the index `ready_channel`,
+-- choose, then move exactly the chosen rows. SQLite has one writer at a time, so SKIP LOCKED is not needed: the
+-- rows that were read are still there.
 -- moves: ready -> running
 
 -- name: retired
@@ -9,9 +10,9 @@ FROM worker
 WHERE id = ?1
 
 -- name: next_channel
--- The first channel after the given one, by one step in the index, however many tasks are in between. The
--- largest rank belongs in the comparison: SQLite seeks to "not less" in all listed columns and then walks,
--- so without it it would walk through the whole channel.
+-- The first channel after the given one: one step in the index, independent of the number of tasks in between.
+-- The comparison needs the largest rank: SQLite seeks to "not less" in all listed columns and then scans, so
+-- without it SQLite would scan the whole channel.
 -- 1 queue, 2 priority, 3 upstream, 4 function
 SELECT queue, priority, upstream, function
 FROM ready
@@ -20,7 +21,7 @@ ORDER BY queue, priority, upstream, function
 LIMIT 1
 
 -- name: peek
--- The head of one channel, read from the index alone.
+-- The first tasks of one channel, read from the index alone.
 -- 1 queue, 2 priority, 3 upstream, 4 function, 5 how many at most
 SELECT rank, task_id
 FROM ready
@@ -32,8 +33,8 @@ ORDER BY rank, task_id
 LIMIT ?5
 
 -- name: prober
--- The first task of a channel that is not on its last attempt, else the first.
--- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to look at
+-- The first task of a channel that is not on its last attempt; if there is none, the first task.
+-- 1 queue, 2 priority, 3 upstream, 4 function, 5 attempts of the function, 6 how many to read
 SELECT rank, task_id
 FROM (
     SELECT r.rank, r.task_id, t.attempts + 1 >= coalesce(t.max_attempts, ?5) AS is_last
@@ -56,10 +57,10 @@ FROM task
 WHERE id = ?1
 
 -- name: walk
--- The first tasks by rank over all channels, for when there are too many channels to peek into each. Reads the whole
--- index once.
--- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue will do, 4 queues: carray of
--- names as bytes, 5 shut upstreams: carray of names as bytes, 6 shut functions: carray of names as bytes,
+-- The first tasks by rank across all channels, used when there are too many channels to read each separately.
+-- Reads the whole index once.
+-- 1 priority or NULL for any, 2 functions: carray of names as bytes, 3 whether any queue matches, 4 queues: carray of
+-- names as bytes, 5 closed upstreams: carray of names as bytes, 6 closed functions: carray of names as bytes,
 -- 7 how many at most
 SELECT rank, task_id, upstream, function
 FROM ready
@@ -72,8 +73,8 @@ ORDER BY rank, task_id
 LIMIT ?7
 
 -- name: load
--- What the worker gets of the chosen tasks, in their order; run is that of the last claim. Only tasks that ran before
--- are looked up in `attempt`, for the latest failure.
+-- The chosen tasks as the worker gets them, in order; run is that of the last claim. Only for tasks that ran
+-- before, `attempt` is read, for the latest failure.
 -- 1 ids: carray of 16-byte ids
 SELECT
     r.task_id, r.run, r.function, r.queue, r.priority, r.upstream, r.tenant, p.args, p.codec_tag,
@@ -121,7 +122,7 @@ DELETE FROM ready
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: resume
--- Let the total timeout of parked tasks run again.
+-- Resume the total timeout of parked tasks.
 -- 1 ids: carray of 16-byte ids, 2 now
 UPDATE task
 SET

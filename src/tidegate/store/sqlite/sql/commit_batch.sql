@@ -1,10 +1,10 @@
--- commit_batch: take_names the names of a batch's tasks and make all of them visible at once. What it costs
--- grows with the tasks that want a name only.
+-- commit_batch: take the names of a batch's tasks and make all its tasks visible at once. The cost depends only on
+-- the number of tasks that want a name.
 -- moves: new -> ready, new -> scheduled
 
 -- name: keyed
--- A page of the tasks that want a name, in their order.
--- 1 enqueue_batch id, 2 position after which to go on, 3 how many at most
+-- A page of the tasks that want a name, in order.
+-- 1 batch id, 2 position after which to continue, 3 how many at most
 SELECT
     s.position, s.task_id, t.tenant, s.fingerprint, t.idempotency_key, s.key_seconds, t.unique_name, s.unique_seconds
 FROM enqueue_batch_task AS s
@@ -32,13 +32,13 @@ DELETE FROM payload
 WHERE task_id = ?1
 
 -- name: commit
--- 1 enqueue_batch id, 2 now
+-- 1 batch id, 2 now
 UPDATE enqueue_batch
 SET committed_at = ?2
 WHERE id = ?1
 
 -- name: refuse
--- 1 enqueue_batch id, 2 key, 3 the task that holds it
+-- 1 batch id, 2 key, 3 the task that holds it
 UPDATE enqueue_batch
 SET
     refused_key = ?2,
@@ -46,7 +46,7 @@ SET
 WHERE id = ?1
 
 -- name: losers
--- 1 enqueue_batch id
+-- 1 batch id
 SELECT task_id, holder
 FROM enqueue_batch_task
 WHERE batch_id = ?1

@@ -1,4 +1,4 @@
--- delete_expired: find what has served its time. What belongs to a task is deleted by the statements of purge.
+-- delete_expired: find expired rows. The statements of purge delete what belongs to a task.
 
 -- name: finished
 -- 1 moment before which they finished, 2 how many at most
@@ -17,8 +17,8 @@ ORDER BY failed_at
 LIMIT ?2
 
 -- name: stale_batches
--- Uncommitted or refused stages, and committed ones with nothing left to move.
--- 1 moment before which they were made
+-- Uncommitted or refused batches, and committed ones whose tasks were all moved.
+-- 1 moment before which they were created
 SELECT id
 FROM enqueue_batch AS c
 WHERE created_at < ?1
@@ -47,7 +47,7 @@ WHERE expires_at <= ?1
 LIMIT 1
 
 -- name: expired_permits
--- Of calls whose process died.
+-- Permits of calls whose process died.
 -- 1 now, 2 how many at most
 DELETE FROM permit
 WHERE id IN (
@@ -65,7 +65,7 @@ WHERE expires_at <= ?1
 LIMIT 1
 
 -- name: old_rollups
--- 1 minute before which they count, 2 how many at most
+-- 1 minute before which they were counted, 2 how many at most
 DELETE FROM rollup
 WHERE (minute, queue, function, upstream, tenant) IN (
     SELECT minute, queue, function, upstream, tenant
@@ -75,7 +75,7 @@ WHERE (minute, queue, function, upstream, tenant) IN (
 )
 
 -- name: has_old_rollups
--- 1 minute before which they count
+-- 1 minute before which they were counted
 SELECT 1
 FROM rollup
 WHERE minute < ?1

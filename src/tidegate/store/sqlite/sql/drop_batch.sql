@@ -1,8 +1,8 @@
--- drop_batch: forget a batch; its tasks go by the statements of purge.
+-- drop_batch: delete a batch. The statements of purge delete its tasks.
 
 -- name: part
 -- Some of a batch's tasks.
--- 1 enqueue_batch id, 2 how many at most
+-- 1 batch id, 2 how many at most
 SELECT task_id
 FROM enqueue_batch_task
 WHERE batch_id = ?1
@@ -14,6 +14,6 @@ DELETE FROM enqueue_batch_task
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: forget_batch
--- 1 enqueue_batch id
+-- 1 batch id
 DELETE FROM enqueue_batch
 WHERE id = ?1

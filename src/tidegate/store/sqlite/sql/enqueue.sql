@@ -1,16 +1,16 @@
 -- enqueue: store new tasks with their payloads, ready or scheduled, and count them.
--- All of one call or none: they run in one savepoint of a write transaction.
+-- All tasks of a call are stored, or none: the statements run in one savepoint of a write transaction.
 -- moves: new -> ready, new -> scheduled
 
 -- name: stored
--- Which of these ids are stored already.
+-- Those of these ids that are stored already.
 -- 1 ids: carray of 16-byte ids
 SELECT t.id
 FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
 
 -- name: unseen
--- Which of these ids only a batch holds that was never committed.
+-- Those of these ids that are only in an uncommitted batch.
 -- 1 ids: carray of 16-byte ids
 SELECT s.task_id
 FROM carray(?1) AS given
@@ -20,7 +20,7 @@ WHERE c.committed_at IS NULL
 
 -- name: task
 -- 1 id, 2 function, 3 queue, 4 priority, 5 upstream, 6 tenant, 7 idempotency key or NULL,
--- 8 unique name or NULL, 9 whether it is free again at the final state, 10 timeout seconds or NULL,
+-- 8 unique name or NULL, 9 whether the final state frees it, 10 timeout seconds or NULL,
 -- 11 total timeout seconds or NULL, 12 max attempts or NULL, 13 deadline seconds or NULL, 14 deadline moment or NULL,
 -- 15 labels as JSON or NULL, 16 now
 INSERT INTO task (

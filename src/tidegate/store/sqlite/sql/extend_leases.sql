@@ -1,7 +1,8 @@
--- extend_leases: move leases on. A lease is the worker's row, so a beat is one update however many tasks it covers.
+-- extend_leases: extend leases. The lease is in the worker's row, so a heartbeat is one update, independent of the
+-- number of tasks.
 
 -- name: beat
--- The id comes back if the worker is alive.
+-- Returns the id if the worker is alive.
 -- 1 id, 2 at, 3 lease in seconds
 UPDATE worker
 SET

@@ -1,7 +1,7 @@
--- find_ids: the tasks whose ids begin with some digits, by the primary key.
+-- find_ids: find the tasks whose ids begin with some digits, through the primary key.
 
 -- name: find
--- 1 the least such id, 2 the largest, 3 tenant or NULL for all, 4 at most so many
+-- 1 the smallest such id, 2 the largest, 3 tenant or NULL for all, 4 how many at most
 SELECT id
 FROM task
 WHERE id BETWEEN ?1 AND ?2

@@ -1,7 +1,7 @@
--- find_lost_claims: the runs a worker holds by the store's word.
+-- find_lost_claims: find the runs that the store has for a worker.
 
 -- name: wait
--- A claim on the writing thread has ended already: nothing to wait for.
+-- There is nothing to wait for: a claim on the writing thread has ended already.
 -- 1 worker id
 SELECT id
 FROM worker

@@ -1,17 +1,17 @@
--- finish: write how runs ended. Every statement that ends a run names task and run: the fence.
--- Success in bulk: compare the runs, then `succeed`, `count_succeeded` and `end_all` on those that match.
--- Other ends one by one: `end` takes the row, the rest writes what becomes of the task.
+-- finish: write the outcomes of runs. Every statement that ends a run names task and run: the fence.
+-- Successes in bulk: compare the runs, then `succeed`, `count_succeeded` and `end_all` on those that match.
+-- Other outcomes one by one: `end` removes the row, the other statements write the task's next state.
 -- moves: running -> succeeded, running -> retrying, running -> ready, running -> dead, running -> cancelled
 
 -- name: current
--- The runs these tasks are in.
+-- The current runs of these tasks.
 -- 1 ids: carray of 16-byte ids
 SELECT r.task_id, r.run, r.upstream, r.started_at, r.probe
 FROM carray(?1) AS given
 CROSS JOIN running AS r ON r.task_id = given.value
 
 -- name: unique_names
--- The names these tasks give free by ending.
+-- The names that these tasks free when they are final.
 -- 1 ids: carray of 16-byte ids
 SELECT r.task_id, r.tenant, r.unique_name
 FROM carray(?1) AS given
@@ -74,7 +74,7 @@ INSERT INTO attempt (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: spend
--- What the task has spent.
+-- Add to the task's counters.
 -- 1 task id, 2 started moment, 3 attempts, 4 parks, 5 crashes, 6 losses, 7 releases (each 0 or 1),
 -- 8 now if the total timeout stops here, else NULL, 9 reason or NULL to keep the last,
 -- 10 message or NULL to keep the last
@@ -92,7 +92,7 @@ SET
 WHERE id = ?1
 
 -- name: use
--- What the calls of a run consumed, added to what earlier runs of its task did.
+-- Add what the calls of a run consumed to the usage of its task.
 -- 1 task id, 2 calls, then tokens: 3 input, 4 cached, 5 written to a cache, 6 output, 7 reasoning
 INSERT INTO usage (
     task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens
@@ -122,7 +122,7 @@ WHERE id = ?1
 -- name: retry
 -- 1 task id, 2 due moment, 3 queue, 4 priority, 5 upstream, 6 function, 7 tenant, 8 rank, 9 run, 10 why,
 -- 11 whether its next run spends the retry budget, 12 whether it may use the reserved part: 1, or 2 for the last
--- attempt, 13 now, 14 earliest moment by the server's word or NULL
+-- attempt, 13 now, 14 earliest moment that the server allows or NULL
 INSERT INTO waiting (
     task_id, state, due_at, queue, priority, upstream, function, tenant, rank, run, why, spends, urgent,
     since_at, floor_at
@@ -166,7 +166,7 @@ SET
     first_final_at = coalesce(first_final_at, excluded.first_final_at)
 
 -- name: was_success
--- Whether this very run is the one that succeeded.
+-- Whether exactly this run succeeded.
 -- 1 task id, 2 run
 SELECT 1
 FROM archive
@@ -175,7 +175,7 @@ WHERE task_id = ?1
     AND state = 'succeeded'
 
 -- name: was_attempt
--- How this run was recorded, to tell a resend from the late word of a worker whose run was taken away.
+-- The record of this run, to distinguish a resend from a late finish of a run that was requeued.
 -- 1 task id, 2 run
 SELECT outcome, charge, verdict, reason, error_class, message, why
 FROM attempt

@@ -1,7 +1,7 @@
--- get_queue_stats: counts by queue from the narrow tables and the roll-up; what is finished is never scanned.
+-- get_queue_stats: count by queue from the state tables and the roll-up. Finished tasks are never scanned.
 
 -- name: ready
--- By channel. The priority, in whose order the index stands, is only grouped by.
+-- By channel. The priority is only in GROUP BY, because the index is in its order.
 SELECT queue, upstream, function, count(*), min(ready_at)
 FROM ready
 GROUP BY queue, priority, upstream, function
@@ -22,7 +22,7 @@ FROM dead
 GROUP BY queue
 
 -- name: enqueue_batch_task
--- Tasks of committed stages that have not reached their position yet.
+-- Tasks of committed batches that were not moved yet.
 SELECT t.queue, s.due_at IS NULL, count(*), min(c.committed_at)
 FROM enqueue_batch AS c
 CROSS JOIN enqueue_batch_task AS s ON s.batch_id = c.id
@@ -32,8 +32,8 @@ WHERE c.committed_at IS NOT NULL
 GROUP BY t.queue, s.due_at IS NULL
 
 -- name: done
--- Grouped by `+queue`, which no index can serve: SQLite would else walk through all of `rollup_queue` instead
--- of reading the few minutes from the primary key.
+-- Grouped by `+queue`, so that no index matches: otherwise SQLite would scan all of `rollup_queue` instead of
+-- reading the few minutes from the primary key.
 -- 1 first minute of the window, 2 last full minute
 SELECT
     queue, sum(succeeded + dead + cancelled),
@@ -44,7 +44,7 @@ WHERE minute >= ?1
 GROUP BY +queue
 
 -- name: done_before
--- The queue comes back if it had finished any before the window.
+-- Returns the queue if it finished any task before the window.
 -- 1 queue, 2 first minute of the window
 SELECT ?1
 WHERE EXISTS (

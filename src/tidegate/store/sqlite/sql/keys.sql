@@ -1,9 +1,9 @@
--- keys: idempotency keys and unique names. A row whose time is over holds nothing. Nor does a unique name whose
--- task is gone; an idempotency key outlives the retention of its task, or the work would be done again.
+-- keys: idempotency keys and unique names. An expired row holds no name, and neither does a unique name whose task
+-- was deleted. An idempotency key outlives the retention of its task, because the work must not be done again.
 
 -- name: take
--- Take a name if it is free; a row comes back only if it was.
--- 1 kind (key, unique), 2 tenant, 3 name, 4 task id, 5 fingerprint, 6 moment it is free again or NULL,
+-- Take a name if it is free; returns a row only if it was.
+-- 1 kind (key, unique), 2 tenant, 3 name, 4 task id, 5 fingerprint, 6 moment it expires or NULL,
 -- 7 now
 INSERT INTO key (kind, tenant, name, task_id, fingerprint, expires_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -1,4 +1,4 @@
--- list_audit_entries: the record of who changed what.
+-- list_audit_entries: add and list audit entries.
 
 -- name: keep
 -- 1 id, 2 actor, 3 role, 4 tenant or NULL, 5 action, 6 target, 7 answer, 8 why, 9 at
@@ -7,8 +7,8 @@ VALUES (?1, ?9, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (id) DO NOTHING
 
 -- name: page
--- The newest first.
--- 1 id before which to go on (the largest for the start), 2 how many at most
+-- Newest first.
+-- 1 id before which to continue (the largest id to start), 2 how many at most
 SELECT id, at, actor, role, tenant, action, target, answer, why
 FROM audit
 WHERE id < ?1

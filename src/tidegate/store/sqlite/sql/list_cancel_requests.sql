@@ -1,4 +1,4 @@
--- list_cancel_requests: the runs of a worker that people asked to stop.
+-- list_cancel_requests: list the runs of a worker whose cancel was requested.
 
 -- name: asked
 -- 1 worker id

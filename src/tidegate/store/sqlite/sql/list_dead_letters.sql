@@ -1,7 +1,7 @@
--- list_dead_letters: what died, the latest first, by any of the fields people look for.
+-- list_dead_letters: list dead letters, latest first, filtered by the fields that people search for.
 
 -- name: moment
--- When a letter failed; one that was redriven meanwhile still marks its position.
+-- When a dead letter failed. One that was redriven since still has this moment.
 -- 1 task id
 SELECT coalesce(
     (SELECT failed_at FROM dead WHERE task_id = ?1),
@@ -10,7 +10,7 @@ SELECT coalesce(
 
 -- name: page
 -- 1 queue, 2 function, 3 tenant, 4 reason, 5 error class, 6 moment before which they failed, 7 labels as
--- a JSON object (each NULL for any), 8 failure moment and 9 id after which to go on (NULL from the start),
+-- a JSON object (each NULL for any), 8 failure moment and 9 id after which to continue (NULL to start),
 -- 10 how many at most
 SELECT
     d.task_id, d.function, d.queue, d.tenant, p.args, p.codec_tag, d.reason, d.error_class, d.message,

@@ -1,4 +1,4 @@
--- list_upstreams: the gates, read and written whole. There are few of them: one an upstream and limited function.
+-- list_upstreams: read and write gates as a whole. There are few: one per upstream and per limited function.
 
 -- name: all
 SELECT kind, name, limits, state, buckets
@@ -6,13 +6,13 @@ FROM gate
 ORDER BY kind, name
 
 -- name: all_locked
--- The one writer needs no other lock.
+-- SQLite has one writer at a time, so no other lock is needed.
 SELECT kind, name, limits, state, buckets
 FROM gate
 ORDER BY kind, name
 
 -- name: any
--- Whether there is any that a claim must mind, so that a store without costs nothing.
+-- Whether there is a gate that a claim must check. A store without gates has no further cost.
 SELECT EXISTS (SELECT 1 FROM gate WHERE kind <> 'system')
 
 -- name: one_locked
@@ -23,7 +23,7 @@ WHERE kind = ?1
     AND name = ?2
 
 -- name: in_flight
--- Runs under way of one upstream, and calls that no run stands for.
+-- Current runs of one upstream, and calls that are not counted as a run.
 -- 1 upstream, 2 now
 SELECT
     ?1,
@@ -48,7 +48,7 @@ SET
     changed_at = excluded.changed_at
 
 -- name: waiting
--- Tasks that stand before each upstream: ready ones and those in the retry queue.
+-- Tasks that wait for each upstream: ready ones and those in the retry queue.
 SELECT upstream, 'ready', count(*)
 FROM ready
 WHERE upstream <> ''

@@ -1,4 +1,4 @@
--- permits: calls in flight beside those that runs stand for.
+-- permits: calls in flight that are not counted as a run.
 
 -- name: add
 -- 1 id, 2 upstream, 3 moment it expires

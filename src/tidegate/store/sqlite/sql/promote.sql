@@ -1,6 +1,6 @@
--- promote: move what is due into the main queue, the longest due first, in short batches. Its rank is the
--- one it was given when it began to wait. Re-runs that gates or budgets keep back are held until a later moment;
--- the planned one, `due_at`, stays as it was written.
+-- promote: move due tasks into the main queue, longest due first, in short batches. A task keeps the rank it got
+-- when it began to wait. Re-runs that gates or budgets hold back are held until a later moment; the planned moment,
+-- `due_at`, does not change.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: is_due
@@ -14,8 +14,8 @@ SELECT EXISTS (
 )
 
 -- name: due
--- Read from the index `waiting_due`; what is not due is never looked at. The sign keeps SQLite from taking the
--- index by state instead, which would sort everything that waits.
+-- Read from the index `waiting_due`; tasks that are not due are never read. The plus sign keeps SQLite from using
+-- the index by state, which would sort all waiting tasks.
 -- 1 at, 2 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM waiting
@@ -26,7 +26,7 @@ ORDER BY coalesce(held_until_at, due_at)
 LIMIT ?2
 
 -- name: early
--- What began to wait before its upstream's gate opened and may go before its time, the longest waiting first.
+-- Tasks that began to wait before their upstream's gate opened and may leave early, longest waiting first.
 -- 1 upstream, 2 moment the gate opened, 3 now, 4 how many at most
 SELECT task_id, upstream, spends, urgent
 FROM waiting
@@ -40,7 +40,7 @@ ORDER BY since_at
 LIMIT ?4
 
 -- name: is_early
--- Whether `early` would find any.
+-- Whether `early` would find any task.
 -- 1 upstream, 2 moment the gate opened, 3 now
 SELECT EXISTS (
     SELECT 1
@@ -54,7 +54,7 @@ SELECT EXISTS (
 )
 
 -- name: has_ready
--- Whether an upstream has anything in the main queue.
+-- Whether an upstream has any task in the main queue.
 -- 1 upstream
 SELECT EXISTS (SELECT 1 FROM ready WHERE upstream = ?1 AND upstream <> '')
 
@@ -65,7 +65,7 @@ SET held_until_at = ?2, held_by = ?3
 WHERE task_id = ?1
 
 -- name: pause_deadline
--- The total timeout of a task that only its upstream's gate keeps back does not run down until it is claimed.
+-- Pause the total timeout of a task that only its upstream's gate holds back, until the task is claimed.
 -- 1 task id, 2 now
 UPDATE task
 SET parked_at = ?2
@@ -73,8 +73,8 @@ WHERE id = ?1
     AND parked_at IS NULL
 
 -- name: reschedule_earlier
--- What a retry budget holds back comes nearer by the same part.
--- 1 what holds it: upstream or system, 2 upstream; of the system all count, 3 now, 4 part
+-- Reduce the remaining wait of tasks that a retry budget holds back, each by the same factor.
+-- 1 what holds it: upstream or system, 2 upstream (ignored for the system), 3 now, 4 factor
 UPDATE waiting
 SET held_until_at = ?3 + (held_until_at - ?3) * ?4
 WHERE held_by = ?1
@@ -83,8 +83,8 @@ WHERE held_by = ?1
     AND held_until_at > ?3
 
 -- name: clear_server_waits
--- What waits for an upstream that a person opened, or has tried, need not wait for the moment its server named.
--- A longer backoff beside it ends too, as after a good probe. Its gate and the budgets still say when it goes.
+-- Tasks of an upstream that a person opened or had probed no longer wait for the moment that its server named. A
+-- longer backoff ends too, as after a successful probe. The gate and the budgets still decide when the tasks leave.
 -- 1 upstream, 2 now
 UPDATE waiting
 SET floor_at = NULL, held_until_at = ?2, held_by = ''

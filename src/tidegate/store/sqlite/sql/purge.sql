@@ -1,5 +1,5 @@
--- purge: delete tasks with all that belongs to them. Used by sweep and drop_batch too.
--- Keys are left to their expiry.
+-- purge: delete tasks with everything that belongs to them. delete_expired and drop_batch use it too. Keys stay
+-- until they expire.
 
 -- name: delete_task
 -- 1 ids: carray of 16-byte ids

@@ -1,4 +1,5 @@
--- read_stream_heads: where some tasks are and how far their streams go, in one statement and so from one snapshot.
+-- read_stream_heads: read the states of some tasks and the last numbers of their streams, in one statement and so
+-- from one snapshot.
 
 -- name: heads
 -- 1 ids: carray of 16-byte ids

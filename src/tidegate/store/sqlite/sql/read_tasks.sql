@@ -1,6 +1,6 @@
--- read_tasks: everything known of some tasks, in one statement and so from one snapshot: a task is in exactly
--- one of the narrow tables, and separate statements could miss it on its way. Staged tasks are seen once
--- their enqueue_batch is committed.
+-- read_tasks: read all columns of some tasks, in one statement and so from one snapshot: a task is in exactly one of
+-- the state tables, and separate statements could miss one that changes its state. Tasks of a batch are visible once
+-- it is committed.
 
 -- name: read
 -- 1 ids: carray of 16-byte ids

@@ -1,8 +1,8 @@
--- record_reaper_pass: write down that a reaper passes, and give runs without a worker the row of one again.
+-- record_reaper_pass: record a pass of a reaper, and restore missing worker rows that runs refer to.
 
 -- name: note
--- One row, retired from the start, that no worker has: started_at is since when passes have followed each other
--- without a gap, whoever made them, and heartbeat_at is the last one. A clock that was set back is a gap as well.
+-- One worker row that belongs to no worker and is retired from the start. `started_at` is the start of the series of
+-- passes without a gap, by all reapers; `heartbeat_at` is the last pass. A clock that was set back counts as a gap.
 -- 1 at, 2 id, 3 seconds of the longest gap
 INSERT INTO worker (
     id, name, pool, host, pid, queues, slots, version, started_at, heartbeat_at, expires_at, retired_at, retired_why
@@ -20,7 +20,7 @@ SET
 RETURNING heartbeat_at, started_at
 
 -- name: restore
--- The ids come back. One that still lives beats for its row; one that does not is reaped as any other.
+-- Returns the ids. A worker that is still alive extends the lease of its row; otherwise it is reaped like any other.
 -- 1 at, 2 seconds of the lease
 INSERT INTO worker (id, name, pool, host, pid, queues, slots, version, started_at, heartbeat_at, expires_at)
 SELECT DISTINCT r.worker_id, 'its row was missing', '', '', 0, '[]', 0, '', ?1, ?1, ?1 + ?2

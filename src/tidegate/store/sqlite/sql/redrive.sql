@@ -1,4 +1,4 @@
--- redrive: send dead letters back to the main queue. The run goes on rising, the history stays.
+-- redrive: send dead tasks back to the main queue. The run number continues to rise, and the history stays.
 -- moves: dead -> ready
 
 -- name: letter

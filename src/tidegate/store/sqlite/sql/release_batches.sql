@@ -1,5 +1,5 @@
--- release_batches: put tasks of committed stages where they have belonged since the commit. Their state does not
--- change by it.
+-- release_batches: move tasks of committed batches to their state tables. Their state does not change: they have had
+-- it since the commit.
 
 -- name: any
 SELECT 1

@@ -1,4 +1,4 @@
--- reprioritise: give tasks that do not run another priority; their rank stays.
+-- reprioritise: give tasks that are not running another priority; their rank does not change.
 
 -- name: ready
 -- 1 task id, 2 priority

@@ -1,14 +1,14 @@
 -- retire_worker: retire a worker for good.
 
 -- name: lock
--- The one writer has locked everything already; this only keeps the steps alike in both stores.
+-- The only writer has locked everything already. This statement keeps the steps the same in both stores.
 -- 1 id
 SELECT id
 FROM worker
 WHERE id = ?1
 
 -- name: retire
--- 1 at, 2 id, 3 why, 4 whether it was lost (not seen dead), 5 whether only if its lease has ended,
+-- 1 at, 2 id, 3 why, 4 whether its lease ran out (not seen to die), 5 whether only if its lease has ended,
 -- 6 task id of the run that caused its end or NULL, 7 number of that run or NULL
 UPDATE worker
 SET

@@ -1,8 +1,8 @@
--- run_now: make tasks that wait for a time ready now.
+-- run_now: make tasks that wait for a moment ready now.
 -- moves: scheduled -> ready, retrying -> ready
 
 -- name: ready
--- 1 task id, 2 now. The rank is that of now, unless it was better.
+-- 1 task id, 2 now. The rank becomes that of now, unless it was better.
 INSERT INTO ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 SELECT task_id, queue, priority, upstream, function, tenant, min(rank, ?2), ?2, run
 FROM waiting
@@ -15,7 +15,7 @@ DELETE FROM waiting
 WHERE task_id = ?1
 
 -- name: enqueue_batch_task
--- A row comes back unless it is ready already.
+-- Returns a row unless the task is ready already.
 -- 1 task id
 UPDATE enqueue_batch_task
 SET due_at = NULL

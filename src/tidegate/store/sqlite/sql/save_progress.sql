@@ -1,7 +1,7 @@
--- save_progress: keep the last word of a run, if it is the current one.
+-- save_progress: store the latest progress of a run, if it is the current one.
 
 -- name: keep
--- The fence comes back if the run is current.
+-- Returns the fence if the run is current.
 -- 1 task id, 2 run, 3 done, 4 total or NULL, 5 note, 6 at
 INSERT INTO progress (task_id, run, at, done, total, note)
 SELECT task_id, run, ?6, ?3, ?4, ?5

@@ -1,11 +1,11 @@
--- source: a SQLite file that tasks leave. It is sealed first: nothing can be claimed, enqueued or changed in it
--- from then on, by whatever process, so that no task can run here and at the target. Nothing of it is deleted.
+-- source: a SQLite file that tasks are moved from. It is sealed first: from then on no process can claim, enqueue or
+-- change anything in it, so that no task can run here and at the target. Nothing in it is deleted.
 
 -- name: sealed
 SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'moving')
 
 -- name: seal
--- The message of each trigger is known to wrap.py.
+-- errors.py recognises the message of each trigger.
 CREATE TABLE moving (target_id TEXT NOT NULL, location TEXT NOT NULL, at REAL NOT NULL);
 CREATE TABLE moved (task_id BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TRIGGER sealed_task BEFORE INSERT ON task BEGIN
@@ -54,7 +54,7 @@ DROP TRIGGER reranked_ready;
 DROP TRIGGER reranked_waiting;
 
 -- name: note_seal
--- 1 identity of the target, 2 its location in words, 3 now
+-- 1 identity of the target, 2 its location as text, 3 now
 INSERT INTO moving (target_id, location, at)
 VALUES (?, ?, ?)
 
@@ -82,7 +82,7 @@ WHERE c.committed_at IS NOT NULL
     AND s.holder IS NULL
 
 -- name: states
--- 1 whether finished tasks come along
+-- 1 whether to include finished tasks
 SELECT 'ready', count(*)
 FROM ready
 UNION ALL
@@ -99,8 +99,8 @@ WHERE ?1
 GROUP BY state
 
 -- name: next
--- The tasks that are not known to be at the target, by id.
--- 1 the id after which to go on, 2 whether finished tasks come along, 3 how many at most
+-- The tasks that are not recorded as being at the target, by id.
+-- 1 the id after which to continue, 2 whether to include finished tasks, 3 how many at most
 SELECT p.task_id
 FROM (
     SELECT task_id FROM ready
@@ -117,8 +117,8 @@ ORDER BY p.task_id
 LIMIT ?3
 
 -- name: any
--- Any tasks, by id, with finished ones: for the question whether the target holds one of them.
--- 1 the id after which to go on, 2 how many at most
+-- Tasks in any state, by id, to check whether the target has one of them.
+-- 1 the id after which to continue, 2 how many at most
 SELECT id
 FROM task
 WHERE id > ?1
@@ -240,8 +240,8 @@ CROSS JOIN key AS k ON k.kind = 'unique' AND k.tenant = t.tenant AND k.name = t.
 WHERE k.task_id = t.id
 
 -- name: finished_keys
--- Idempotency keys that still answer for tasks which are finished or gone.
--- 1 and 2 the tenant and name after which to go on, 3 now, 4 how many at most
+-- Unexpired idempotency keys of tasks that are finished or deleted.
+-- 1 and 2 the tenant and name after which to continue, 3 now, 4 how many at most
 SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
 FROM key AS k
 WHERE k.kind = 'key'

@@ -1,4 +1,4 @@
--- target: the PostgreSQL database that tasks arrive in. What is there already stays as it is.
+-- target: the PostgreSQL database that tasks are moved to. Rows that exist already are not changed.
 
 -- name: identity
 SELECT /*schema*/identity()::text
@@ -10,8 +10,8 @@ FROM /*schema*/task
 WHERE id = ANY ($1::uuid[])
 
 -- name: take_names
--- Take those of these names that are free: not there, or over.
--- 1 kinds, 2 tenants, 3 names, 4 task ids, 5 fingerprints, 6 moments they end, 7 at: see moment
+-- Take those of these names that are free: missing or expired.
+-- 1 kinds, 2 tenants, 3 names, 4 task ids, 5 fingerprints, 6 moments they expire, 7 at: see moment
 INSERT INTO /*schema*/key AS k (kind, tenant, name, task_id, fingerprint, expires_at)
 SELECT n.kind, n.tenant, n.name, n.task_id, n.fingerprint, n.expires_at
 FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::bytea[], $6::double precision[])
@@ -26,7 +26,7 @@ WHERE k.task_id = excluded.task_id
     OR k.expires_at <= /*schema*/moment($7)
 
 -- name: lost_names
--- The tasks one of whose names another task has.
+-- The tasks that lost a name to another task.
 -- 1 kinds, 2 tenants, 3 names, 4 task ids
 SELECT DISTINCT n.task_id
 FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[]) AS n (kind, tenant, name, task_id)
@@ -55,7 +55,7 @@ VALUES ($1, $2, $3)
 ON CONFLICT DO NOTHING
 
 -- name: token
--- 1 id, 2 digest, 3 name, 4 role, 5 tenant, 6 moment it was made, 7 ends, 8 was revoked
+-- 1 id, 2 digest, 3 name, 4 role, 5 tenant, 6 moment it was created, 7 expires, 8 was revoked
 INSERT INTO /*schema*/token (id, digest, name, role, tenant, created_at, expires_at, revoked_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING
