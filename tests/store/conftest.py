@@ -29,7 +29,7 @@ def clients(back_end: BackEnd, request: pytest.FixtureRequest, clock: SettableCl
 
 @pytest.fixture
 def unmade(back_end: BackEnd, request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
-    """Clients of a place where no schema was ever made."""
+    """Clients of a database without a schema."""
     with back_end.unmade(request, clock) as made:
         yield made
 

@@ -17,22 +17,22 @@ from tidegate.store.protocol import Store
 from tidegate.store.sqlite.store import SqliteStore
 
 Clients = Callable[[], Store]
-"""Makes another client of the same, at first empty, data."""
+"""Returns another client of the same data, which is empty at first."""
 
 Made = Callable[[pytest.FixtureRequest, SettableClock], AbstractContextManager[Clients]]
-"""Given the clock to use."""
+"""Called with the clock to use."""
 
 
 @dataclass(frozen=True)
 class BackEnd:
-    """One kind of store."""
+    """One back end."""
 
     clients: Made
-    """Of data that holds no task yet."""
+    """Clients of data without tasks."""
     unmade: Made
-    """Of a place where no schema was ever made."""
+    """Clients of a database without a schema."""
     examples: int
-    """Tried by tests that make up what they do: fewer where each costs more."""
+    """Number of examples for property-based tests; fewer where each costs more."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def sqlite_clients(request: pytest.FixtureRequest, clock: SettableClock) -> Iter
 
 
 def postgres_clients(through: str) -> Made:
-    """Return what makes clients as the worker's role, through the fixture of this name."""
+    """Return a factory of clients with the worker's role, through the fixture of this name."""
 
     @contextmanager
     def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
@@ -58,7 +58,7 @@ def postgres_clients(through: str) -> Made:
 
 
 def unmade_postgres_clients(through: str) -> Made:
-    """Return what makes clients of a database of their own, through the fixture of this name."""
+    """Return a factory of clients of a separate database, through the fixture of this name."""
 
     @contextmanager
     def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
@@ -75,12 +75,12 @@ BACK_ENDS: dict[str, BackEnd] = {
     "postgres": BackEnd(postgres_clients("postgres"), unmade_postgres_clients("postgres"), examples=15),
     "pgbouncer": BackEnd(postgres_clients("bouncer"), unmade_postgres_clients("bouncer"), examples=5),
 }
-"""By name. A new back end is entered here, and nowhere else."""
+"""Back ends by name. A new back end is added only here."""
 
 
 @asynccontextmanager
 async def opened(clients: Clients) -> AsyncIterator[Store]:
-    """A client, open for the block."""
+    """Open a client during the block."""
     store = clients()
     try:
         await store.open()

@@ -17,7 +17,7 @@ from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, ClaimRequest, CrashPolicy, NewTask, NewWorker, TaskRow
 
 START = 1_800_000_000.0
-"""The moment tests begin at: the start of a minute."""
+"""The time at which tests begin: the start of a minute."""
 
 FAILED = Failure(
     Verdict.TRANSIENT, Reason.NETWORK, message="connection reset", error_class="builtins.OSError"
@@ -50,7 +50,7 @@ class Build:
     # --- values ---
 
     def id(self) -> str:
-        """Return a task id that rises with every call."""
+        """Return a task id larger than all before."""
         return self._ids()
 
     def new(self, **changes: Any) -> NewTask:
@@ -67,7 +67,7 @@ class Build:
         return NewTask(**given | changes)
 
     def request(self, worker: str, slots: int = 100, **changes: Any) -> ClaimRequest:
-        """Return a claim of everything by a worker that knows `app:work` only."""
+        """Return a claim of all tasks by a worker that knows only `app:work`."""
         given: dict[str, Any] = {"queues": ALL, "functions": {"app:work": CrashPolicy()}}
         return ClaimRequest(worker, slots, **given | changes)
 
@@ -102,7 +102,7 @@ class Build:
     async def running(
         self, count: int = 1, *, worker: str | None = None, **changes: Any
     ) -> list[ClaimedTask]:
-        """Store tasks in a queue of their own unless named, and claim them."""
+        """Store tasks, in a separate queue unless one is named, and claim them."""
         queue = changes.setdefault("queue", f"queue-{next(self._numbers)}")
         ids = await self.enqueue(count, **changes)
         tasks = await self.claim(worker or await self.worker(), count, queues=(queue,))
@@ -120,7 +120,7 @@ class Build:
         return list(claim.tasks)
 
     async def in_state(self, state: State, **changes: Any) -> str:
-        """Return a task in this state, brought there by the shortest way."""
+        """Return a task in this state, brought there by the shortest path."""
         if state is State.SCHEDULED:
             return await self.one(**{"delay_seconds": 600.0} | changes)
         if state is State.READY:
@@ -163,11 +163,11 @@ class Build:
         return (await self.row(task_id)).state
 
     async def states(self, ids: Sequence[str]) -> dict[str, State]:
-        """Return the states of those ids that exist."""
+        """Return the states of the tasks that exist."""
         return {task_id: row.state for task_id, row in (await self.store.read_tasks(ids)).items()}
 
     async def sound(self) -> None:
-        """Check that the store finds nothing wrong with itself."""
+        """Check that the store's integrity check finds no problem."""
         assert await self.store.check_integrity() == []
 
 

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opening a store from a URL."""
 
 from __future__ import annotations
 

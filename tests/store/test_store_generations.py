@@ -1,4 +1,4 @@
-"""Databases of another generation of the schema: every way in refuses them by name and writes nothing there."""
+"""Databases of another schema generation: every entry point refuses them by name and writes nothing there."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ OF_0_1_0 = r"made by Tidegate 0\.1\.0.* cannot read them, and has changed nothin
 WHAT_TO_DO = "finish or drop its tasks with the version that made it, or start a new database"
 APP = "from tidegate import Tidegate\napp = Tidegate()\n@app.task\ndef greet(name: str) -> str:\n    return name\n"
 BETWEEN = {6: "006_worker_application", 7: "007_usage"}
-"""What development versions after 0.1.0 had added, in the same generation."""
+"""What development versions after 0.1.0 added in the same generation."""
 
 
 @dataclass(frozen=True)
 class Old:
-    """A database that this version must leave alone."""
+    """A database that this version must not change."""
 
     url: str
 
     def content(self) -> object:
-        """Return something that differs after any write."""
+        """Return a value that differs after any write."""
         if self.url.startswith("sqlite"):
             return hashlib.sha256(self.path.read_bytes()).hexdigest()
         with psycopg.connect(self.url) as connection:
@@ -74,7 +74,7 @@ class Old:
         return Path(self.url.removeprefix("sqlite:///"))
 
     def add(self, migrations: Mapping[int, str]) -> None:
-        """Record migrations more, as a development version between the releases did."""
+        """Record more migrations, as a development version between the releases did."""
         statement = "INSERT INTO {}migration (number, name, applied_at) VALUES ({}, '{}', 0)"
         for number, name in migrations.items():
             if self.url.startswith("sqlite"):
@@ -87,7 +87,7 @@ class Old:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Old]:
-    """A database that 0.1.0 made, with tasks."""
+    """A database that 0.1.0 created, with tasks."""
     if request.param == "sqlite":
         path = tmp_path / "old" / "queue.db"
         path.parent.mkdir()
@@ -111,7 +111,8 @@ def refused(old: Old) -> Iterator[Old]:
 
 @pytest.fixture
 def between(old: Old) -> Iterator[Old]:
-    """What development versions made between 0.1.0 and the first migration of now, held in the same way."""
+    """A database of a development version between 0.1.0 and today's first migration; the test fails on any
+    write."""
     old.add(BETWEEN)
     before = old.content()
     yield old

@@ -1,4 +1,4 @@
-"""The schema of a new database: the same in both stores, and the one that the documentation names."""
+"""The schema of a new database: the same in both stores, and as documented."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RESERVED = {
     "usage": {"cost_microdollars"},
     "rollup": {"calls", "input_tokens", "output_tokens", "cost_microdollars"},
 }  # fmt: skip
-"""What a later migration would have to fill in row by row."""
+"""Reserved columns, which a later migration would have to fill row by row."""
 
 
 async def columns_of_sqlite(path: Path) -> dict[str, set[str]]:

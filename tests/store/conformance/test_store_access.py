@@ -1,4 +1,4 @@
-"""Access: tokens are found by their digest while they are good, and every change stays on record."""
+"""Access: valid tokens are found by their digest, and every change has an audit entry."""
 
 from __future__ import annotations
 

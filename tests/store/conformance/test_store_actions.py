@@ -1,4 +1,4 @@
-"""Giving tasks another priority, and making them due now."""
+"""Actions on waiting tasks: reprioritise and run now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enqueues of more than one transaction holds: nothing is seen before the commit, all of it after (C66)."""
+"""Enqueues too large for one transaction: no task is visible before the commit, all are after it (C66)."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ async def test_other_writers_do_not_wait_long_for_a_bulk_enqueue(
     await beside
     assert took < seconds
     assert longest < 1.0
-    # Two neighbours in each hundred share a key: the second got the first's id.
+    # Two adjacent tasks in each hundred share a key: the second got the id of the first.
     assert losers == {new[n + 1].id: new[n].id for n in range(0, count, 100)}
     kept = [task.id for task in new if task.id not in losers]
     claimed: list[str] = []

@@ -1,4 +1,4 @@
-"""Cancelling: the answer is the truth, at any moment of a task's life (C55, C56)."""
+"""Cancelling: the returned status is true at any moment of a task's life (C55, C56)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_task_with_a_requested_cancel_does_not_run_again_after_its_worke
 async def test_the_status_of_a_cancel_agrees_with_the_outcome_at_any_moment(
     store: Store, twin: Store, clock: SettableClock
 ) -> None:
-    """Many tries: two clients, one works, one cancels at a random moment around start, end and retry."""
+    """Many tries with two clients: one works, one cancels at a random moment around start, end and retry."""
     rng = random.Random(55)
     worker_side, people = Build(store, clock), Build(twin, clock)
     worker = await worker_side.worker()

@@ -1,4 +1,4 @@
-"""Claiming: who gets which task, in what order, and that nobody gets one twice (C34, C48)."""
+"""Claiming: which tasks a worker gets, in what order, and no task twice (C34, C48)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_tasks_that_are_not_due_are_never_claimed(build: Build, clock: Set
     await build.in_state(State.RETRYING)
     assert await build.claim(await build.worker()) == []
     clock.advance(3_600)
-    assert await build.claim(await build.worker()) == []  # not before somebody promotes them
+    assert await build.claim(await build.worker()) == []  # not before they are promoted
     assert await build.store.promote() == 2
     assert len(await build.claim(await build.worker())) == 2
 

@@ -1,4 +1,4 @@
-"""Dead letters: kept, found, sent back, deleted."""
+"""Dead letters: stored, found, redriven, purged."""
 
 from __future__ import annotations
 

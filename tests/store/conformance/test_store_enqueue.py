@@ -1,4 +1,4 @@
-"""Enqueue: what is accepted is there, whole and in order, or nothing is."""
+"""Enqueue: all tasks of a call are stored, complete and in order, or none is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fence: nothing a worker writes of a run that is no longer the current one is taken (C23, C24)."""
+"""The fence: no write of a worker for a run that is no longer current is accepted (C23, C24)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LATE: dict[str, Callable[[Fence], Outcome]] = {
 
 
 def reaped(fence: Fence) -> Retrying:
-    """What the reaper writes of an orphan."""
+    """Return the outcome that the reaper writes for an orphan."""
     return Retrying(fence, CRASHED, 0.0, Charge.LOSS, 0.0, "its worker was lost")
 
 
 async def taken_over(
     build: Build, clock: SettableClock, *, same_worker: bool = False
 ) -> tuple[Fence, ClaimedTask, str]:
-    """A pauses, its run is reaped, B claims the task; return A's fence, B's task and B's id."""
+    """Let A pause, reap its run and let B claim the task; return A's fence, B's task and B's id."""
     a = await build.worker()
     old = (await build.run(queue="q", worker=a)).fence
     b = a
@@ -137,7 +137,7 @@ async def test_a_finish_of_a_run_that_does_not_exist_is_fenced(build: Build) -> 
 
 
 async def test_the_reaper_never_changes_a_finished_task(build: Build) -> None:
-    """1,000 races: the reaper looks, the worker finishes (or not, or later), the reaper writes."""
+    """1,000 races: the reaper reads, the worker finishes (or not, or later), the reaper writes."""
     rng = random.Random(24)
     reaper_lost = worker_lost = 0
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Finishing: each end is written once, charged where it belongs, and no content can stand in its way."""
+"""Finishing: each outcome is written once, charged to the right counter, with any content."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ async def test_a_failure_with_any_text_is_recorded(build: Build, text: str) -> N
 
 
 class Unprintable(str):
-    """Text that breaks whoever looks at it."""
+    """A text whose methods raise errors."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Keys and unique names: one task for each, for as long as they say (C60, C61)."""
+"""Keys and unique names: one task for each, for the time it is kept (C60, C61)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_two_clients_that_race_for_a_key_get_the_same_task(
     async with opened(clients) as other:
         builds = [build, Build(other, clock)]
         new = [[builds[n % 2].new(key=f"k{k}") for k in range(20)] for n in range(2)]
-        # Each client makes ids by itself; they must not meet.
+        # Each client makes its own ids, which must differ.
         new[1] = [builds[1].new(key=task.key, id=builds[0].id()) for task in new[1]]
         answers = await asyncio.gather(
             *(builds[n].store.enqueue([new[n][k]]) for k in range(20) for n in range(2))

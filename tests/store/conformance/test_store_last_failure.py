@@ -1,4 +1,4 @@
-"""The last failure: a run is given, with its claim, why the latest run that failed did so."""
+"""The last failure: a claim tells a run why the latest failed run of its task failed."""
 
 from __future__ import annotations
 

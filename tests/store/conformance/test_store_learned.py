@@ -1,4 +1,5 @@
-"""What headers show of limits, in the store: shared, heeded by claims and single calls, the latest call's word."""
+"""Limits learned from headers: shared by all clients, applied to claims and single calls; the latest call
+counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening, closing, the clock, and hearing of commits."""
+"""Opening, closing, the clock, and waiting for commits."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ async def test_a_commit_wakes_waiters_on_two_event_loops(store: Store, build: Bu
 
 
 async def _quiet(store: Store) -> None:
-    """Wait until this task has heard of everything so far."""
+    """Wait until this task has seen every commit so far."""
     while await _seconds(store, timeout=0.05) < 0.04:
         pass
 
 
 async def _counted(store: Store) -> bool:
-    """Wait until a task is there to be seen; False if that was not heard of in time."""
+    """Wait until a task is stored; return False if no change was noticed in time."""
     while True:
         before = asyncio.get_running_loop().time()
         await store.wait_for_change(SOON)

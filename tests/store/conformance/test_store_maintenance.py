@@ -1,4 +1,4 @@
-"""Housekeeping: promotion and retention (C34)."""
+"""Maintenance: promotion and retention (C34)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_maintenance_keeps_finished_tasks_for_seven_days_and_dead_ones_for
 
 
 async def swept_by_a_steward(store: Store) -> None:
-    """Let a steward with the default times work until it has swept."""
+    """Run maintenance with the default times until it has deleted expired rows."""
     swept = asyncio.Event()
 
     class Watched:

@@ -1,4 +1,4 @@
-"""Everything at once on overlapping tasks and keys: the counts add up, nothing is stuck, nothing ends wrongly (C31)."""
+"""Concurrent operations on the same tasks and keys: counts are consistent and no task is stuck (C31)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_concurrent_operations_keep_counts_consistent(
 
 
 class World:
-    """Producers, workers, a canceller, a redriver, a re-ranker and a reaper on a handful of clients."""
+    """Producers, workers and a reaper, and clients that cancel, redrive and reprioritise."""
 
     def __init__(self, builds: list[Build], clock: SettableClock) -> None:
         self.builds = builds
@@ -133,7 +133,7 @@ class World:
             )
 
     async def drain(self) -> None:
-        """Let every live task come to its end."""
+        """Run every live task until it is final."""
         build = self.builds[0]
         worker = await build.worker(id="last")
         for row in await build.store.list_workers():
@@ -161,7 +161,7 @@ class World:
         assert stats.dead == by_state[State.DEAD]
         assert await store.list_orphans() == []
         assert await store.check_integrity() == []
-        # Every loop did something, or the test shows nothing.
+        # Without work in every loop the test would show nothing.
         assert by_state[State.CANCELLED] > 0
         assert min(self.finals[kind.__name__] for kind in (Succeeded, Retrying, Dead, Released)) > 0
         assert min(self.finals.values()) > 0

@@ -1,4 +1,4 @@
-"""The contract against a model of it: any sequence of calls gives the model's answers and states."""
+"""The contract against a model: any sequence of calls gives the results and states of the model."""
 
 from __future__ import annotations
 

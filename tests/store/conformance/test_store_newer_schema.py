@@ -1,4 +1,5 @@
-"""A schema newer than the code: older processes work on it where its migrations say so, and refuse it else."""
+"""A schema newer than the code: older processes work with it if its migrations allow it, and otherwise refuse
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ BREAKS_NEXT = f"UPDATE /*schema*/compatible SET since = {NEWEST + 2};"
 
 @pytest.fixture
 async def made(unmade: Clients) -> AsyncIterator[Store]:
-    """A client of a schema that this release has made, and that may be upgraded."""
+    """A client of a schema that this release created and that the test may upgrade."""
     store = unmade()
     await store.migrate()
     await store.open()

@@ -1,4 +1,4 @@
-"""Calls in flight that no run stands for: counted with the runs, given back, forgotten when their time is over."""
+"""Permits of calls in flight that are not counted as a run: counted with the runs, released, expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who tries a held upstream: in turn, never the last attempt of a task, and nobody that no worker serves."""
+"""Which task probes an upstream: tasks take turns, never on their last attempt, and never an unserved one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def held(store: Store) -> None:
 
 
 def refused(task: ClaimedTask, delay: float, *, is_last: bool = False) -> Retrying:
-    """Return the end of a run that was turned away."""
+    """Return the outcome of a run that the upstream refused."""
     call_failure = CallFailure(Reason.OVERLOADED, task_id=task.fence.task_id)
     outcome = retrying(task.fence, delay=delay, failure=FULL, charge=Charge.PARK, offset=-3600.0)
     return replace(outcome, call_failure=call_failure, is_last=is_last)

@@ -1,4 +1,4 @@
-"""Figures by queue, and manifests."""
+"""Statistics by queue, and manifests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams: what runs emit is kept in order, fenced, read from any number on, and goes with its task (C78)."""
+"""Streams: chunks are stored in order, fenced, read from any number on, and deleted with their task (C78)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that no store can write: refused by an error that the writer of outcomes knows, on each back end."""
+"""Values that no store can write: each back end raises an error that the writer of outcomes handles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BAD: dict[str, Callable[[Fence], Any]] = {
 
 
 def odd(value: object) -> Any:
-    """Return a value of a kind that no caller with types would give."""
+    """Return a value of a wrong type, which a type checker would refuse."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""Usage: what the calls of a task consumed is added up over its runs, shown with the task and gone with it."""
+"""Usage: what the calls of a task consumed is summed over its runs, shown with it and deleted with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREE = UsageTotals(3, 300, 120, 30, 90, 60)
 
 
 def used(outcome: Outcome, totals: UsageTotals = ONE) -> Outcome:
-    """The outcome of a run whose calls consumed so much."""
+    """The outcome of a run whose calls consumed this usage."""
     return replace(outcome, calls=CallSummary(count=totals.calls, used=totals))
 
 
@@ -123,7 +123,7 @@ async def test_usage_is_deleted_with_its_task(build: Build, clock: SettableClock
     clock.advance(100)
     await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
     assert await build.store.read_tasks([letter.task_id, done.task_id]) == {}
-    # The same ids stored once more show whether anything was left behind.
+    # Storing the same ids again shows whether anything was left behind.
     await build.store.enqueue(
         [build.new(id=task_id, queue="again") for task_id in (letter.task_id, done.task_id)]
     )

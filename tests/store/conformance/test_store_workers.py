@@ -1,4 +1,4 @@
-"""Workers: a lease is the worker's, and what it held when it ended is found again."""
+"""Workers: each has one lease, and its runs become orphans when it ends."""
 
 from __future__ import annotations
 

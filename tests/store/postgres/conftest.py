@@ -24,7 +24,7 @@ def worker_url(postgres: Server) -> str:
 
 @pytest.fixture
 def fresh_url(postgres: Server) -> Iterator[str]:
-    """The URL of a database of its own, as its owner: nothing was ever made there."""
+    """The URL of a separate, empty database, as its owner."""
     with fresh_database(postgres) as name:
         yield postgres.url(name)
 

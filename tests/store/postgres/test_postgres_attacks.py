@@ -1,4 +1,4 @@
-"""What callers' own transactions and bodies' large results must not be able to do to the worker."""
+"""Callers' open transactions and large results must not block the worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_callers_open_transaction_does_not_keep_runs_from_ending(worker_
     try:
         async with app.worker():
             first = await unique.using(unique="until_final").enqueue()
-            async with connection.transaction():  # idle in it, as behind a slow call to somebody else
+            async with connection.transaction():  # idle in it, as during a slow call to another service
                 again = await unique.using(conn=connection, unique="until_final").enqueue()
                 assert again.id == first.id
                 told.set()

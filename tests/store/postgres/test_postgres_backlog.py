@@ -1,4 +1,4 @@
-"""A claim of a long backlog reads what it takes and no more, whatever the planner knows of the tables."""
+"""A claim from a long backlog reads only what it takes, with any table statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BIG = pytest.param(500_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])
 
 @pytest.fixture(scope="module", params=[20_000, BIG])
 def backlog(postgres: Server, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a database with so many ready tasks, of which the planner knows nothing yet."""
+    """The URL of a database with that many ready tasks and without table statistics."""
     with fresh_database(postgres) as name:
         asyncio.run(migrated(postgres.url(name)))
         with postgres.connect(name) as admin:
@@ -35,7 +35,7 @@ def backlog(postgres: Server, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def filling(tasks: int) -> str:
-    """Ready tasks in many lanes."""
+    """Ready tasks in many channels."""
     return f"""
     INSERT INTO {SCHEMA}.task (id, function, queue, priority, enqueued_at)
     SELECT gen_random_uuid(), 'app:f' || n % {FUNCTIONS}, 'q' || n % {QUEUES}, n % 3, n
@@ -47,7 +47,7 @@ def filling(tasks: int) -> str:
 
 
 async def explained(connection: Any, operation: str, name: str, *values: Any) -> dict[str, Any]:
-    """The plan of a statement that was run and undone."""
+    """Return the plan of a statement that was run and rolled back."""
     statement = in_schema(load(operation)[name], SCHEMA)
     undone = connection.transaction()
     await undone.start()
@@ -67,7 +67,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def reads_of(plan: dict[str, Any], table: str) -> set[str]:
-    """How a plan reads a table."""
+    """Return how a plan reads a table."""
     return {
         node.get("Index Name", node["Node Type"])
         for node in nodes(plan)

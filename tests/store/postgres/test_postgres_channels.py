@@ -1,4 +1,4 @@
-"""While somebody holds a snapshot open, claims do not walk over all that was claimed since (C30)."""
+"""While a transaction holds an old snapshot, claims do not scan everything claimed since (C30)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def channel(queue: str, first_rank: float | None) -> Channel:
 
 
 def bounds(known: KnownChannels) -> dict[str, float] | None:
-    """Where the next look begins in each queue; None: it looks everywhere."""
+    """Return where the next scan begins in each queue; None if it scans everything."""
     queues, *_, ranks = known.known_columns(ASK)
     return None if queues is None or ranks is None else dict(zip(queues, ranks, strict=True))
 

@@ -1,4 +1,4 @@
-"""What is left when a script, a caller or an event loop ends at a bad moment: no session, and no complaint."""
+"""When a script, a caller or an event loop ends at a bad moment, no session and no error message is left."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ with psycopg.connect(admin, autocommit=True) as server:
 
 
 def sessions(server: Server) -> int:
-    """How many sessions of ours the server has."""
+    """Return how many of the test's sessions the server has."""
     with server.connect() as admin:
         ((count,),) = admin.execute(SESSIONS).fetchall()
     return int(count)
@@ -156,7 +156,7 @@ async def test_a_cancelled_read_that_does_not_end_in_time_is_stopped(
 
 
 async def test_a_cancelled_claim_takes_nothing(store: PostgresStore) -> None:
-    """A worker that stops asks for what it holds: no claim may go on after that."""
+    """A worker that stops reads its runs; no claim may run after that."""
     begun, has_gone_on = asyncio.Event(), []
 
     async def take(db: PostgresSession) -> None:

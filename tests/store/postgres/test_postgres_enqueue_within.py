@@ -1,4 +1,4 @@
-"""Enqueues inside the caller's own transaction: rolled back, no task, ever; committed, a task (promise G3)."""
+"""Enqueues in the caller's transaction: a rollback leaves no task, a commit leaves one (promise G3)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RolledBack(Exception):
 
 @pytest.fixture
 def user_url(postgres: Server, worker_url: str) -> Iterator[str]:
-    """The URL of an application that has a table of its own, and is a member of the worker's role."""
+    """The URL of an application that has its own table and is a member of the worker's role."""
     with postgres.connect() as admin:
         admin.execute("DROP SCHEMA IF EXISTS own CASCADE")
         admin.execute("DROP ROLE IF EXISTS shop")
@@ -319,7 +319,7 @@ async def test_a_key_returns_one_task_across_transactions(user_url: str, shop: A
     async with connection.transaction():
         with pytest.raises(KeyConflictError):
             await work.using(conn=connection, key="k").enqueue(2)
-        assert (await work.using(conn=connection).enqueue(2)).created  # the transaction is whole
+        assert (await work.using(conn=connection).enqueue(2)).created  # the transaction can continue
     await connection.close()
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong between us and a server: restarts, cuts, locks, too many at once, forks, two loops."""
+"""Faults between the store and a server: restarts, lost connections, locks, overload, forks, two loops."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def database_of(store: PostgresStore) -> Database:
 
 
 async def cut(server: Server) -> None:
-    """Cut every connection of ours."""
+    """Cut every connection of the test."""
     with server.connect() as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidegate'"
@@ -140,7 +140,7 @@ LOCKED_OUT = (
 async def test_batches_with_the_same_names_in_another_order_do_not_deadlock(
     store: PostgresStore, postgres: Server, build: Build, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(database_module, "_TRIES", 1)  # a deadlock would be tried again, and not be seen
+    monkeypatch.setattr(database_module, "_TRIES", 1)  # a deadlock would be retried and go unnoticed
     ones = [build.new(**{kind: name}) for name in "amz"]
     others = [build.new(**{kind: name}) for name in "zma"]
     with postgres.connect() as admin, psycopg.connect(postgres.url()) as holder:
@@ -220,7 +220,8 @@ async def test_a_transaction_on_a_silent_connection_ends_in_time(postgres: Serve
 
 @asynccontextmanager
 async def whose_answer_is_lost(postgres: Server, word: str, done: Callable[[], Awaitable[bool]]):
-    """A store that hears no answer to what has this word in it, and loses the connection once it is done."""
+    """A store that gets no response to statements with this word, and loses the connection once they are
+    done."""
     async with proxied(postgres) as proxy:
         store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")))
 
@@ -309,7 +310,9 @@ async def test_a_cancelled_call_leaves_no_connection_in_a_transaction(store: Pos
 
     for _ in range(8):
         call = asyncio.create_task(database_of(store).autocommit(sleep))
-        await begun.wait()  # connected, that is: asyncpg itself complains of a cancel while it connects
+        await (
+            begun.wait()
+        )  # once it is connected: asyncpg itself logs an error if it is cancelled while it connects
         begun.clear()
         await asyncio.sleep(0.02)
         call.cancel()

@@ -1,4 +1,4 @@
-"""A server with few connections: what cannot be made anew is shared, and a beat finds its own."""
+"""A server with few connections: calls share the existing ones, and heartbeats have their own."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MINE = "SELECT pg_backend_pid()"
 
 
 class Narrow:
-    """A database whose owner may have a set number of connections."""
+    """A database whose owner may have a limited number of connections."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.url = server.url(name, user="narrow")
         self._server = server
 
     def allow(self, connections: int) -> None:
-        """From now on allow so many sessions."""
+        """Allow this many sessions from now on."""
         with self._server.connect() as admin:
             admin.execute(f"ALTER ROLE narrow CONNECTION LIMIT {connections}")
 
@@ -55,7 +55,7 @@ async def store(narrow: Narrow) -> AsyncIterator[PostgresStore]:
 
 
 async def pid(store: PostgresStore, *, generic_plan: bool = False, sleep: float = 0.0) -> int:
-    """Return the process of the session that answers."""
+    """Return the server process of the session in use."""
 
     async def ask(db: PostgresSession) -> int:
         found: int = await db.value(f"{MINE} FROM pg_sleep({sleep})")

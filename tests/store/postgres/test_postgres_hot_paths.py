@@ -1,4 +1,4 @@
-"""What makes claims and finishes cheap: plans that are kept, and looks that serve more than one large claim."""
+"""What makes claims and finishes cheap: cached plans, and scans that several large claims reuse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def database(url: str, connections: int) -> AsyncIterator[Database]:
 
 
 async def mode(database: Database, *, generic_plan: bool) -> tuple[str, str]:
-    """Return how plans are chosen for such work, and by which server process."""
+    """Return the plan cache mode for such work, and the server process."""
     said: str = await database.autocommit(lambda db: db.value(MODE), generic_plan=generic_plan)
     how, _, pid = said.partition(" ")
     return how, pid
@@ -87,7 +87,9 @@ async def test_switching_a_connection_discards_its_plans(worker_url: str) -> Non
 
     async with database(worker_url, connections=1) as db:
         await db.autocommit(prepare)
-        plans = [await db.autocommit(plan) for _ in range(8)]  # from the sixth on, the server keeps one
+        plans = [
+            await db.autocommit(plan) for _ in range(8)
+        ]  # from the sixth run on, the server keeps a plan
         assert all("Seq Scan" in each for each in plans)
         assert "Index" in await db.autocommit(plan, generic_plan=True)
         assert "Seq Scan" in await db.autocommit(plan)
@@ -158,7 +160,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class Looks:
-    """Claims in the store's database, with a clock for what looks are remembered, and counts the looks."""
+    """Claims in the store's database with a clock for remembered scans, and counts the scans."""
 
     def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0

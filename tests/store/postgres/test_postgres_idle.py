@@ -1,4 +1,4 @@
-"""Connections that nobody used for a while: asked before they are used again, and closed before long."""
+"""Idle connections: checked before they are used again, and closed after a while."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def lone(worker_url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def pid(store: PostgresStore) -> int:
-    """Return the process of the session that answers."""
+    """Return the server process of the session in use."""
 
     async def ask(db: PostgresSession) -> int:
         found: int = await db.value(MINE)
@@ -46,7 +46,7 @@ async def test_an_idle_connection_dropped_by_the_network_costs_only_seconds(
         store = PostgresStore(proxy.url(user=role(SCHEMA, "worker")))
         await asyncio.gather(*(store.now() for _ in range(4)))  # several connections are open
         proxy.swallow()
-        proxy.forget()  # the connections that are open stay silent, new ones work
+        proxy.forget()  # the open connections stay silent, new ones work
         async with asyncio.timeout(SOON):
             await store.now()
             await store.now()

@@ -1,4 +1,4 @@
-"""Idle connections are kept alive by the kernel, on servers reached over TCP."""
+"""The kernel keeps idle TCP connections alive."""
 
 from __future__ import annotations
 

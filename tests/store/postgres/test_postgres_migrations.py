@@ -1,4 +1,4 @@
-"""The schema: made by the migrator alone, by two at once if need be, or by hand."""
+"""The schema: created only by the migrator, also by two processes at once, or by hand from the script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FUNCTIONS = (
 
 
 def catalogue(url: str, name: str) -> list[tuple[object, ...]]:
-    """Everything that is in a schema."""
+    """Return everything in a schema."""
     with psycopg.connect(url) as connection:
         return [*connection.execute(CATALOGUE, [name]), *sorted(connection.execute(FUNCTIONS, [name]))]
 
@@ -103,7 +103,7 @@ LATER_NAMES = [migration.name for migration in LATER]
 
 
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a version that has two migrations more."""
+    """Act as a version with two more migrations."""
     monkeypatch.setattr(schema, "known_migrations", lambda: (*KNOWN, *LATER))
 
 
@@ -164,7 +164,7 @@ async def test_the_upgrade_script_for_an_older_schema_has_only_missing_migration
     assert [name for name in (*NAMES, *LATER_NAMES) if f"'{name}'" in script] == LATER_NAMES
     with psycopg.connect(fresh_url, autocommit=True) as connection:
         connection.execute(script)
-        with pytest.raises(psycopg.Error):  # by mistake once more: refused, and nothing is changed
+        with pytest.raises(psycopg.Error):  # run again by mistake: it is refused and changes nothing
             connection.execute(script)
         connection.execute("ROLLBACK")
     await store.open()

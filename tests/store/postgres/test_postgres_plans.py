@@ -1,4 +1,4 @@
-"""How PostgreSQL runs the hot statements: what must not depend on what the planner believes."""
+"""Plans of the hot statements that must not depend on the planner's estimates."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""The plans of claim, finish and promotion beside many rows: by index and by place, and no more pages than tasks need."""
+"""The plans of claim, finish and promotion in large tables: by index and ctid, reading only the pages they
+need."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tidegate.store.postgres.statements import in_schema, load
 LANES = ("a", "b", "c", "d", "e")
 SLOTS = 500
 PAGES_A_TASK = {"peek": 3, "take": 40, "succeed": 40, "due": 10}
-"""Pages looked at for each task, most of them the same again and again; reading a whole table takes far more."""
+"""Most pages read per task, most of them repeatedly. A scan of a whole table needs far more."""
 
 OF_TASKS = frozenset({"task", "payload", "ready", "running", "waiting", "archive", "key"})
 
@@ -45,7 +46,7 @@ VALUES ('w', 'w', 'p', 'h', 1, '["*"]', 500, '1', 0, 0, 1e12);
 
 @pytest.fixture(scope="module", params=[20_000, pytest.param(500_000, marks=pytest.mark.slow)])
 def full(request: pytest.FixtureRequest, postgres: Server) -> Iterator[str]:
-    """The URL of a database with so many tasks ready, as many finished and as many scheduled."""
+    """The URL of a database with this many ready, finished and scheduled tasks each."""
     with fresh_database(postgres) as name:
         asyncio.run(migrated(postgres.url(name)))
         with postgres.connect(name) as admin:
@@ -56,13 +57,13 @@ def full(request: pytest.FixtureRequest, postgres: Server) -> Iterator[str]:
 
 
 class Explained:
-    """Runs statements with their plans told, in a transaction that comes to nothing."""
+    """Runs statements with EXPLAIN, in a transaction that is rolled back."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
 
     async def plan(self, operation: str, name: str, *values: object) -> dict[str, Any]:
-        """Return the plan as it went."""
+        """Return the executed plan."""
         statement = in_schema(load(operation)[name], SCHEMA)
         told = await self._connection.fetchval(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *values
@@ -103,7 +104,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def held_to(plan: dict[str, Any], name: str, tasks: int) -> None:
-    """Hold a plan to the rules of all hot statements."""
+    """Check that a plan follows the rules of all hot statements."""
     whole = [node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"]
     assert not OF_TASKS & set(whole)
     pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]

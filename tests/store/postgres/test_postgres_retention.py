@@ -1,4 +1,4 @@
-"""Retention beside work: short transactions that wait for nobody and hold up nobody."""
+"""Retention during other work: short transactions that neither wait for others nor block them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set for a database or a role, by whomever, must not change what the store promises."""
+"""Settings of a database or a role must not change what the store promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""libpq's variables: they fill in what a URL leaves open, and those that would be lost are refused by name."""
+"""libpq's variables supply missing parts of a URL; those that would be ignored are refused by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.store.postgres.store import PostgresStore
 
 
 class Listener:
-    """Takes in how a client introduces itself, asks for its password, and hangs up."""
+    """A server that reads a client's first message, asks for its password and closes the connection."""
 
     def __init__(self) -> None:
         self.asked_for_tls = False

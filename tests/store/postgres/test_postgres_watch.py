@@ -1,4 +1,4 @@
-"""Hearing of commits: by hint where that is possible, at once in one's own process, never for certain."""
+"""Waiting for commits: those of this process wake at once, those of others by hint if possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.store.postgres.store import PostgresStore
 
 SOON = 10.0
 REFUSED = "SELECT chr(1114112), $1::text"
-"""A program limit is exceeded, as by a full queue of hints."""
+"""A program limit is exceeded, as with a full queue of hints."""
 LISTENING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tidegate' AND query ILIKE '%listen%'"
 
 
@@ -30,7 +30,7 @@ async def twin(worker_url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def seconds(store: PostgresStore, timeout: float = SOON) -> float:
-    """How long one wait took."""
+    """Return how long one wait took."""
     loop = asyncio.get_running_loop()
     before = loop.time()
     await store.wait_for_change(timeout)
@@ -38,7 +38,7 @@ async def seconds(store: PostgresStore, timeout: float = SOON) -> float:
 
 
 async def quiet(store: PostgresStore) -> None:
-    """Wait until this task has heard of everything so far."""
+    """Wait until this task has seen every commit so far."""
     while await seconds(store, timeout=0.3) < 0.3:
         pass
 
@@ -89,7 +89,7 @@ async def test_a_disconnected_listener_listens_again(
         assert listeners
         for pid in listeners:
             admin.execute("SELECT pg_terminate_backend(%s)", [pid])
-    assert await seconds(store) < SOON  # something may have been missed meanwhile
+    assert await seconds(store) < SOON  # a hint may have been missed
     await quiet(store)
     waiting = asyncio.create_task(seconds(store))
     await asyncio.sleep(0)
@@ -103,7 +103,7 @@ async def test_a_listener_notices_that_the_server_lost_its_session(worker_url: s
     listener.start()
     await asyncio.wait_for(heard.wait(), SOON)
     heard.clear()
-    listener._channel = "another"  # as if the server had never heard of ours
+    listener._channel = "another"  # as if the server had lost the session
     await asyncio.wait_for(heard.wait(), SOON)
     await listener.stop()
 

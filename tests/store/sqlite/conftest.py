@@ -1,4 +1,4 @@
-"""A store on a SQLite file of its own."""
+"""A store on a separate SQLite file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def store(path: Path, clock: SettableClock) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 async def hasty(path: Path, clock: SettableClock, store: SqliteStore) -> AsyncIterator[SqliteStore]:
-    """Another store on the file, which waits a fifth of a second only."""
+    """Another store on the same file, which waits only 0.2 s for a lock."""
     one = SqliteStore(path, clock=clock, busy_seconds=0.2)
     await one.open()
     yield one

@@ -1,4 +1,4 @@
-"""What the tests of the SQLite back end share."""
+"""Helpers for the tests of the SQLite back end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def run_sql(store: SqliteStore, sql: str, mode: Mode = Mode.READ) -> list[
 
 
 async def plan(store: SqliteStore, sql: str, bindings: tuple[object, ...]) -> list[str]:
-    """Return the steps of a statement's plan, on a connection set up as the store's."""
+    """Return the steps of a statement's plan, on a connection configured like the store's."""
     explain = f"EXPLAIN QUERY PLAN {sql}"
     rows = await store._runner.run(lambda db: db.execute(explain, bindings).fetchall(), Mode.READ)
     return [str(row[3]) for row in rows]
@@ -49,9 +49,9 @@ async def plan(store: SqliteStore, sql: str, bindings: tuple[object, ...]) -> li
 
 @contextmanager
 def other_writer(path: Path) -> Iterator[None]:
-    """Hold SQLite's write lock as a program would that knows nothing of Tidegate.
+    """Hold SQLite's write lock as another program would.
 
-    With the same SQLite library: the locks of two in one process do not see each other.
+    It uses the same SQLite library: the locks of two libraries in one process do not conflict.
     """
     db = apsw.Connection(str(path))
     try:
@@ -64,7 +64,7 @@ def other_writer(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold the queue of writers."""
+    """Hold the writers' lock file."""
     lock = FileLock(path.with_name(path.name + ".lock"))
     try:
         with lock.held():
@@ -74,7 +74,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def integrity(path: Path) -> str:
-    """Return what a fresh connection says of the file."""
+    """Return the result of an integrity check on a new connection."""
     db = apsw.Connection(str(path))
     try:
         return str(db.execute("PRAGMA integrity_check").get)
@@ -83,7 +83,7 @@ def integrity(path: Path) -> str:
 
 
 def python(code: str, *args: object, timeout: float = 40.0) -> str:
-    """Run a program in a process of its own; return what it printed."""
+    """Run a program in a separate process; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, args)],
         capture_output=True,
@@ -105,7 +105,7 @@ class Holder:
         )  # fmt: skip
 
     def enqueue(self) -> str:
-        """Store a task there; return what came of it."""
+        """Store a task in that process; return the result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")

@@ -1,4 +1,4 @@
-"""Waiting for other writers: patiently, then with a plain answer, and never with `database is locked`."""
+"""Waiting for other writers: a call waits, then raises a clear error, and never `database is locked`."""
 
 from __future__ import annotations
 

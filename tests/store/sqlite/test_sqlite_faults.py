@@ -1,4 +1,4 @@
-"""Faults of disk and files: told plainly, survived, and nothing stored is lost."""
+"""Faults of disk and files: errors are clear, the store recovers, and no stored task is lost."""
 
 from __future__ import annotations
 

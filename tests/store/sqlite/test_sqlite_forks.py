@@ -1,4 +1,4 @@
-"""A process that forks with an open store: parent and child both go on, each with files of its own."""
+"""A process that forks with an open store: parent and child both continue, each with its own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Group commit: what waits for the lock is written together, and an error in one harms no other."""
+"""Group commit: calls that wait for the lock are written together, and an error in one does not affect
+others."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ async def test_calls_that_wait_for_the_lock_are_written_in_one_commit(
     commits = store._runner._writer.session.commits  # type: ignore[attr-defined]
     with lock_file(path):
         good = await queued(*(store.enqueue([build.new()]) for _ in range(20)))
-        # Its first task is written before the second meets the key.
+        # Its first task is written before the second conflicts with the key.
         [conflict] = await queued(store.enqueue([build.new(key="free"), build.new(key="k")]))
         [refused] = await queued(store.enqueue([build.new(id="nonsense")]))
         good += await queued(*(store.enqueue([build.new()]) for _ in range(20)))

@@ -1,4 +1,4 @@
-"""The store without threads, for simulation: the same answers, and commits heard of in the same process."""
+"""The store without threads, for simulation: the same results, and wake-ups within one process."""
 
 from __future__ import annotations
 

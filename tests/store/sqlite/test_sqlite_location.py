@@ -1,4 +1,4 @@
-"""Where the file may lie, who may read it, how SQLite is set, and the clock."""
+"""The location of the file, its permissions, the configuration of SQLite, and the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema: made in a new file, refused when it is not ours, upgraded when asked."""
+"""The schema: created in a new file, refused in another program's, upgraded on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER = Migration(
 
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version of the code that has one migration more."""
+    """A version of the code with one more migration."""
     later = (*schema.known_migrations(), LATER)
     monkeypatch.setattr(schema, "known_migrations", lambda: later)
 

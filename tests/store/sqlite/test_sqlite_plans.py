@@ -1,4 +1,4 @@
-"""The hot statements' plans with many rows: the index is used, nothing is sorted, nothing else is touched."""
+"""The plans of hot statements with many rows: they use the index, sort nothing and touch no other rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FROM numbers;
 async def full(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[SqliteStore]:
-    """A store with 100,000 ready and as many scheduled rows, and what a person may have gathered on them."""
+    """A store with 100,000 ready and 100,000 scheduled rows, with or without table statistics."""
     path: Path = tmp_path_factory.mktemp("plans") / "queue.db"
     store = SqliteStore(path, clock=SettableClock())
     await store.open()
@@ -62,7 +62,7 @@ async def test_the_claim_finds_the_next_channel_from_the_index_alone(full: Sqlit
 
 
 async def test_stepping_over_channels_does_not_scan_them(full: SqliteStore) -> None:
-    """Each of the twelve lanes holds thousands of tasks; a step over one takes a handful of instructions."""
+    """Each of the twelve channels has thousands of tasks; stepping over one takes a few instructions."""
     sql = load("claim")["next_channel"]
 
     def walk(db: apsw.Connection) -> list[int]:
@@ -175,7 +175,7 @@ async def test_a_list_of_one_state_reads_its_own_table_in_order(full: SqliteStor
 
 
 async def test_waiting_rows_do_not_slow_a_claim_or_a_finish(full: SqliteStore) -> None:
-    """A bound against a collapse: a scan of the 200,000 rows would take far longer."""
+    """A generous bound: a scan of the 200,000 rows would take far longer."""
     build = Build(full, SettableClock())
     worker = await build.worker()
     await build.enqueue(50, queue="fresh")
@@ -187,7 +187,7 @@ async def test_waiting_rows_do_not_slow_a_claim_or_a_finish(full: SqliteStore) -
 
 
 def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> int:
-    """Return how many instructions of its machine SQLite needs for a statement prepared before."""
+    """Return how many virtual machine instructions SQLite needs for a prepared statement."""
     counted = 0
 
     def tick() -> bool:

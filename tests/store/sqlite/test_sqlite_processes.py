@@ -1,4 +1,5 @@
-"""Several processes on one file: each task once, no lock error for anybody, a kill costs nothing (C28)."""
+"""Several processes on one file: each task starts once, no process gets a lock error, a kill loses nothing
+(C28)."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_eight_workers_and_four_producers_start_each_task_once(tmp_path: Path) -
     assert len(accepted) == total
     assert starts == Counter(accepted)
     assert integrity(path) == "ok"
-    # Nothing was folded back while the reader stood: the log is bounded by what was written meanwhile.
+    # No checkpoint was possible during the read: the log is at most as large as what was written.
     log = path.with_name(path.name + "-wal")
     assert not log.exists() or log.stat().st_size < 64 * 2**20
 
@@ -101,7 +102,7 @@ def test_a_process_killed_during_writes_loses_no_acknowledged_task(tmp_path: Pat
     db = apsw.Connection(str(path))
     stored = {bytes(row[0]).hex() for row in db.execute("SELECT task_id FROM ready")}
     db.close()
-    # The last answer may be cut short in the log; what is whole was accepted.
+    # The last line of the log may be incomplete; complete lines were acknowledged.
     assert {task_id.replace("-", "") for task_id in told if len(task_id) == 36} <= stored
     assert len(stored) >= 100
 
@@ -126,7 +127,7 @@ def test_a_lock_is_released_when_its_process_dies(tmp_path: Path) -> None:
 
 
 def hold_a_read(path: Path) -> apsw.Connection:
-    """Open a read transaction, once there is something to read."""
+    """Open a read transaction once there is something to read."""
     while not path.exists() or path.stat().st_size == 0:
         time.sleep(0.01)
     db = apsw.Connection(str(path))

@@ -1,4 +1,4 @@
-"""A database file that is replaced while it is in use: refused by all, and the old log never meets the new file."""
+"""A database file replaced while in use: all processes refuse it, and the old log is never applied to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.store.sqlite.store import SqliteStore
 
 
 async def opens(path: Path) -> str:
-    """What another client says that opens the store now: how many tasks it sees, or that it is refused."""
+    """Return what another client gets that opens the store now: the number of tasks, or `refused`."""
     store = SqliteStore(path)
     try:
         return str(len(await store.list_tasks(TaskFilter(), limit=1_000)))
@@ -35,7 +35,7 @@ async def opens(path: Path) -> str:
 
 
 def backed_up(path: Path) -> Path:
-    """A copy made as the manual says."""
+    """A copy made as the documentation describes."""
     copy = path.with_name("backup.db")
     db = apsw.Connection(str(path))
     db.execute("VACUUM INTO ?", (str(copy),))
@@ -52,7 +52,7 @@ def by_cp(backup: Path, path: Path) -> None:
 
 
 def by_cp_of_a_page_by_page_copy(backup: Path, path: Path) -> None:
-    """As `.backup` makes it, of the state before the last tasks."""
+    """A copy by `.backup` of the state before the last tasks."""
     same = backup.with_name("same.db")
     source, target = apsw.Connection(str(backup)), apsw.Connection(str(same))
     with target.backup("main", source, "main") as copying:
@@ -64,7 +64,7 @@ def by_cp_of_a_page_by_page_copy(backup: Path, path: Path) -> None:
 
 def by_rm_and_new(backup: Path, path: Path) -> None:
     path.unlink()
-    backup.rename(path)  # it was there beside the old one, so it surely has another inode
+    backup.rename(path)  # it existed at the same time as the old one, so it has another inode
 
 
 def by_rm_of_all_and_new(backup: Path, path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_changed_symbolic_link_is_refused(store: SqliteStore, build: Bui
     link.symlink_to(first)
     linked = SqliteStore(link)
     other = Build(linked, SettableClock())
-    await other.enqueue(2)  # the first is the one that is there
+    await other.enqueue(2)  # the first is the existing one
     link.unlink()
     link.symlink_to(second)
     with pytest.raises(StoreUnavailableError, match="was replaced"):
@@ -145,7 +145,7 @@ async def test_a_write_that_waited_while_the_file_was_replaced_writes_nothing(
             return bool(queue.empty())
 
         await until(is_taken)
-        await asyncio.sleep(0.05)  # it waits inside a system call, which nothing can see
+        await asyncio.sleep(0.05)  # it waits inside a system call, which the test cannot observe
         way(backup, path)
         put_there = path.read_bytes()
     with pytest.raises(StoreUnavailableError, match="was replaced"):
@@ -167,7 +167,7 @@ async def test_a_replaced_file_is_refused_until_the_old_processes_have_ended(
         assert holder.enqueue() == "refused"
         holder.end()
     if way is by_cp:
-        # Nobody can tell what of the old file is left, so the old log is kept for a person to look at.
+        # It is unknown what is left of the old file, so the old log is kept for a person to inspect.
         assert await opens(path) == "refused"
         for ending in ("-wal", "-shm"):
             path.with_name(path.name + ending).unlink()
@@ -187,7 +187,7 @@ async def test_the_log_of_killed_processes_is_not_applied_to_another_file(
     log = path.with_name(path.name + "-wal")
     commits = log.read_bytes()
     way(backup, path)
-    if way is by_cp:  # that it is another file only its content says: a person has to decide
+    if way is by_cp:  # only its content shows that it is another file: a person has to decide
         put_there = path.read_bytes()
         assert await opens(path) == "refused"
         assert (path.read_bytes(), log.read_bytes()) == (put_there, commits)

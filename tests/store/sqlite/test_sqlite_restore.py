@@ -1,4 +1,4 @@
-"""Putting a backup in the place of the file: checked first, never under a process that has it open."""
+"""Replacing the file by a backup: checked first, and never while a process has the file open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.store.sqlite.store import SqliteStore
 
 @pytest.fixture
 async def backup(store: SqliteStore, build: Build, path: Path) -> Path:
-    """A backup with two tasks, of a store that then got a third."""
+    """A backup with two tasks of a store that has a third since."""
     await build.enqueue(2)
     copy = path.with_name("backup.db")
     db = apsw.Connection(str(path))
@@ -175,7 +175,7 @@ for name in real:
     setattr(Path, name, killing(name))
 restore(Path(sys.argv[1]), Path(sys.argv[2]))
 """
-"""Restores a backup and kills itself before the given step: log moved, index deleted, backup put in place."""
+"""A program that restores a backup and kills itself before a step: move log, delete index, place backup."""
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -183,7 +183,7 @@ async def test_a_killed_restore_leaves_no_usable_store_without_its_last_commits(
     backup: Path, path: Path, steps: int
 ) -> None:
     with holder_of(path) as holder:
-        holder.kill()  # as a crash leaves it: the last commit is in the log alone
+        holder.kill()  # as after a crash: the last commit is only in the log
     done = subprocess.run([sys.executable, "-c", KILLED, backup, path, str(steps)], check=False)
     assert done.returncode == (-signal.SIGKILL if steps < 3 else 0)
     if steps < 3:

@@ -1,4 +1,4 @@
-"""The SQL files: readable, complete, and true to the state table."""
+"""The SQL files: readable, complete, and consistent with the state table."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NAMES = [file.stem for file in FILES]
 SHARED = {"actions", "keys", "permits"}
 """Statements that several methods use."""
 STAGED = {"commit_batch": "enqueue"}
-"""Makes enqueued tasks visible, so its moves are those of enqueue."""
+"""Makes enqueued tasks visible, so its transitions are those of enqueue."""
 BY_PRINCIPLE = {
     "enqueue": {State.HELD}, "finish": {State.SUSPENDED}, "promote": {State.SUSPENDED}, "cancel": set(),
 }  # fmt: skip
-"""States of later releases: in the table already, not yet written by these statements."""
+"""States of later releases: already in the table, not yet written by these statements."""
 
 
 def moves_of(file: Path) -> set[tuple[State | None, State]]:
@@ -58,7 +58,7 @@ def test_a_file_that_writes_a_state_declares_the_transition(file: Path) -> None:
     written = set(re.findall(r"^INSERT INTO (\w+)", file.read_text(), re.M)) & set(PLACES)
     targets = {target for _, target in moves_of(file)}
     if file.stem == "release_batches":
-        assert written == {"ready", "waiting"}  # their state was told from the commit on
+        assert written == {"ready", "waiting"}  # they have had their state since the commit
         return
     for table in written:
         assert PLACES[table] & targets, table

@@ -1,4 +1,4 @@
-"""The write-ahead log: folded back at any time, emptied when it is large and nobody writes."""
+"""The write-ahead log: checkpointed at any time, truncated when it is large and no process writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log(path: Path) -> Path:
 
 
 async def grow(build: Build) -> None:
-    """Make the log larger than upkeep lets it be."""
+    """Make the log larger than the limit of upkeep."""
     await build.enqueue(20, args=BIG)
 
 

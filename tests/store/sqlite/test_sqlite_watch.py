@@ -1,4 +1,4 @@
-"""Hearing of commits: at once from this process, within a few looks from another, at no cost when nobody waits."""
+"""Waiting for commits: those of this process wake at once, those of others after a few polls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.stdin.readline()
 
 
 async def settled(store: SqliteStore) -> None:
-    """Hear of everything so far."""
+    """Wait until this task has seen every commit so far."""
     loop = asyncio.get_running_loop()
     while True:
         before = loop.time()
@@ -64,7 +64,7 @@ async def test_a_commit_of_another_process_wakes_a_waiter_soon(store: SqliteStor
     await settled(store)
     loop = asyncio.get_running_loop()
     waiting = asyncio.create_task(store.wait_for_change(30.0))
-    await asyncio.sleep(0.3)  # nobody writes: the waiter stays where it is
+    await asyncio.sleep(0.3)  # without a write the waiter keeps waiting
     assert not waiting.done()
     before = loop.time()
     process.stdin.write(b"go\n")

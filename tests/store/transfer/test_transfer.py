@@ -1,4 +1,4 @@
-"""Tasks that move from a file to a server: all of them, as they are, and each to run once."""
+"""The transfer of tasks from a file to a server: all tasks arrive unchanged, and each runs once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATES = (
 
 
 def breaking(call: Callable[..., Awaitable[Any]], at: int, *, after: bool) -> Callable[..., Awaitable[Any]]:
-    """Return `call` that breaks off at its call of this number, from 0: before its work, or after it."""
+    """Return a `call` that fails at its call of this number, from 0: before its work or after it."""
     calls = iter(range(1_000))
 
     async def broken(*args: Any) -> Any:
@@ -50,7 +50,7 @@ def breaking(call: Callable[..., Awaitable[Any]], at: int, *, after: bool) -> Ca
 
 
 async def seed_tasks(build: Build, seed: int, count: int = 24) -> list[str]:
-    """Store tasks in every state, with all that a task can have."""
+    """Store tasks in every state, with everything that a task can have."""
     chance = random.Random(seed)
     ids = []
     for number in range(count):
@@ -88,7 +88,7 @@ async def _with_a_life(build: Build, state: State, chance: random.Random, given:
 
 
 async def known(store: Store, ids: list[str]) -> dict[str, Any]:
-    """Return all that a store tells of these tasks."""
+    """Return everything that a store returns about these tasks."""
     rows = await store.read_tasks(ids)
     heads, chunks = await store.read_stream_heads(ids), await store.read_chunks(dict.fromkeys(ids, 0))
     letters = {letter.task_id: letter for letter in await store.list_dead_letters(TaskFilter(), limit=500)}
@@ -195,7 +195,7 @@ async def test_a_task_whose_name_is_taken_at_the_target_is_kept_back(moving: Mov
     (answer,) = await moving.new.enqueue(
         [moving.after.new(**{"unique" if name == "key" else "key": "other"})]
     )
-    assert answer.created  # no name of a task that stayed behind is held
+    assert answer.created  # no name of a task that stayed at the source is taken
     await moving.new.cancel([holder])
     assert set((await moving.all()).kept_back) == ({first} if name == "key" else set())
 

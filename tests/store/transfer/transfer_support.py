@@ -1,4 +1,4 @@
-"""Both ends of a move."""
+"""Helpers for tests of transfers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.store.transfer.target import Target
 
 @dataclass
 class Move:
-    """Both ends of a move, as stores and as ends, on one clock."""
+    """The source and the target of a transfer, with one clock."""
 
     old: SqliteStore
     new: PostgresStore
@@ -30,7 +30,7 @@ class Move:
         self.after.id = self.before.id  # no two tasks share one
 
     async def all(self, *, finished: bool = True) -> TransferSummary:
-        """Move, after the leases of all workers have run out."""
+        """Run a transfer after the leases of all workers have run out."""
         self.clock.advance(31.0)
         return await steps.transfer_tasks(
             self.source, self.target, finished=finished, on_progress=lambda _: None
