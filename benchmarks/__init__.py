@@ -1,1 +1,1 @@
-"""Throughput, latency and memory of Tidegate, each beside the limit of the same machine in the same run."""
+"""Throughput, latency and memory of Tidegate, each next to the limit of the same machine in one run."""

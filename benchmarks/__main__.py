@@ -25,7 +25,7 @@ FIGURES = (
 
 
 def main(argv: list[str]) -> int:
-    """Run the named figures, all of them unless named; return the exit code."""
+    """Run the named figures, or all if none is named; return the exit code."""
     select_contestants = _arguments(argv)
     settings = Settings(n=select_contestants.n, rounds=select_contestants.rounds)
     began_at = time.time()

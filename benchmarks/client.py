@@ -60,7 +60,7 @@ async def pickup_alone(*, n: int, pause: float) -> dict[str, float]:
 
 
 async def pickup_across(*, n: int, pause: float, report: str) -> dict[str, float]:
-    """Enqueue to a worker in another process, which writes its moments to `report`."""
+    """Enqueue to a worker in another process, which writes its start times to `report`."""
     first = await noop_app.noop.enqueue(0)
     await first.result(timeout=60)  # it has started
     asked = await _ask(n, pause)

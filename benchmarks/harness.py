@@ -1,4 +1,4 @@
-"""What every figure shares: contestants that take turns, and the lines of the table.
+"""Shared by all figures: contestants that take turns, and the lines of the table.
 
 A *contestant* is one way of doing the work: Tidegate itself, the hand-written limit, a peer. Each runs in
 a fresh interpreter on a fresh file, and they take turns round by round, so that a noisy minute of the
@@ -40,7 +40,7 @@ class ResultLine:
     label: str
     unit: str
     rounds: dict[str, list[float]]
-    """One value a round for each contestant; the first contestant is the one judged."""
+    """One value per round and contestant; the first contestant is the one to compare."""
     base: str = LIMIT
     """The contestant that the ratio is to."""
     goals: list[Goal] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ResultLine:
 
     @property
     def subject(self) -> str:
-        """The contestant judged."""
+        """The contestant to compare."""
         return next(iter(self.rounds))
 
     def median(self, who: str) -> float:
@@ -86,7 +86,7 @@ def run_in_turns(
     *,
     on_round: Callable[[Rounds], object] = lambda _: None,
 ) -> Rounds:
-    """Run every contestant once a round, one after the other; tell what there is after each round."""
+    """Run every contestant once per round, one after the other; log the values after each round."""
     table: Rounds = {}
     for number in range(1, rounds + 1):
         for who, run in contestants.items():
@@ -98,5 +98,5 @@ def run_in_turns(
 
 
 def log_progress(text: str) -> None:
-    """Tell a person how far it is; standard output is for the table alone."""
+    """Log progress to stderr; stdout is for the table."""
     print(text, file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-"""The application of the isolation figures: bodies in child processes, and some that take theirs down.
+"""The application of the isolation figures: functions in child processes, some of which crash them.
 
-Told by environment variables: `BENCH_CONCURRENCY` (tasks at once).
+Configured by environment variables: `BENCH_CONCURRENCY` (tasks at once).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The application that the measured workers run: one task that does nothing but tell when it ran.
+"""The application that the measured workers run: one task that only records when it ran.
 
-Told by environment variables, since the worker imports it by name: `BENCH_CONCURRENCY` (tasks at once),
-`BENCH_STARTS` (after so many starts, write a report), `BENCH_REPORT` (where to).
+Configured by environment variables, since the worker imports it by name: `BENCH_CONCURRENCY` (tasks at once),
+`BENCH_STARTS` (write a report after this many starts), `BENCH_REPORT` (the file of the report).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _starts = 0
 _began: dict[str, float] = {}
 
 moments: dict[int, float] = {}
-"""When each `mark` entered its body: by its number, monotonic seconds (one clock for the whole machine)."""
+"""When each `mark` started, by its number: monotonic seconds (one clock for the whole machine)."""
 
 
 @app.task
@@ -35,7 +35,7 @@ async def noop(number: int) -> None:
 
 @app.task
 async def mark(number: int) -> None:
-    """Note the moment; after the last one, write all moments out."""
+    """Record the start; after the last one, write the report."""
     moments[number] = time.monotonic()
     if len(moments) == _EXPECTED:
         _write({str(each): moment for each, moment in moments.items()})

@@ -26,7 +26,7 @@ app = Tidegate(
     f"sqlite:///{Path(tempfile.mkdtemp(prefix='openai-batch-')) / 'queue.db'}",
     pools=[Pool(concurrency=20, poll_interval=0.1)],
 )
-# The quota is told once: all workers keep to it, so that hardly any call is answered 429.
+# The quota is declared once. All workers keep to it together, so few calls get a 429.
 openai = app.upstream("openai", requests_per_minute=1200, times=CallTimes(seconds=20))
 client: AsyncOpenAI
 

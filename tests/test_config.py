@@ -120,7 +120,7 @@ def test_the_environment_wins_over_the_file(load):
 
 
 @pytest.mark.parametrize("kind", ["FINISHED", "DEAD"])
-def test_a_retention_below_nothing_would_delete_what_is_not_over_and_is_refused(load, kind):
+def test_a_negative_retention_is_refused(load, kind):
     with pytest.raises(ConfigError, match=f"retention_{kind.lower()} = -7"):
         load(**{f"TIDEGATE_RETENTION_{kind}": "-7"})
 

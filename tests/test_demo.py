@@ -109,7 +109,7 @@ def verify(code: int, stdout: str, stderr: str, tasks: int) -> dict[str, Any]:
     return report
 
 
-def test_a_small_demo_loses_nothing_though_its_worker_is_killed(tmp_path: Path) -> None:
+def test_a_small_demo_loses_no_task_when_its_worker_is_killed(tmp_path: Path) -> None:
     small = Demo(tmp_path / "demo", tasks=20, seconds=6)
     verify(*small.finish(within=50), tasks=20)
     assert small.processes() == []
@@ -159,7 +159,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: in
     assert started.processes() == []
 
 
-def test_what_is_missing_is_named_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "h11" else object())
     with pytest.raises(ConfigError, match=r'h11.*pip install "tidegate\[demo\]"'):
         demo.run_demo()

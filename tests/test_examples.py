@@ -132,7 +132,7 @@ def test_the_texts_are_many_short_and_different() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/app.py")), ids=lambda path: path.parent.name)
-def test_every_example_says_how_it_is_run(path: Path) -> None:
+def test_every_example_describes_how_to_run_it(path: Path) -> None:
     said = path.read_text("utf-8").split('"""')[1]
     assert re.search(r"tidegate worker app:(app|queue)\b", said)
     assert re.search(r"python app\.py|uvicorn app:site|flask --app app:site", said)

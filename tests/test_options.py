@@ -71,14 +71,14 @@ def test_a_value_that_cannot_work_is_refused_with_a_fix(options: dict[str, Any])
 
 
 @pytest.mark.parametrize("value", ["sometimes", "", "0s", True])
-def test_what_unique_cannot_be_is_told_both_forms_it_may_have(value: Any) -> None:
+def test_an_invalid_unique_is_refused_with_both_valid_forms(value: Any) -> None:
     with pytest.raises(OptionError, match="unique=") as caught:
         make_options(unique=value)
     assert "until_final" in caught.value.fix
     assert "1h" in caught.value.fix
 
 
-def test_what_is_past_is_due_at_once() -> None:
+def test_a_time_in_the_past_is_due_at_once() -> None:
     assert make_options(run_at=datetime(2020, 1, 1, tzinfo=UTC)).run_at == 1_577_836_800
 
 

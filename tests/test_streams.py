@@ -267,7 +267,7 @@ async def test_an_unknown_task_cannot_be_followed_and_a_cancelled_one_ends_at_on
     ]
 
 
-async def test_a_task_deleted_while_followed_is_told_as_not_found(app: Tidegate) -> None:
+async def test_following_a_deleted_task_raises_not_found(app: Tidegate) -> None:
     tokens = emitting(app)
     store = await core_of(app).opened_store()
     handle = await tokens.using(delay=60).enqueue(3)

@@ -1,1 +1,1 @@
-"""What calls cost: a backlog above the quota, an outage and its end, poison; beside an attainable ideal."""
+"""What calls cost: a backlog above the quota, an outage and its end, poison; next to an attainable ideal."""

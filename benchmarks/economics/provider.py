@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ProviderOutage:
-    """The provider is away for a while, and what comes after."""
+    """An outage of the provider, and the time after it."""
 
     begins: float
     """Seconds from the first call."""
@@ -41,15 +41,15 @@ class ReceivedCall:
 
 @dataclass
 class QuotaProvider:
-    """Serves until it is left.
+    """Serves until the block ends.
 
     Args:
         quota: Calls a second; a bucket that holds one second's worth.
-        latency: Seconds until an answer.
-        outage: None: never away.
-        poisoned: Every so many-th task is answered 400; 0: none.
-        faulty: Tasks that are always answered with `fault`.
-        fault: A status; 0: those calls are never answered.
+        latency: Seconds until a response.
+        outage: The outage; None for none.
+        poisoned: Every n-th task gets a 400; 0 for none.
+        faulty: Tasks that always get `fault`.
+        fault: An HTTP status; 0 for no response.
     """
 
     quota: float
@@ -65,7 +65,7 @@ class QuotaProvider:
     _level: float = 0.0
     _refilled: float = 0.0
     _back: float = 0.0
-    """When it came back last; moved by each collapse."""
+    """When it came back last; each collapse moves it."""
     _recent: deque[float] = field(default_factory=deque)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -121,7 +121,7 @@ class QuotaProvider:
             await asyncio.sleep(3_600)
         await asyncio.sleep(self.latency if status in (200, 400) else self.latency / 10)
         if status == 200 and self.is_away(self.now()) and self.outage is not None and not self.outage.hangs:
-            status = 503  # it went away meanwhile
+            status = 503  # the provider went down meanwhile
         call.status = status
         body = b'{"ok": true}' if status == 200 else b'{"error": {"message": "no"}}'
         lines = [

@@ -1,7 +1,7 @@
-"""The attainable ideal: one scheduler in memory that knows the quota, and is told of nothing else.
+"""The attainable ideal: one scheduler in memory that knows the quota and nothing else.
 
-It paces evenly, tries once a second while the provider is away, and after that raises its pace from a tenth
-to all of it. No store, no processes, nothing to survive.
+It paces calls evenly, tries once a second while the provider is down, and then raises its rate from a tenth
+to the full quota. It has no store and no processes, and survives no crash.
 """
 
 from __future__ import annotations

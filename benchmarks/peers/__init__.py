@@ -1,5 +1,5 @@
-"""Tidegate beside other queues: the same work, in the same run, each set as its own manual says is fast.
+"""Tidegate compared with other queues: the same work in the same run, each set up as its manual advises.
 
-One file a queue, in a folder for each store. They run in processes and in an environment of their own and
-are never imported by the product, nor by what measures them.
+One file per queue, in a folder for each store. They run in their own processes and environment. Neither the
+product nor the harness imports them.
 """

@@ -1,4 +1,4 @@
-"""The command: measure Tidegate beside the chosen queues, print one table, keep every round as JSON."""
+"""The command: measure Tidegate and the chosen queues, print one table, store every round as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.usage import BackgroundLoad
 
 
 def main(argv: list[str]) -> int:
-    """Measure the named peers, all of them unless named; return the exit code."""
+    """Measure the named peers, or all if none is named; return the exit code."""
     asked = _arguments(argv)
     settings = Settings(n=asked.n, rounds=asked.rounds)
     began_at = time.time()
@@ -82,7 +82,7 @@ def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
 
 @contextmanager
 def _stores(contestants: list[Contestant]) -> Iterator[dict[str, PeerStore]]:
-    """Start the stores that these need; one that cannot be started is told and left out."""
+    """Start the stores that these need; log and leave out one that cannot be started."""
     makers = {"postgresql": servers.postgresql, "redis": servers.redis, "sqlite": servers.sqlite}
     with ExitStack() as stack:
         started: dict[str, PeerStore] = {}
@@ -95,7 +95,7 @@ def _stores(contestants: list[Contestant]) -> Iterator[dict[str, PeerStore]]:
 
 
 def _present(contestants: list[Contestant], stores: Mapping[str, PeerStore]) -> list[Contestant]:
-    """Return those that can be measured here; tell why the others cannot."""
+    """Return those that can be measured here; log why the others cannot."""
     present: list[Contestant] = []
     for each in contestants:
         reason = catalogue.reason_unavailable(each)
@@ -107,7 +107,7 @@ def _present(contestants: list[Contestant], stores: Mapping[str, PeerStore]) -> 
 
 
 def _turn(contestant: Contestant, store: PeerStore, n: int, figures: tuple[str, ...]) -> Run:
-    """Return what runs a round of it; once it fails, that is told, and it takes part no more."""
+    """Return a function that runs one round of it. After a failure, log it and skip all further rounds."""
     rounds = Rounds(contestant, store, n, figures)
     has_failed = False
 

@@ -1,8 +1,8 @@
-"""When each task's body began: one slot a task in a file that the harness and every worker map.
+"""When each task's function started: one number per task in a file that the harness and all workers map.
 
 The clock is the system's monotonic one, the same in all processes of a machine. The first line of every
-body is `began(number)`, so that all queues pay the same for being measured. Only the standard library: this
-runs inside the peers' own environment.
+function is `began(number)`, so that all queues pay the same for being measured. Only the standard library:
+this runs inside the peers' own environment.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SLOT = struct.Struct("<d")
 
 
 def began(number: int) -> None:
-    """Note that the body of task `number` begins now."""
+    """Record that the function of task `number` starts now."""
     _SLOT.pack_into(_mapped(), number * _SLOT.size, time.monotonic())
 
 
 def begun_at(number: int) -> float:
-    """Return when the body of task `number` began; 0.0 if it has not."""
+    """Return when the function of task `number` started; 0.0 if it has not."""
     moment: float = _SLOT.unpack_from(_mapped(), number * _SLOT.size)[0]
     return moment
 
@@ -47,17 +47,17 @@ class StartTimes:
             path.write_bytes(bytes(count * _SLOT.size))
 
     def begun(self) -> list[int]:
-        """Return how many bodies have begun in each worker."""
+        """Return how many functions have started in each worker."""
         return [self._count - slots.count(0.0) for slots in self._read()]
 
     def all(self) -> list[float]:
-        """Return when each body began, all of them having begun."""
+        """Return when each function started; all have started."""
         merged = [max(slots) for slots in zip(*self._read(), strict=True)]
         assert all(merged), "some bodies began in two processes, and others in none"
         return merged
 
     def rate(self) -> float:
-        """Return how many began a second, from when every worker had begun one; all have by now."""
+        """Return the starts per second, from when every worker had started one; all have started."""
         since = max(min(filter(None, slots)) for slots in self._read())
         moments = self.all()
         return sum(moment > since for moment in moments) / (max(moments) - since)

@@ -33,7 +33,7 @@ async def note(number: int, text: str) -> None:
 
 @app.task(timeout=600)
 async def tick(ctx: Context, first_at: float, gap: float, until: float) -> None:
-    """Emit the present moment at a steady pace, on a clock that does not slip."""
+    """Emit the present time at a steady rate, without drift."""
     at = first_at
     while at < until:
         await asyncio.sleep(at - time.time())
@@ -81,7 +81,7 @@ async def make_token() -> None:
 
 
 def main(which: str) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM."""
     asyncio.run(make_token())
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(listening.getsockname()[1], flush=True)

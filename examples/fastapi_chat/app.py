@@ -1,4 +1,4 @@
-"""A chat page whose answers stream in, and survive a reload of the page and a kill of the worker.
+"""A chat page whose answers are streamed, and survive a reload of the page and a killed worker.
 
     pip install openai "tidegate[server,testing]"
     python app.py                  # the site, a worker and a simulated provider; open the address it prints
@@ -46,9 +46,9 @@ NOTES = {
     text: words_of(text)
     for text in (path.read_text("utf-8") for path in sorted((HERE.parent / "summarise/texts").glob("*.txt")))
 }
-"""Each note with its words."""
+"""Each note with the set of its words."""
 
-# Somebody waits for each answer: look often, and miss a lost worker after seconds.
+# A person waits for each answer: poll often, and notice a lost worker within seconds.
 queue = Tidegate(
     pools=[Pool("chat", queues=("chat",), concurrency=16, poll_interval=0.1)],
     timings=Timings(lease=3, beat=1, reap=1, drain_grace=5),
@@ -91,7 +91,7 @@ async def reply(ctx: Context, turns: list[dict[str, str]]) -> str:
 
 
 def note_on(question: str) -> str:
-    """Return the note that shares most words with a question, rare ones above all."""
+    """Return the note that shares the most words with a question; rare words count more."""
     asked = words_of(question)
     rarity = {word: 1 / (1 + sum(word in words for words in NOTES.values())) for word in asked}
     return max(NOTES, key=lambda note: sum(rarity[word] for word in asked & NOTES[note]))
@@ -106,7 +106,7 @@ CONTENT_SECURITY = (
 
 
 async def visitor(connection: Any) -> Principal | None:
-    """Stands in for your login: a visitor is whoever has the cookie, and sees no other visitor's tasks."""
+    """Replace this with your login: the cookie identifies a visitor, who sees only their own tasks."""
     name = connection.cookies.get("visitor", "")
     return Principal(name, Role.SUBMITTER, tenant=name) if re.fullmatch(r"[\w-]{32}", name) else None
 
@@ -144,7 +144,7 @@ async def main(port: int) -> None:
 
 @contextlib.asynccontextmanager
 async def simulated_provider() -> AsyncIterator[None]:
-    """Run a provider that thinks for a moment and speaks at the pace of a reader."""
+    """Run a provider that waits a little and then streams at reading speed."""
     from tidegate.testing.provider import ProviderSettings, SimulatedProvider
 
     pace = float(os.environ.get("CHAT_TOKENS_PER_SECOND", "12"))

@@ -16,7 +16,7 @@ app = Tidegate()
 
 @app.task
 async def hello(name: str) -> str:
-    await asyncio.sleep(1)  # stands for something slow
+    await asyncio.sleep(1)  # replace this with slow work
     return f"hello {name}"
 
 

@@ -1,4 +1,4 @@
-"""What happens when things go wrong: rules by error, a task that asks to come back, files kept whole.
+"""Handle failures: rules by error, a task that asks for another run, files that are written whole.
 
     tidegate worker app:app      # terminal 1, in this directory
     python app.py                # terminal 2

@@ -1,4 +1,4 @@
-"""Summarise text files with a chat model that is slow, limited by quota and sometimes away.
+"""Summarise text files with a chat model that is slow, limited by a quota and sometimes down.
 
     python -m tidegate.testing.provider --port 8801 --latency 1 --rpm 60 --rpm-burst 10   # terminal 1
     PROVIDER_URL=http://127.0.0.1:8801/v1 tidegate worker app:app     # terminal 2, in this directory
@@ -17,7 +17,7 @@ import httpx2
 from tidegate import CallTimes, Context, Exponential, TaskFailedError, Tidegate
 
 app = Tidegate()
-# What the provider says of itself counts for all tasks: a 429 parks it, an outage is found over by one task.
+# All tasks share the state of the provider: a 429 parks it, and one task probes whether an outage is over.
 provider = app.upstream("provider", provider="openai", times=CallTimes(seconds=30))
 client: httpx2.AsyncClient
 

@@ -459,7 +459,7 @@ def test_a_stopped_function_cannot_publish() -> None:
     ctx._control.remove_scratch()
 
 
-async def test_code_inside_a_run_finds_its_context_without_being_given_it(app: Tidegate) -> None:
+async def test_current_context_returns_the_context_inside_a_run(app: Tidegate) -> None:
     def named(context: Context | None) -> tuple[str, int, str] | None:
         return None if context is None else (context.task_id, context.run, context.priority.word)
 

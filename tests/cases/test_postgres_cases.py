@@ -49,7 +49,7 @@ def narrow(postgres: Server) -> Iterator[Bouncer]:
         pytest.skip(str(error))
 
 
-# --- C07 ---
+# --- C07 -----------------------------------------------------------------------------------------------
 
 
 async def test_no_size_and_no_name_keeps_a_task_from_waking_an_idle_worker(app: Tidegate, url: str) -> None:
@@ -73,7 +73,7 @@ async def test_no_size_and_no_name_keeps_a_task_from_waking_an_idle_worker(app: 
     await other.aclose()
 
 
-# --- C29 ---
+# --- C29 -----------------------------------------------------------------------------------------------
 
 
 async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
@@ -104,7 +104,7 @@ async def test_three_workers_behind_a_narrow_pooler_start_each_task_once(
     assert held == (0,)
 
 
-# --- C60, C65 ---
+# --- C60, C65 ------------------------------------------------------------------------------------------
 
 
 async def test_a_savepoint_that_is_rolled_back_takes_its_task_and_its_key_along(

@@ -1,20 +1,20 @@
-"""Chaos: real worker commands on one store, killed, stopped and cut off at random, and judged.
+"""Chaos: real worker commands on one store are killed, frozen and cut off at random, and checked.
 
     make chaos                                   five minutes, a hundred kills
-    make chaos ARGS="--seconds 60 --seed 7"      shorter, with a seed of one's own
-    make chaos ARGS="--store postgres"           on a PostgreSQL server of its own
+    make chaos ARGS="--seconds 60 --seed 7"      shorter, with a seed of your own
+    make chaos ARGS="--store postgres"           on its own PostgreSQL server
 
-plan.py       how much of what, and the times within which things must be well again
-bodies.py     the application: task functions that write down their starts and ends
-client.py     a process that enqueues, and resends what it was killed in the middle of
-hosts.py      one worker command or client each, started again whenever it ends
-world.py      the run: start, play, wait until everything is final, stop, look for what was left behind
-nemesis.py    what goes wrong, chosen by the seed; everyone.py, houses.py and outage.py: what hits all at once
-ticker.py     measures when the machine stands still; prober.py: when the store does
-faults.py     the journal of all that; ledgers.py: what clients and processes wrote down
-judge.py      whether all accounts agree, with each other and with the faults: reasons.py says which fault
-              explains what, orphans.py how soon the runs of the dead must be taken up
-report.py     the table, the JSON, and the histories that offend
+plan.py              the size of a run, and the times within which the system must recover
+functions.py         the application: task functions that record their starts and ends
+client.py            a process that enqueues, and resends requests without a response
+hosts.py             one worker command or client each, restarted whenever it ends
+chaos_run.py         the run: start, inject faults, wait until every task is final, stop, look for leftovers
+fault_injector.py    the faults, chosen by the seed; global_faults.py and outage.py: faults that hit everyone
+stall_detector.py    measures when the machine stalls; write_monitor.py: when the store is blocked
+faults.py            the log of all faults; process_logs.py: the records of clients and processes
+run_checks.py        whether all records agree with each other and with the faults. fault_causes.py: which fault
+                     explains what; orphans.py: how soon the runs of dead processes must be claimed again
+report.py            the table, the JSON, and the histories with violations
 
 Linux only: processes are found in /proc and signalled through pidfds.
 """

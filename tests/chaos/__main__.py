@@ -130,7 +130,7 @@ def _run(plan: ChaosPlan, directory: Path, backend: StoreBackend) -> ChaosRecord
 
 
 def _report(run_record: ChaosRecord, directory: Path, path: Path | None) -> int:
-    """Judge, print the table and what offends, write the JSON; return the exit code."""
+    """Check the run, print the table and the violations, write the JSON; return the exit code."""
     verdict = check_run(run_record)
     (directory / "faults.json").write_bytes(msgspec.json.format(msgspec.json.encode(run_record.fault_log)))
     if path is not None:
@@ -162,7 +162,7 @@ _began_at = time.monotonic()
 
 
 def _log(text: str) -> None:
-    """Say what happens, on stderr; stdout has the table."""
+    """Log to stderr; stdout has the table."""
     print(f"{time.monotonic() - _began_at:7.1f} s  {text}", file=sys.stderr, flush=True)
 
 

@@ -36,15 +36,15 @@ _POLL_SECONDS = 0.1
 
 
 class ChaosRun:
-    """One run. Its environment variables must be set: the bodies are imported by us as well.
+    """One run. Its environment variables must be set: this process imports the functions as well.
 
     Args:
-        plan: How much of what.
-        directory: For store, ledgers, scratch and logs; exists.
+        plan: The seed, the size and the bounds of the run.
+        directory: An existing directory for the store, the notes, the scratch files and the logs.
         run_id: Marks every process of the run.
-        env: Of every process of the run.
-        store_backend: Where the store is.
-        log: Says what happens, for people.
+        env: The environment of every process of the run.
+        store_backend: The store of the run.
+        log: Logs a line for people.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ChaosRun:
         finally:
             await self._end()
 
-    # --- the acts ----------------------------------------------------------------------------------------
+    # --- the parts of a run ----------------------------------------------------------------------------
 
     async def _start(self) -> None:
         await (await core_of(app).opened_store()).migrate()

@@ -48,13 +48,13 @@ def client_log_path(directory: Path, name: str) -> Path:
 
 
 class ChaosClient:
-    """What one client process does.
+    """One client process.
 
     Args:
         app: The application under chaos.
-        path: Of its ledger, continued if it is there.
-        rng: For everything it chooses.
-        lease: Of the workers, by which bodies are long or short.
+        path: Its record of requests; continued if it exists.
+        rng: Source of all random choices.
+        lease: The lease of the workers; functions are short or long compared with it.
     """
 
     def __init__(self, app: Tidegate, path: Path, *, rng: random.Random, lease: float) -> None:
@@ -67,7 +67,7 @@ class ChaosClient:
         self._waits: set[asyncio.Task[None]] = set()
 
     async def run(self, tasks_per_second: float, stopping: asyncio.Event) -> None:
-        """Send again what nobody was answered, then do one thing after another until told to stop."""
+        """Resend requests without a response, then do one action after another until asked to stop."""
         for sent in read_clients([self._path]).unanswered:
             await self.submit(sent.tasks, many=sent.many, call=sent.call)
         while not stopping.is_set():
@@ -117,7 +117,7 @@ class ChaosClient:
     def _remember(self, ids: Sequence[str]) -> None:
         self._recent = [*self._recent, *ids][-40:]
 
-    # --- acts by id --------------------------------------------------------------------------------------
+    # --- actions by id ---------------------------------------------------------------------------------
 
     async def _cancel(self, task_id: str) -> None:
         self._log.write(CancelSent(task_id))
@@ -142,7 +142,7 @@ class ChaosClient:
             except StoreError:
                 await asyncio.sleep(self._rng.uniform(0.05, self._lease / 4))
 
-    # --- what is enqueued --------------------------------------------------------------------------------
+    # --- what is enqueued ------------------------------------------------------------------------------
 
     def _task(self) -> NewTask:
         rng = self._rng

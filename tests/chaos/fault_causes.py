@@ -1,4 +1,4 @@
-"""Which fault, or which body, is behind what the store recorded of a run."""
+"""Find the fault or the function that caused what the store recorded of a run."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import FunctionNote
 
 LATE_SECONDS = 3.0
-"""A call may be under way for so long, and a killed process take so long to be reaped: what a fault brought
-about can come so much later. The machine's own stalls come on top."""
+"""How long a call may be in progress and a killed process may take to be reaped, and so how much later an
+effect of a fault may be recorded. The machine's own stalls are added."""
 
 TAKEN = frozenset({Charge.CRASH, Charge.LOSS, Charge.RELEASE, Charge.INTERRUPTED})
-"""Charges of runs that were taken from their worker, whatever their bodies did."""
+"""Charges of runs that were taken from their worker, independent of their function."""
 
 _ASKED = "RetryRequested"
 _NOT_THROUGH_IT, _IN_ORDER, _FIRST_OF_ONE = "not because of this task", "exit code 0", "crash 1 of 1"
 
 
 def may_begin_late(run_record: ChaosRecord, worker_id: str, begin: float, end: float) -> bool:
-    """Return whether a body can have begun after its run was closed: its process, or the lease it started
-    under, stood still meanwhile."""
+    """Return whether a function can have started after its run was closed: its process, or the lease under
+    which it started, was frozen at that time."""
     return _host_was_hit(run_record, worker_id, begin, end, {*STOPS, ChaosFaultKind.STALL})
 
 
 def may_overlap(run_record: ChaosRecord, worker_id: str, begin: float, end: float) -> bool:
-    """Return whether a body can have gone on while the next run's had begun: as above, or its worker ended,
-    and its thread or its process with a delay."""
+    """Return whether a function can have run on after the next run started: as above, or its worker ended, and
+    its thread or process ended with a delay."""
     return _host_was_hit(
         run_record,
         worker_id,
@@ -46,12 +46,12 @@ def may_overlap(run_record: ChaosRecord, worker_id: str, begin: float, end: floa
 
 
 def cause_of(run_record: ChaosRecord, entry: HistoryRow, start: FunctionNote | None) -> InjectedFault | None:
-    """Return the fault by which a run was taken from its worker: the last one that can have been it.
+    """Return the fault by which a run was taken from its worker: the last possible one.
 
     Args:
         run_record: The whole run of chaos.
         entry: The run's record, closed with one of the charges `TAKEN`.
-        start: What its body wrote first; None: it never began, or was killed before its first line.
+        start: The start that its function recorded; None if it never started, or was killed before that.
     """
     if entry.charge == Charge.LOSS:
         found = _lease_threats(run_record, entry)
@@ -65,7 +65,7 @@ def cause_of(run_record: ChaosRecord, entry: HistoryRow, start: FunctionNote | N
 def failure_matches_the_function(
     run_record: ChaosRecord, fence: Fence, entry: HistoryRow, end: FunctionNote | None
 ) -> bool:
-    """Return whether the body says that it raised what the record holds, or may run longer than it should."""
+    """Return whether the function recorded this error, or may run longer than its time limit."""
     function = run_record.clients.functions.get(fence.task_id, "").rpartition(":")[2]
     if entry.reason == "timeout":
         return function == "overrun"
@@ -84,10 +84,10 @@ def _host_was_hit(
 def _crash_causes(
     run_record: ChaosRecord, entry: HistoryRow, start: FunctionNote | None
 ) -> list[InjectedFault]:
-    """A crash: its pool process or its slot was killed, or stood still until the supervisor killed it.
+    """A crash: the pool process or the child process was killed, or froze until the supervisor killed it.
 
-    A process that ends as it was told and cannot give its runs back in time leaves them behind; only what
-    must not run twice is buried then.
+    A process that stops and cannot release its runs in time leaves them behind; then only those that must not
+    run twice are dead-lettered.
     """
     if _IN_ORDER in entry.why and (_NOT_THROUGH_IT in entry.why or entry.why.startswith(_FIRST_OF_ONE)):
         return _release_causes(run_record, entry)
@@ -107,10 +107,10 @@ _CHILD_DEATHS = frozenset({ChaosFaultKind.KILL_CHILD, ChaosFaultKind.KILL_WORKER
 
 
 def _lease_threats(run_record: ChaosRecord, entry: HistoryRow) -> list[InjectedFault]:
-    """A loss: the supervisor was killed or stopped for long, so that nobody could beat.
+    """A loss: the supervisor was killed or frozen for long, so that heartbeats stopped.
 
-    Outages and freezes are no reason: afterwards everyone must have the time to beat first. A machine that
-    stood still for half a lease may be one, and a drain during which the store took no runs back.
+    Outages and freezes of everything are no reason: after them every worker must have time for a heartbeat.
+    A machine that stalled for half a lease may be one, and so may a drain during which the store was blocked.
     """
     own = _pool_pids(run_record, entry) | _supervisor_pids(run_record, entry)
     return [
@@ -125,7 +125,7 @@ def _lease_threats(run_record: ChaosRecord, entry: HistoryRow) -> list[InjectedF
 
 
 def _release_causes(run_record: ChaosRecord, entry: HistoryRow) -> list[InjectedFault]:
-    """A release: its worker was told to end, its slot could not be had, or a claim's answer never came."""
+    """A release: the worker was asked to stop, no child process was available, or a claim got no response."""
     felt = _hits(run_record, entry)
     if "never answered" in entry.why:
         return felt
@@ -162,7 +162,7 @@ def _supervisor_pids(run_record: ChaosRecord, entry: HistoryRow) -> set[int]:
 
 
 def _child_pids(run_record: ChaosRecord, entry: HistoryRow, start: FunctionNote | None) -> set[int]:
-    """Return the slot that its body was in; all of its pool process's if the body left no note."""
+    """Return the child process of its function; all of the pool process if the function left no note."""
     if start is not None:
         return {start.pid}
     return {child.pid for child in run_record.processes.children.get(entry.worker_id, ())}

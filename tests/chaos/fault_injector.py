@@ -1,4 +1,4 @@
-"""What goes wrong: kills, stops and drains at random, and now and then something that hits everyone."""
+"""Inject faults: kills, stops and drains at random, and sometimes a fault that hits everyone."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _WEIGHTS: Mapping[ChaosFaultKind, int] = {
     ChaosFaultKind.DRAIN: 6,
 }
 _KILL_SHARE = 0.7
-"""About the part of these acts that kill something of a worker."""
+"""About the share of these faults that kill a process of a worker."""
 _POLL_SECONDS = 0.05
 _EARLY_SHARE = 0.15
-"""Part of the acts that do not wait until their host is ready."""
+"""Share of the faults that do not wait until their host is ready."""
 _SECOND_SIGNAL_SHARE = 0.3
 _MID_CALL_SECONDS = 0.5
 """For a client to be in the middle of an enqueue."""
 
 
 class ProcessFaultInjector:
-    """Does one thing after another until its time is over.
+    """Injects one fault after another until its time is over.
 
     Args:
-        setup: To whom.
-        global_injector: Does what hits all at once.
+        setup: The hosts and processes to hit.
+        global_injector: Injects the faults that hit everyone.
     """
 
     def __init__(self, setup: ChaosSetup, global_injector: GlobalFaultInjector) -> None:
@@ -53,7 +53,7 @@ class ProcessFaultInjector:
         self._running_faults: set[asyncio.Task[None]] = set()
 
     async def run_faults(self) -> None:
-        """Let things go wrong for as long as planned; when this returns, nothing is stopped any more."""
+        """Inject faults for the planned time. When this returns, no process is frozen any more."""
         ends_at = time.monotonic() + self._plan.seconds
         global_faults = self._planned_global_faults()
         try:
@@ -76,10 +76,10 @@ class ProcessFaultInjector:
         return self._plan.kills - self._fault_log.worker_kills
 
     def _planned_global_faults(self) -> list[tuple[float, ChaosFaultKind]]:
-        """Return what hits everyone, each with the seconds that may be left when it comes.
+        """Return the faults that hit everyone, each with the remaining seconds at which it may start.
 
-        An outage and a freeze each time, so that everyone need be well only once for both; the last ones at
-        the end, when all kills are done.
+        An outage and a freeze come together, so that the system must recover only once for both; the last ones
+        come at the end, after all kills.
         """
         times = self._plan.outages
         return [
@@ -95,17 +95,17 @@ class ProcessFaultInjector:
         ) and not (is_last and self._kills_left > 0)
 
     def _global_fault_seconds(self, global_faults: int) -> float:
-        """Return about how long so many of them take."""
+        """Return about how long this many of them take."""
         return global_faults * (self._plan.outage_seconds + self._plan.observation_seconds + 0.5)
 
     def _pause(self, left: float, global_faults: int) -> float:
-        """Return how long to wait before the next act, so that the planned kills fit into the time left."""
+        """Return the pause before the next fault, so that the planned kills fit into the remaining time."""
         actions = max(1.0, 1.1 * self._kills_left / _KILL_SHARE)
         return max(0.1, (left - self._global_fault_seconds(global_faults)) / actions) * self._rng.uniform(
             0.3, 1.7
         )
 
-    # --- one act -----------------------------------------------------------------------------------------
+    # --- single faults ---------------------------------------------------------------------------------
 
     async def _inject_one(self) -> None:
         """Do one thing to one host; some go on in the background, while others have their turn."""
@@ -160,7 +160,7 @@ class ProcessFaultInjector:
         self._run_in_background(None, self._watch_orphans(host, pools))
 
     def _kill_worker(self, host: ChaosHost) -> None:
-        """Kill everything of a worker at once, giving nobody the chance to see the others die."""
+        """Kill all processes of a worker at the same time, so that none notices that the others die."""
         host.expect_end()
         host.send(host.all_pids(), signal.SIGSTOP)
         self._setup.kill(ChaosFaultKind.KILL_WORKER, host, host.all_pids())
@@ -202,7 +202,7 @@ class ProcessFaultInjector:
             fault.ended_at = time.time()
 
     async def _drain(self, host: ChaosHost) -> None:
-        """Tell a worker to stop, sometimes twice; it must end in time, with exit code 0."""
+        """Ask a worker to stop, sometimes twice; it must end in time, with exit code 0."""
         current_process = host.current_process
         assert current_process is not None
         host.expect_end()
@@ -228,7 +228,7 @@ class ProcessFaultInjector:
         fault.ended_at = time.time()
 
     def _run_in_background(self, host: ChaosHost | None, work: Coroutine[Any, Any, None]) -> None:
-        """Let something go on beside other acts; nothing else is done to that host meanwhile."""
+        """Run a fault in the background; no other fault hits that host during it."""
 
         async def action() -> None:
             try:

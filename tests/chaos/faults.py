@@ -1,4 +1,4 @@
-"""What was done to whom, and when. Moments are seconds since the epoch, as in every ledger of a run."""
+"""The log of injected faults. Times are seconds since the epoch, as in all files of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChaosFaultKind(StrEnum):
     FREEZE = "everything frozen"
     STALL = "machine stalled"
     BLOCKED = "store blocked"
-    """No write was let through: mostly a process that was stopped while it held the write lock."""
+    """No write was possible: usually a process was frozen while it held the write lock."""
 
 
 WORKER_KILLS = (
@@ -41,7 +41,7 @@ STOPS = (ChaosFaultKind.STOP_POOL, ChaosFaultKind.STOP_SUPERVISOR, ChaosFaultKin
 SHARED = (ChaosFaultKind.OUTAGE, ChaosFaultKind.FREEZE)
 """What is done to everyone alike. It explains no re-run: everyone must have the time to beat afterwards."""
 STALLS = (ChaosFaultKind.STALL, ChaosFaultKind.BLOCKED)
-"""What nobody did on purpose, and every bound is longer for."""
+"""Faults that were not injected, and that extend every bound."""
 POOL_DEATHS = (ChaosFaultKind.KILL_POOL, ChaosFaultKind.KILL_WORKER)
 MAINTENANCE_ENDS = (ChaosFaultKind.KILL_SUPERVISOR, ChaosFaultKind.KILL_WORKER, ChaosFaultKind.DRAIN)
 LEASE_THREATS = (
@@ -58,7 +58,7 @@ class InjectedFault:
 
     kind: ChaosFaultKind
     host: str
-    """Empty: all of them."""
+    """The host; empty for all hosts."""
     began_at: float
     ended_at: float = inf
     pids: frozenset[int] = frozenset()
@@ -74,13 +74,13 @@ class InjectedFault:
 
 @dataclass(slots=True)
 class GlobalFault:
-    """A fault that hits everyone, in a time when nothing else goes wrong."""
+    """A fault that hits everyone, while no other fault is injected."""
 
     fault: InjectedFault
     running: frozenset[Fence]
-    """Runs that were under way when it began."""
+    """Runs that were in progress when it started."""
     observed_until: float = inf
-    """Whatever ended before this moment ended because of it, or by itself."""
+    """Runs that ended before this time ended because of it, or by themselves."""
     finished_after: float | None = None
     """Seconds after its end until the first task was finished; None: none was."""
 
@@ -92,7 +92,7 @@ class FaultLog:
     faults: list[InjectedFault] = field(default_factory=list)
     global_faults: list[GlobalFault] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """What no ledger shows: a worker that ended by itself, a process that was left behind."""
+    """Problems that no file shows: a worker that ended by itself, a process that was left behind."""
 
     def record_start(
         self,
@@ -103,14 +103,14 @@ class FaultLog:
         *,
         began_at: float | None = None,
     ) -> InjectedFault:
-        """Note a fault since a moment, or from now on; set `ended_at` when it is over."""
+        """Record a fault since a given time, or from now on; set `ended_at` when it is over."""
         since = time.time() if began_at is None else began_at
         fault = InjectedFault(kind, host, since, pids=frozenset(pids), what=what)
         self.faults.append(fault)
         return fault
 
     def record(self, kind: ChaosFaultKind, host: str, pids: Iterable[int], began_at: float) -> InjectedFault:
-        """Note a fault that takes no time, and was done since that moment."""
+        """Record a fault without duration that was injected since a given time."""
         fault = self.record_start(kind, host, pids, began_at=began_at)
         fault.ended_at = time.time()
         return fault
@@ -129,6 +129,6 @@ class FaultLog:
         return (fault for fault in self.faults if fault.touches(host, begin, end))
 
     def stalled_seconds(self, begin: float, end: float) -> float:
-        """Return for how long the machine or the store stood still by itself in a span of time."""
+        """Return how long the machine or the store stalled by itself in a period."""
         stalls = (fault for fault in self.faults if fault.kind in STALLS)
         return sum(max(0.0, min(end, stall.ended_at) - max(begin, stall.began_at)) for stall in stalls)

@@ -1,7 +1,7 @@
-"""The application under chaos. Every body writes down its starts and ends; every process signs in.
+"""The application under chaos. Every function records its starts and ends; every process records itself.
 
-Bodies do what tasks do: wait, block their loop, run in child processes, start processes of their own,
-keep half-written files, fail, ask to be run again.
+The functions do what real tasks do: wait, block their loop, run in child processes, start processes, keep
+half-written files, fail, ask for another run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.worker.children.process_tree import MARK
 
 DIRECTORY = "TIDEGATE_CHAOS_DIRECTORY"
 PLAN = "TIDEGATE_CHAOS_PLAN"
-"""Environment variables: where the ledgers are; seed, workers and lease."""
+"""Environment variables: the directory of the files, the seed, the number of workers and the lease."""
 
 directory = Path(os.environ[DIRECTORY])
 _seed, _workers, _lease = os.environ[PLAN].split()
@@ -32,7 +32,7 @@ app = Tidegate(pools=[plan.pool], timings=plan.timings)
 
 
 class UnclassifiedError(Exception):
-    """An error that says nothing of what it means."""
+    """An error that no rule classifies."""
 
 
 @app.task(backoff=soon)
@@ -50,7 +50,7 @@ async def hog(ctx: Context, number: int, seconds: float) -> list[int]:
 
 @app.task(backoff=soon)
 def work(ctx: Context, number: int, seconds: float) -> list[int]:
-    """Work in a child process, telling progress, willing to stop."""
+    """Work in a child process, report progress, and stop when asked to."""
     ends_at = time.monotonic() + seconds
     while (left := ends_at - time.monotonic()) > 0:
         ctx.raise_if_cancelled()

@@ -1,6 +1,6 @@
-"""What hits everyone alike: the store goes away, or everything is frozen, while many tasks run.
+"""Faults that hit everyone: the store is unreachable, or every process is frozen, while many tasks run.
 
-Nothing else goes wrong then, so whatever is run again afterwards was run again because of it.
+No other fault is injected at that time, so each re-run after it was caused by it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _RECOVERY_SECONDS = 60.0
 
 
 class GlobalFaultInjector:
-    """Hits everyone at once.
+    """Injects the faults that hit everyone.
 
     Args:
-        setup: Whom.
-        store: As an onlooker sees it.
+        setup: The hosts and processes to hit.
+        store: A store that only observes.
         filler_client: Enqueues the tasks that must be running.
-        env: For processes that take part in it.
-        store_backend: Where the store is.
+        env: The environment of helper processes.
+        store_backend: The store of the run.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class GlobalFaultInjector:
         return False
 
     async def _fill_workers(self) -> None:
-        """Have enough long bodies running."""
+        """Make sure that enough long tasks are running."""
         lease, rng = self._plan.lease, self._setup.rng
         longest = self._plan.outage_seconds + 2.0 * lease
         tasks = [

@@ -35,16 +35,16 @@ class HostProcess:
 
 
 class ChaosHost:
-    """One place and its command.
+    """One host, which restarts its command whenever it ends.
 
     Args:
-        name: Of the host, in faults and ledgers.
-        command: For the interpreter.
-        directory: Where it runs, and its log is kept.
-        env: All of its environment but the host's name.
-        run_id: Names the run.
-        fault_log: Told of a command that ends by itself.
-        rng: For the time until the next start.
+        name: The host's name in faults and files.
+        command: Arguments of the Python interpreter.
+        directory: Working directory and place of the log.
+        env: The environment, without the host's name.
+        run_id: Marks the processes of the run.
+        fault_log: Records a command that ends by itself.
+        rng: Source of the time until the next start.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ChaosHost:
         self.name = name
         self.processes_started: list[HostProcess] = []
         self.is_in_use = False
-        """Whether something is being done to it that must not be mixed with something else."""
+        """Whether a fault is being injected here that no other may overlap."""
         self.log_path = directory / f"{name}.log"
         self._command = command
         self._directory = directory
@@ -80,7 +80,7 @@ class ChaosHost:
         return None
 
     def start(self) -> None:
-        """Begin to have one process after the other."""
+        """Start the first process, and a new one whenever it ends."""
         self._restart_job = asyncio.create_task(self._restart_loop(), name=f"chaos host {self.name}")
 
     async def end(self, number: signal.Signals, within: float) -> int | None:
@@ -111,7 +111,7 @@ class ChaosHost:
         return processes.send(pids, number, HOST, self._marker)
 
     def all_pids(self) -> list[int]:
-        """Return all processes of this host, whatever started them."""
+        """Return all processes of this host."""
         return processes.carrying(HOST, self._marker)
 
     def expect_end(self) -> None:
@@ -119,7 +119,7 @@ class ChaosHost:
         if self.current_process is not None:
             self.current_process.is_expected_to_end = True
 
-    # --- workers -----------------------------------------------------------------------------------------
+    # --- workers ---------------------------------------------------------------------------------------
 
     def pools(self) -> list[int]:
         """Return the living pool processes of the present worker command that have signed in."""
@@ -146,7 +146,7 @@ class ChaosHost:
             await asyncio.sleep(_POLL_SECONDS)
         return True
 
-    # --- one life after the other ------------------------------------------------------------------------
+    # --- one life after the other ----------------------------------------------------------------------
 
     async def _restart_loop(self) -> None:
         while not self._is_closing:

@@ -1,7 +1,7 @@
-"""How soon the runs of killed processes are decided and taken up again.
+"""Check how soon the runs of killed processes are decided and claimed again.
 
-The bounds hold for stewards and workers that nothing hinders. So the clock of a bound begins anew wherever
-every one of them was disturbed: what is asked is that the first one left alone for long enough has done it.
+The bounds hold for maintenance and workers that no fault affects. So the clock of a bound restarts whenever a
+fault hit all of them: the first one without a fault for long enough must have done it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import Violation
 
 _JOB_PAUSE_SECONDS = 5.0
-"""After a failed round a duty waits for so long at most."""
+"""The longest time that a maintenance job waits after a failed round."""
 _MAINTENANCE_FAULTS = frozenset(
     {*MAINTENANCE_ENDS, ChaosFaultKind.STOP_SUPERVISOR, ChaosFaultKind.STOP_BOTH, *SHARED}
 )
@@ -43,7 +43,7 @@ class Recovery:
 
     @property
     def seconds(self) -> float | None:
-        """From the fault to the next run, without the wait that the crash ladder wants."""
+        """Time from the fault to the next run, without the backoff after a crash."""
         if self.next_at is None or self.decided_at is None or self.due_at is None:
             return None
         return self.next_at - self.lost_at - max(0.0, self.due_at - self.decided_at)
@@ -85,7 +85,7 @@ def reclaimed_in_time(run_record: ChaosRecord) -> Iterator[Violation]:
             yield from _decided_in_time(
                 run_record, one, workers.get(one.fault.host, []), run_record.plan.crash_bound
             )
-        elif one.fault.kind not in STOPS:  # who was stopped may come back in time: nothing is due then
+        elif one.fault.kind not in STOPS:  # a frozen process may come back in time, so nothing is due then
             yield from _decided_in_time(run_record, one, _flatten(maintainers), run_record.plan.orphan_bound)
         yield from _claimed_in_time(run_record, one, _flatten(workers))
 
@@ -121,13 +121,13 @@ def _runs(run_record: ChaosRecord) -> Iterator[tuple[Fence, HistoryRow, HistoryR
             yield Fence(task_id, entry.run or 0), entry, runs[place + 1] if place + 1 < len(runs) else None
 
 
-# --- who was left alone ----------------------------------------------------------------------------------
+# --- undisturbed hosts ---------------------------------------------------------------------------------
 
 
 def _bound(run_record: ChaosRecord, spans: Sequence[Span], since: float, seconds: float) -> float:
-    """Return when one of them had been left alone for so many seconds, the machine's stalls not counted.
+    """Return when one host had no fault for this many seconds, not counting stalls of the machine.
 
-    Infinite if none was: then nothing can be asked.
+    Infinite if there was none: then nothing can be required.
     """
     moments = []
     for begin, end in spans:
@@ -139,7 +139,7 @@ def _bound(run_record: ChaosRecord, spans: Sequence[Span], since: float, seconds
 
 
 def _undisturbed(run_record: ChaosRecord, kinds: frozenset[ChaosFaultKind]) -> dict[str, list[Span]]:
-    """Return by host the times in which it had a ready worker that none of these faults touched."""
+    """Return, by host, the periods in which it had a ready worker that none of these faults affected."""
     hosts = sorted({pool.host for pool in run_record.processes.pools.values()})
     return {host: _undisturbed_spans(run_record, kinds, host) for host in hosts}
 
@@ -163,7 +163,7 @@ def _undisturbed_spans(run_record: ChaosRecord, kinds: frozenset[ChaosFaultKind]
 
 
 def _delays_a_reaper(run_record: ChaosRecord, fault: InjectedFault) -> bool:
-    """Return whether the store was blocked for so long that stewards begin their patience anew."""
+    """Return whether the store was blocked long enough for reapers to restart their patience."""
     return (
         fault.kind is ChaosFaultKind.BLOCKED
         and fault.ended_at - fault.began_at > run_record.plan.timings.reap

@@ -1,8 +1,8 @@
-"""Ways in which the store goes away for everyone at once.
+"""The ways in which the store becomes unreachable for everyone at once.
 
-`locked`: another process holds the write lock, and stands in the queue of writers like ours do.
+`locked`: another process holds the write lock, and waits in the queue of writers like ours.
 `blocked`: a foreign program holds the write lock: a backup, a forgotten transaction in a shell.
-`moved`: the directory of the store is gone, as with a volume that was detached, and comes back.
+`moved`: the directory of the store is removed, as with a detached volume, and comes back.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _BUSY_MILLISECONDS = 10_000
 
 @asynccontextmanager
 async def make_unavailable(outage_kind: str, database: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
-    """Keep everyone from writing to the store for the block; nobody is told.
+    """Prevent all writes to the store for the block, without a notice to anyone.
 
     Args:
         outage_kind: One of `OUTAGE_KINDS`.
         database: The store's file.
-        env: For the process that holds the lock.
+        env: The environment of the process that holds the lock.
     """
     if outage_kind == "moved":
         aside = database.parent.with_name(database.parent.name + ".away")
         database.parent.rename(aside)
-        database.parent.touch()  # no directory: else whoever starts now makes itself a new, empty store there
+        database.parent.touch()  # no directory: otherwise a process that starts now would create a new, empty store there
         try:
             yield
         finally:
@@ -58,7 +58,7 @@ async def make_unavailable(outage_kind: str, database: Path, env: Mapping[str, s
 
 
 def hold_write_lock(outage_kind: str, database: Path) -> None:
-    """Take the write lock, say so, and keep it until killed."""
+    """Take the write lock, print a line, and keep the lock until killed."""
     with ExitStack() as stack:
         if outage_kind == "locked":
             stack.enter_context(FileLock(database.with_name(database.name + ".lock")).held())

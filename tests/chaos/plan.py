@@ -1,6 +1,6 @@
-"""What one run is: its seed, its size, and the times within which everything must be well again.
+"""The plan of one run: its seed, its size, and the times within which the system must recover.
 
-Every wait that is judged has its bound here. Stalls of the machine are added to a bound by the judge.
+Every checked wait has its bound here. The checks add stalls of the machine to a bound.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SHORTEST_SECONDS = 5.0
 KILLS_PER_SECOND = 1 / 3
 FEWEST_KILLS = 12
 RUNNING = 50
-"""Tasks that must be running when the store goes away or everything is frozen."""
+"""Tasks that must be running when the store becomes unreachable or everything is frozen."""
 LONGEST_BODY_LEASES = 4.0
 LONGEST_DELAY_LEASES = 3.0
 CRASH_WAIT_SECONDS = 0.2
@@ -24,12 +24,12 @@ CRASH_WAIT_CAP_SECONDS = 2.0
 START_SECONDS = 20.0
 """For a worker command until its pool process takes tasks, on a machine with better things to do."""
 ENDS_DEAD = {"hopeless": "unknown", "forbidden": "rejected", "overrun": "timeout"}
-"""Functions whose tasks must die, with the reason; those of all others must not, but for a crash."""
+"""Functions whose tasks must die, with the reason. Tasks of other functions may die only by crashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosPlan:
-    """One run. The seed chooses what goes wrong; what it meets depends on the machine."""
+    """One run. The seed chooses the faults; what they hit depends on the machine."""
 
     seed: int
     seconds: float = 300.0
@@ -54,12 +54,12 @@ class ChaosPlan:
 
     @property
     def outages(self) -> int:
-        """How often the store goes away; as often, at other moments, everything is frozen."""
+        """How often the store becomes unreachable; everything is frozen as often, at other times."""
         return max(1, round(self.seconds / 100))
 
     @property
     def outage_seconds(self) -> float:
-        """How long the store is away or everything frozen: twice the lease."""
+        """How long the store is unreachable or everything frozen: twice the lease."""
         return 2.0 * self.lease
 
     @property
@@ -86,7 +86,7 @@ class ChaosPlan:
         """The pool of each worker."""
         return Pool(concurrency=self.slots, poll_interval=0.1)
 
-    # --- bounds, in seconds ---
+    # --- bounds, in seconds ----------------------------------------------------------------------------
 
     @property
     def crash_bound(self) -> float:
@@ -95,23 +95,23 @@ class ChaosPlan:
 
     @property
     def orphan_bound(self) -> float:
-        """After a kill, until any steward that nothing hinders has decided the runs of the dead worker.
+        """Time after a kill until any reaper without a fault has decided the runs of the dead worker.
 
-        The last lease must run out. A reaper passes every interval, varied by a tenth; it sees a beat up to
-        one pass late, allows three passes more, and takes its last one then.
+        The last lease must run out. A reaper runs once per interval, varied by a tenth; it sees a heartbeat up
+        to one pass late, allows three more passes, and decides in the next one.
         """
         return self.lease + 5 * 1.1 * self.timings.reap + 2.0
 
     @property
     def observation_seconds(self) -> float:
-        """After an outage or a freeze, until a steward that judged the living by it would have shown."""
+        """Time after an outage or a freeze until a wrong decision of a reaper would show."""
         return self.lease + 3 * self.timings.reap
 
     @property
     def claim_bound(self) -> float:
-        """After a run was decided and its wait is over, until a worker that nothing hinders takes it up.
+        """Time after a run was decided and its wait is over until a worker without a fault claims it.
 
-        All slots may be taken by the longest bodies.
+        The longest functions may use all slots.
         """
         return LONGEST_BODY_LEASES * self.lease + self.timings.promote + 2.0
 
@@ -126,10 +126,10 @@ class ChaosPlan:
         return self.lease + 4 * self.timings.stop_grace + 5.0
 
     def final_bound(self, open_tasks: int) -> float:
-        """After the last fault, until so many open tasks are all final.
+        """Time after the last fault until this many open tasks are all final.
 
-        Orphans are found first, by reapers that begin their patience anew. Each task may need a few runs
-        more, each with the longest wait before it; they share the slots.
+        Orphans are found first, by reapers that restart their patience. Each task may need a few more runs,
+        each with the longest wait before it; all tasks share the slots.
         """
         rounds = 1 + open_tasks / (self.workers * self.slots)
         waits = LONGEST_DELAY_LEASES * self.lease + 3 * CRASH_WAIT_CAP_SECONDS

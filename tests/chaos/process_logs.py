@@ -1,6 +1,6 @@
-"""The files that processes of a run leave: what clients sent and were told, and which processes there were.
+"""The files that the processes of a run write: the requests and responses of clients, and the processes.
 
-Each line is one appending write and on the disk before its writer goes on.
+Each line is one appending write and is on disk before its writer goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.store.rows import CancelStatus, NewTask
 from tidegate.testing.checker import ClientObservations, ObservedCancel, SubmittedTask, digest_of
 
 NOTES, PROCESSES = "bodies.ndjson", "processes.ndjson"
-"""Files of the bodies' own ledger and of the processes', in the directory of a run."""
+"""Names of the functions' notes and of the processes' file in the directory of a run."""
 
 
 class EnqueueSent(msgspec.Struct, tag="sent", frozen=True):
@@ -30,7 +30,7 @@ class EnqueueSent(msgspec.Struct, tag="sent", frozen=True):
 
 
 class EnqueueAnswered(msgspec.Struct, tag="answered", frozen=True):
-    """Its answer has come."""
+    """The response arrived."""
 
     call: str
     ids: tuple[str, ...]
@@ -43,7 +43,7 @@ class CancelSent(msgspec.Struct, tag="cancelling", frozen=True):
 
 
 class CancelAnswered(msgspec.Struct, tag="cancelled", frozen=True):
-    """Its answer has come."""
+    """The response arrived."""
 
     task_id: str
     answer: CancelStatus
@@ -51,7 +51,7 @@ class CancelAnswered(msgspec.Struct, tag="cancelled", frozen=True):
 
 
 class FinalSeen(msgspec.Struct, tag="final", frozen=True):
-    """A client was told how a task ended."""
+    """A client received the result of a task."""
 
     task_id: str
     state: str
@@ -66,7 +66,7 @@ class ClientError(msgspec.Struct, tag="trouble", frozen=True):
 
 
 class ProcessStarted(msgspec.Struct, tag="process", frozen=True):
-    """A pool process or a slot begins."""
+    """A pool process or a child process started."""
 
     kind: str
     pid: int
@@ -102,7 +102,7 @@ class ProcessLog:
 
 
 def read_lines(path: Path) -> list[LogLine]:
-    """Return the whole lines of a ledger; one that was cut off said nothing yet."""
+    """Return the complete lines of a file; an incomplete last line is ignored."""
     return list(_whole_lines(path))
 
 
@@ -129,11 +129,11 @@ def _whole_lines(path: Path) -> Iterator[LogLine]:
 
 @dataclass(slots=True)
 class ClientLogs:
-    """What all clients of a run were told."""
+    """The responses that all clients of a run got."""
 
     described: ClientObservations
     unanswered: list[EnqueueSent]
-    """Enqueues whose answer nobody heard."""
+    """Enqueues without a response."""
     cancelling: set[str]
     """Tasks somebody wanted to cancel, answered or not."""
     finals: list[FinalSeen]
@@ -144,7 +144,7 @@ class ClientLogs:
 
 
 def read_clients(paths: Iterable[Path]) -> ClientLogs:
-    """Return what the clients' ledgers say together."""
+    """Return the responses from the files of all clients."""
     lines = [line for path in sorted(paths) for line in read_lines(path)]
     answers = {line.call: line.ids for line in lines if isinstance(line, EnqueueAnswered)}
     sends = [line for line in lines if isinstance(line, EnqueueSent)]
@@ -185,7 +185,7 @@ class StartedProcesses:
 
 
 def read_processes(path: Path) -> StartedProcesses:
-    """Return what the processes' ledger says."""
+    """Return the processes from the processes' file."""
     found = StartedProcesses()
     for line in read_lines(path):
         if isinstance(line, ProcessStarted):

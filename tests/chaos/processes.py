@@ -1,7 +1,7 @@
-"""Our processes: found and signalled by what they carry in their environment, never by a name.
+"""Find and signal the processes of a run by a variable in their environment, never by a name.
 
-A pid that was looked up may be somebody else's a moment later. So a signal goes through a pidfd, after
-a look whether the process behind it is one of ours.
+A pid may belong to another process a moment later. So signals go through a pidfd, after a check that its
+process is one of ours.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_alive(pid: int) -> bool:
 
 
 def describe(pid: int) -> str:
-    """Return a process in words: its id and command line."""
+    """Return a description of a process: its id and command line."""
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -70,7 +70,7 @@ def stop_all(name: str, value: str, number: signal.Signals) -> frozenset[int]:
 
 
 async def end_all(name: str, value: str) -> list[int]:
-    """Kill whatever carries the variable, until nothing does; return what would not go."""
+    """Kill all processes with the variable until none is left; return those that did not end."""
     ends_at = time.monotonic() + _END_SECONDS
     while left := carrying(name, value):
         if time.monotonic() > ends_at:

@@ -1,4 +1,4 @@
-"""What a run says in the end: a table for people, one object for scripts, and the histories that offend."""
+"""The report of a run: a table for people, one JSON object for scripts, and the histories with violations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def to_plain(run_record: ChaosRecord, verdict: ChaosVerdict) -> dict[str, Any]:
 
 
 def format_table(run_record: ChaosRecord, verdict: ChaosVerdict) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the final table: what, and how much in words."""
+    """Yield the rows of the final table: a name and a value."""
     plan, counts = run_record.plan, run_record.fault_log.count()
     yield "seed", str(plan.seed)
     yield (
@@ -125,7 +125,7 @@ def format_violations(run_record: ChaosRecord, verdict: ChaosVerdict) -> Iterato
 
 
 def _task_history(run_record: ChaosRecord, task_id: str) -> Iterator[str]:
-    """Yield one task's history, its bodies' notes and what was done to its workers, by time."""
+    """Yield a task's history, its functions' notes and the faults of its workers, by time."""
     row = run_record.snapshot.rows.get(task_id)
     yield f"{task_id} {row.function if row else ''}: {row.state if row else 'is not there'}"
     lines: list[tuple[float, str]] = []
@@ -154,7 +154,7 @@ def _task_history(run_record: ChaosRecord, task_id: str) -> Iterator[str]:
         yield f"  {time.strftime('%H:%M:%S', time.localtime(at))}.{int(at * 1000) % 1000:03d} {text}"
 
 
-# --- figures ---------------------------------------------------------------------------------------------
+# --- figures -------------------------------------------------------------------------------------------
 
 
 def _states(run_record: ChaosRecord) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""Judges a run: the history checker's invariants, and what only those can tell who know the faults.
+"""Check a run: the history checker's invariants, and checks that need to know the faults.
 
-The checker holds what clients were told, what bodies wrote down and what the store says against each other,
-and wants a recorded reason for every re-run. Here each of these reasons must have a fault behind it, on the
-host where it says, at a time when it can have been the cause.
+The history checker compares the clients' responses, the functions' notes and the contents of the store, and
+requires a recorded reason for every re-run. The checks here require a fault that explains each reason: on
+the right host, at a time when it can have been the cause.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidegate.store.rows import HistoryRow
 from tidegate.testing.checker import FunctionNote, Violation, check
 
 _CLOSE_SECONDS = 0.25
-"""Clocks of one machine agree; but a body writes its first line a moment after it was given the run, and
-its last one a moment before the end is written."""
+"""Clocks of one machine agree. But a function records its start shortly after the claim, and its end shortly
+before the end of the run is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class ChaosVerdict:
     reasons: Counter[str]
     """Runs that did not end their task, by recorded reason."""
     zombies: int
-    """Bodies that began after their run was closed, each with a fault to explain it."""
+    """Functions that started after their run was closed, each explained by a fault."""
     overlaps: int
-    """Bodies that went on while the next run's had begun, likewise."""
+    """Functions that ran on after the next run started, each explained by a fault."""
     recoveries: tuple[Recovery, ...]
-    """How long orphaned runs took to be taken up again."""
+    """How long it took until orphaned runs were claimed again."""
 
 
 def check_run(run_record: ChaosRecord) -> ChaosVerdict:
@@ -73,7 +73,7 @@ def check_run(run_record: ChaosRecord) -> ChaosVerdict:
 
 
 class _Runs:
-    """The runs of a record, and the notes of their bodies, found by fence."""
+    """The runs of a record and the notes of their functions, by fence."""
 
     def __init__(self, run_record: ChaosRecord) -> None:
         self.entries: list[HistoryRow] = []
@@ -91,9 +91,9 @@ class _Runs:
 
 
 def _reason(entry: HistoryRow) -> str:
-    """Return why a run was not the last one, in few words that many runs share."""
+    """Return a short reason why a run was not the last one; many runs share a reason."""
     if entry.charge in {Charge.RELEASE, Charge.INTERRUPTED}:
-        return f"given back: {entry.why.partition(':')[0]}"
+        return f"released: {entry.why.partition(':')[0]}"
     if entry.charge in {Charge.CRASH, Charge.LOSS}:
         return f"{entry.charge}: {entry.message.removeprefix('worker lost: ').partition(' for ')[0]}"
     if entry.evidence == "ctx.retry":
@@ -101,11 +101,11 @@ def _reason(entry: HistoryRow) -> str:
     return f"failed: {entry.error_class.rpartition('.')[2] or entry.reason}"
 
 
-# --- zombies ---------------------------------------------------------------------------------------------
+# --- zombies -------------------------------------------------------------------------------------------
 
 
 def _zombies(run_record: ChaosRecord, runs: _Runs) -> tuple[frozenset[Fence], list[Violation]]:
-    """Return the bodies that began after their run was closed, and those without a fault to explain it."""
+    """Return the functions that started after their run was closed, and those that no fault explains."""
     zombies, found = set(), []
     for fence, note in runs.starts.items():
         entry = runs.by_fence.get(fence)
@@ -123,7 +123,7 @@ def _zombies(run_record: ChaosRecord, runs: _Runs) -> tuple[frozenset[Fence], li
 
 
 def _overlaps(run_record: ChaosRecord, runs: _Runs) -> tuple[int, list[Violation]]:
-    """Count the bodies still at work when that of the next run began; return those without a fault."""
+    """Count the functions that still ran when the next run started; return those that no fault explains."""
     overlaps, found = 0, []
     by_task: defaultdict[str, list[int]] = defaultdict(list)
     for fence in runs.starts:
@@ -142,11 +142,11 @@ def _overlaps(run_record: ChaosRecord, runs: _Runs) -> tuple[int, list[Violation
     return overlaps, found
 
 
-# --- re-runs ---------------------------------------------------------------------------------------------
+# --- re-runs -------------------------------------------------------------------------------------------
 
 
 def _reruns_have_a_fault(run_record: ChaosRecord, runs: _Runs) -> Iterator[Violation]:
-    """I12: behind the reason of every run that was not the last, and of every death, is a fault or a body."""
+    """I12: a fault or a function explains every run that was not the last, and every death."""
     for fence, entry in runs.by_fence.items():
         if entry.outcome not in {"retrying", "released", "dead"}:
             continue
@@ -163,7 +163,7 @@ def _reruns_have_a_fault(run_record: ChaosRecord, runs: _Runs) -> Iterator[Viola
 
 
 def _global_faults_rerun_nothing(run_record: ChaosRecord) -> Iterator[Violation]:
-    """I12: of what ran when the store went away or everything froze, nothing is run again because of it."""
+    """I12: no task is run again because the store was unreachable or everything was frozen."""
     for global_fault in run_record.fault_log.global_faults:
         for fence in sorted(global_fault.running):
             for entry in run_record.snapshot.histories.get(fence.task_id, ()):
@@ -179,11 +179,11 @@ def _global_faults_rerun_nothing(run_record: ChaosRecord) -> Iterator[Violation]
             yield Violation("I13", "", f"nothing was finished after “{global_fault.fault}”")
 
 
-# --- ends ------------------------------------------------------------------------------------------------
+# --- ends ----------------------------------------------------------------------------------------------
 
 
 def _outcomes_are_justified(run_record: ChaosRecord) -> Iterator[Violation]:
-    """I15: tasks die of what their bodies do, or of crashes; they are cancelled if somebody wanted it."""
+    """I15: tasks die because of their functions or of crashes; they are cancelled only on request."""
     for row in run_record.snapshot.rows.values():
         deserved = ENDS_DEAD.get(row.function.rpartition(":")[2])
         if row.state is State.SUCCEEDED and deserved is not None:
@@ -191,11 +191,11 @@ def _outcomes_are_justified(run_record: ChaosRecord) -> Iterator[Violation]:
         elif row.state is State.DEAD and row.reason not in {deserved, "crash"}:
             yield Violation("I15", row.id, f"{row.function} is dead by {row.reason}: {row.message}")
         elif row.state is State.CANCELLED and row.id not in run_record.clients.cancelling:
-            yield Violation("I5", row.id, "was cancelled, though nobody asked for it")
+            yield Violation("I5", row.id, "was cancelled without a request")
 
 
 def _clients_saw_the_final_state(run_record: ChaosRecord) -> Iterator[Violation]:
-    """I6: what a client was told of a final task is what the store says in the end."""
+    """I6: the final state that a client received is the one in the store at the end."""
     for final in run_record.clients.finals:
         row = run_record.snapshot.rows.get(final.task_id)
         if row is None or row.state != final.state or (final.run and row.run != final.run):

@@ -1,4 +1,4 @@
-"""Everything that is known of a run when it is over: what the judge judges by."""
+"""The record of a finished run, which the checks use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.testing.checker import FunctionNote, RunLimits, StoreSnapshot
 
 @dataclass(frozen=True, slots=True)
 class ChaosRecord:
-    """Everything there is to judge a run by. Moments are seconds since the epoch."""
+    """The record of a run. Times are seconds since the epoch."""
 
     plan: ChaosPlan
     clients: ClientLogs
@@ -27,7 +27,7 @@ class ChaosRecord:
     final_after: float | None
     """Seconds from then until every task was final; None: never."""
     open_at_end: int
-    """Tasks that were open at that moment."""
+    """Tasks that were open at that time."""
     ended_at: float
     left_processes: tuple[str, ...]
     left_scratch: tuple[str, ...]

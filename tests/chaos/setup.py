@@ -19,7 +19,7 @@ class ChaosSetup:
 
     plan: ChaosPlan
     rng: random.Random
-    """Chooses what, whom and when."""
+    """Source of all random choices."""
     workers: Sequence[ChaosHost]
     """Hosts of worker commands."""
     clients: Sequence[ChaosHost]
@@ -28,10 +28,10 @@ class ChaosSetup:
     run: tuple[str, str]
     """Environment variable and value of every process of the run."""
     log: Callable[[str], None]
-    """Says what happens, for people."""
+    """Logs a line for people."""
 
     def kill(self, kind: ChaosFaultKind, host: ChaosHost, pids: Sequence[int]) -> None:
-        """Kill these processes of a host and write it down; nothing if none of them is there."""
+        """Kill these processes of a host and record it; do nothing if none of them is alive."""
         began_at = time.time()
         killed = host.send(pids, signal.SIGKILL)
         if killed:

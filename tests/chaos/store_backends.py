@@ -1,4 +1,4 @@
-"""Where the store is, and the ways in which it goes away for everyone at once."""
+"""The stores of chaos runs, and the ways in which each becomes unreachable for everyone."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class StoreBackend(Protocol):
 
     url: str
     outage_kinds: tuple[str, ...]
-    """In which it can go away."""
+    """The ways in which the store can become unreachable."""
 
     def make_unavailable(self, outage_kind: str, env: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
-        """Keep everyone from writing to the store for the block; nobody is told.
+        """Prevent all writes to the store for the block, without a notice to anyone.
 
         Args:
             outage_kind: One of `outage_kinds`.
-            env: For processes that take part in it.
+            env: The environment of helper processes.
         """
 
 
@@ -82,7 +82,7 @@ class PostgresBackend:
 
 @contextmanager
 def store_backend(store: str, directory: Path) -> Iterator[StoreBackend]:
-    """The house of a store for the block."""
+    """Set up a store for the block."""
     if store == "sqlite":
         yield SqliteBackend(directory / "store" / "queue.db")
         return

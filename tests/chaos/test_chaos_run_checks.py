@@ -1,4 +1,4 @@
-"""The judge of chaos on made-up runs: what has a fault behind it passes, what has none is named."""
+"""The checks of chaos on made-up runs: what a fault explains passes, anything else is a violation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TwoRunHistory:
     faults: list[InjectedFault] = field(default_factory=list)
     first_starts_at: float = T + 0.1
     first_ends_at: float | None = None
-    """When the first body wrote its last line."""
+    """When the first function recorded its end."""
     first_error: str = "CancelledError"
     function: str = NAP
     global_fault: GlobalFault | None = None
@@ -141,7 +141,7 @@ class TwoRunHistory:
 
 
 def enough_kills() -> list[InjectedFault]:
-    """Kills of nobody's processes, long before: a run must have its number of them."""
+    """Kills of unrelated processes, long before: a run must have a number of kills."""
     return [
         InjectedFault(ChaosFaultKind.KILL_CHILD, "host-3", T - 65, T - 65, frozenset({1}))
         for _ in range(PLAN.kills)
@@ -359,7 +359,7 @@ def test_the_table_and_the_histories_show_the_violations() -> None:
     assert report.to_plain(run_record, verdict)["reruns_by_reason"] == {"crash: killed": 1}
 
 
-# --- ledgers and ticker ----------------------------------------------------------------------------------
+# --- files and write monitor ---------------------------------------------------------------------------
 
 
 def new_task(task_id: str) -> NewTask:

@@ -1,7 +1,7 @@
-"""Writes nothing to the store every tenth of a second, and notes when that had to wait.
+"""Try an empty write to the store every tenth of a second, and record when it had to wait.
 
-A process that is stopped while it holds the write lock keeps everyone else from writing. That is in the
-nature of one file with one lock; but it is a fault of its own, and no steward can do its work meanwhile.
+A process that is frozen while it holds the write lock prevents all other writes. That follows from one file
+with one lock; but it is a fault of its own, during which no maintenance can run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def monitor_writes(store: Store, fault_log: FaultLog) -> None:
                 await asyncio.wait([write])
                 block.ended_at = time.time()
                 block.what = f"for {block.ended_at - began_at:.2f} s"
-            write.exception()  # a store that refuses at once blocks nobody
+            write.exception()  # a store that refuses at once does not block
         finally:
             write.cancel()
         await asyncio.sleep(_PAUSE_SECONDS)

@@ -21,7 +21,7 @@ def printed(result):
     return [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
 
 
-def test_every_case_of_a_file_is_answered_in_order_with_what_it_means(empty):
+def test_every_failure_in_a_file_is_classified_in_order(empty):
     write(empty, "".join(json.dumps(case) + "\n" for case in CASES))
 
     answers = printed(empty.run("classify", "--jsonl", CASES_FILE))
@@ -89,11 +89,11 @@ def test_a_line_without_an_id_is_named_by_its_number(empty):
     assert [answer["id"] for answer in printed(empty.run("classify", "--jsonl", CASES_FILE))] == ["1", 7]
 
 
-def test_a_file_that_is_not_there_is_wrong_usage(empty):
+def test_a_missing_file_is_wrong_usage(empty):
     assert "cannot read none.jsonl" in empty.run("classify", "--jsonl", "none.jsonl", code=2).stderr
 
 
-def test_one_answer_by_options_is_printed_as_text_and_as_json(empty):
+def test_one_response_by_options_is_printed_as_text_and_as_json(empty):
     args = ["--status", "429", "--header", "Retry-After: 7", "--body", '{"error": {"code": "slow_down"}}']
 
     shown = empty.run("classify", *args).stdout
@@ -141,7 +141,7 @@ def test_a_body_is_read_from_a_file(empty):
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "HTTP/1.1 what\n\n", "HTTP/1.1 429\nno header\n\n", "{"])
-def test_a_file_that_holds_no_answer_is_an_error(empty, text):
+def test_a_file_without_a_response_is_an_error(empty, text):
     write(empty, text, "answer.txt")
 
     assert empty.run("classify", "answer.txt", code=1).stderr.startswith("Error: ")

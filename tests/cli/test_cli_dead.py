@@ -256,7 +256,7 @@ def test_a_dry_run_counts_first_and_does_nothing(workspace, verb):
     assert count(workspace) == 3
 
 
-def test_purge_needs_a_yes_and_says_how_many_it_would_take(workspace):
+def test_purge_needs_yes_and_prints_how_many_it_would_delete(workspace):
     ids = workspace.die(3)
 
     result = workspace.run("dead", "purge", "--all", code=2)

@@ -183,7 +183,7 @@ def test_waiting_prints_the_result(workspace, as_json):
         assert answer == '"hello Ada"\n'
 
 
-def test_waiting_for_a_task_that_dies_fails_and_says_why(workspace):
+def test_waiting_for_a_task_that_dies_fails_with_the_reason(workspace):
     thread, failures = end_soon(workspace, dead)
     result = workspace.run("enqueue", "--app", workspace.app, "greet", "Ada", "--wait", code=1)
     thread.join()

@@ -104,7 +104,7 @@ def test_a_wrong_configuration_ends_with_78_and_one_line(workspace):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_database_that_is_not_there_is_not_made_by_looking(empty):
+def test_reading_commands_do_not_create_a_missing_database(empty):
     for args in (["status"], ["tasks", "ls"], ["dead", "ls"], ["db", "check"]):
         assert "there is no database" in empty.run(*args, code=69).stderr
     assert not empty.database.exists()

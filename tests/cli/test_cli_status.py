@@ -159,7 +159,7 @@ def test_db_check_finds_a_sound_database_sound(workspace):
     assert workspace.json("db", "check") == {"sound": True, "faults": []}
 
 
-def test_db_check_names_the_remedy_for_runs_without_a_worker_and_repair_gives_them_one(workspace):
+def test_db_check_names_the_fix_for_runs_without_a_worker_and_repair_restores_the_worker(workspace):
     import apsw
 
     db = apsw.Connection(str(workspace.database))

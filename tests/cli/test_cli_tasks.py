@@ -164,7 +164,7 @@ def test_a_message_cannot_steer_the_terminal(workspace):
         assert "café" in text
 
 
-def test_a_task_that_is_not_there_is_not_found(workspace):
+def test_a_missing_task_is_not_found(workspace):
     assert "TG121" in workspace.run("tasks", "show", NOBODY, code=3).stderr
     assert workspace.lines("tasks", "cancel", NOBODY, code=3) == [{"task_id": NOBODY, "answer": "unknown"}]
     assert workspace.lines("tasks", "retry", NOBODY, code=3) == [{"task_id": NOBODY, "answer": "unknown"}]
@@ -285,7 +285,7 @@ def test_a_short_id_of_several_tasks_or_of_none_is_refused_with_what_to_do(works
     assert "at least 4 of its first digits" in workspace.run("tasks", "show", "019", code=2).stderr
 
 
-def test_the_beginning_of_a_result_is_shown_without_being_asked_for(workspace):
+def test_the_beginning_of_a_result_is_shown_without_args(workspace):
     (task_id,) = workspace.add()
     workspace.work(lambda task: Succeeded(task.fence, json.dumps("x" * 500).encode(), "json/1"))
 

@@ -41,7 +41,7 @@ def test_the_tenant_or_all_tenants_must_be_named(workspace):
     assert json.loads(create(workspace, "--all-tenants", "--json").stdout)["tenant"] is None
 
 
-def test_tokens_are_listed_with_what_they_are_good_for_and_revoked(workspace):
+def test_tokens_are_listed_with_their_state_and_revoked(workspace):
     token = create(workspace, "--all-tenants", "--expires", "30d").stdout.strip()
     token_id = token.split("_")[1]
 

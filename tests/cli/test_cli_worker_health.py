@@ -59,7 +59,7 @@ def start() -> Iterator[Start]:
         one.close()
 
 
-def test_where_nothing_runs_the_exit_code_is_3(workspace: Workspace) -> None:
+def test_health_exits_with_3_if_nothing_runs(workspace: Workspace) -> None:
     for args in (["worker", "health"], ["worker", "health", "--live"], ["scheduler", "health"]):
         assert "answers in" in workspace.run(*args, code=3).stderr
 

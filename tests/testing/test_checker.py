@@ -158,7 +158,7 @@ def test_unfinished_work_is_no_violation_before_the_end() -> None:
     assert waiting.check(is_finished=False) == []
 
 
-# --- one broken account each ------------------------------------------------------------------------------
+# --- one broken account each ---------------------------------------------------------------------------
 
 
 def payload_changed() -> TaskAccounts:
@@ -438,7 +438,7 @@ def test_without_function_notes_only_the_store_is_checked() -> None:
     assert {violation.invariant for violation in unwatched.check()} == {"I10"}
 
 
-# --- the bodies' ledger -----------------------------------------------------------------------------------
+# --- the bodies' ledger --------------------------------------------------------------------------------
 
 
 async def work(ctx: Context, number: int) -> int:

@@ -319,7 +319,7 @@ async def test_calls_in_flight_cannot_overdraw_the_budget(serve, http):
         b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}',
     ],
 )
-async def test_a_body_that_makes_no_sense_is_a_400_and_is_noted(serve, http, body):
+async def test_an_invalid_body_gets_a_400_and_is_recorded(serve, http, body):
     provider = await serve()
 
     refused = await http.post(f"{provider.url}/chat/completions", content=body)

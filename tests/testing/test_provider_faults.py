@@ -179,7 +179,7 @@ async def test_a_refusing_outage_begun_over_http_ends_by_itself(serve, http):
 # Clients
 
 
-async def test_a_client_that_goes_away_before_the_answer_is_billed_all_the_same(serve):
+async def test_a_client_that_disconnects_before_the_response_is_billed(serve):
     provider = await serve(latency_seconds=0.05)
 
     async with connected(provider) as (_, writer):
@@ -369,7 +369,7 @@ async def process(*arguments):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_as_a_process_it_says_where_it_is_and_stops_cleanly(http, tmp_path, number):
+async def test_as_a_process_it_prints_its_url_and_stops_cleanly(http, tmp_path, number):
     path = tmp_path / "ledger.db"
     arguments = ["--rpm", "1", "--latency", "0.01", "--outage", "500:501:hang", "--ledger", str(path)]
 

@@ -287,7 +287,7 @@ async def test_the_host_application_may_authenticate_requests_itself(app: Tidega
         assert (await client.get("/api/v1/queues", headers={"X-User": "ada"})).status_code == 403
 
 
-async def test_every_change_is_on_record_with_who_made_it(app: Tidegate) -> None:
+async def test_every_change_is_in_the_audit_log_with_its_actor(app: Tidegate) -> None:
     operator, admin = await make(app, Role.OPERATOR, "acme"), await make(app, Role.ADMIN)
     async with served(app) as api, api.client(operator) as client, api.client(admin) as boss:
         task_id = (await client.post("/api/v1/tasks", json=BODIES["/api/v1/tasks"])).json()["task_id"]
@@ -311,7 +311,7 @@ async def test_every_change_is_on_record_with_who_made_it(app: Tidegate) -> None
         assert operator not in str(entries)
 
 
-async def test_what_waits_to_be_recorded_is_written_at_the_end(app: Tidegate) -> None:
+async def test_queued_audit_entries_are_written_at_shutdown(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         await client.post("/api/v1/tasks/batch", json={"tasks": [BODIES["/api/v1/tasks"]] * 40})
     entries = await (await core_of(app).opened_store()).list_audit_entries(limit=100)

@@ -65,7 +65,7 @@ async def answered(client: httpx2.AsyncClient, method: str, path: str, **asked: 
     ],
     ids=range(20),
 )
-async def test_odd_json_is_taken_or_refused(app: Tidegate, raw: str) -> None:
+async def test_odd_json_is_accepted_or_refused(app: Tidegate, raw: str) -> None:
     async with served(app, worker=True) as api, api.client(prefer="wait=5") as client:
         body = raw.encode("utf-8", "surrogatepass")
         answer = await answered(client, "POST", "/api/v1/tasks", content=body)
@@ -166,7 +166,7 @@ async def test_an_origin_that_is_none_is_refused(app: Tidegate, origin: str) -> 
     ],
     ids=range(7),
 )
-async def test_bodies_made_to_be_slow_are_read_in_a_moment(app: Tidegate, body: bytes) -> None:
+async def test_bodies_that_are_slow_to_check_are_read_quickly(app: Tidegate, body: bytes) -> None:
     async with served(app) as api, api.client() as client:
         begun = time.monotonic()
         for path in ("/api/v1/tasks", "/api/v1/tasks/batch"):
@@ -222,7 +222,7 @@ async def test_a_host_that_names_an_empty_tenant_lets_nobody_see_tasks_without_o
         assert (await answered(client, "GET", "/api/v1/tasks")).status_code == 401
 
 
-async def test_checking_a_large_batch_leaves_others_their_turn(app: Tidegate) -> None:
+async def test_other_requests_get_their_turn_while_a_large_batch_is_checked(app: Tidegate) -> None:
     one = json.dumps({"task": "web:echo", "args": {"value": [[]] * 2_000}}).encode()
     asked = [msgspec.Raw(one)] * 200
     offload = Offload()

@@ -168,7 +168,7 @@ async def test_following_survives_a_restart_of_the_server_with_every_chunk_once(
     assert await chunks(page) == encode_events(40)
 
 
-async def test_where_streams_are_held_up_the_task_is_polled_and_its_chunks_come_with_its_end(
+async def test_a_task_is_polled_if_a_proxy_buffers_streams_and_its_chunks_come_with_its_end(
     app: Tidegate, page: Page
 ) -> None:
     asked: list[str] = []

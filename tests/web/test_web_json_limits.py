@@ -36,7 +36,7 @@ def some_value(chance: random.Random, depth: int) -> Any:
     return [chance.random(), '[",{\\', '\\\\\\"],'][kind]
 
 
-def test_values_and_depth_are_those_of_the_parsed_value_whatever_its_texts_hold() -> None:
+def test_values_and_depth_match_the_parsed_value_for_any_strings() -> None:
     chance = random.Random(7)
     for _ in range(300):
         value = {"tasks": [some_value(chance, 5) for _ in range(chance.randrange(6))]}

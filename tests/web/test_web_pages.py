@@ -80,7 +80,7 @@ async def test_the_paths_of_the_api_come_first(client: httpx2.AsyncClient) -> No
         "/docs/..%2f..%2foutside.txt", "//etc/passwd", "/%00", "/x" + "y" * 5_000, "/docs/%2eenv", "/nothing.html",
     ],
 )  # fmt: skip
-async def test_what_is_hidden_outside_or_missing_is_not_there(client: httpx2.AsyncClient, path: str) -> None:
+async def test_hidden_outside_and_missing_files_are_not_found(client: httpx2.AsyncClient, path: str) -> None:
     answer = await client.get(path)
     assert answer.status_code == 404
     assert "SECRET" not in answer.text
@@ -107,7 +107,9 @@ async def test_a_missing_page_is_the_sites_own_404_page(client: httpx2.AsyncClie
     assert (answer.status_code, answer.text) == (404, "lost")
 
 
-async def test_without_an_index_the_api_says_what_is_here(client: httpx2.AsyncClient, site: Path) -> None:
+async def test_without_an_index_the_start_page_describes_the_api(
+    client: httpx2.AsyncClient, site: Path
+) -> None:
     (site / "index.html").unlink()
     assert "HTTP API of a task queue" in (await client.get("/")).text
 

@@ -88,7 +88,7 @@ async def test_arguments_come_by_name_or_by_position(app: Tidegate, args: Any) -
         (None, 400, "json", None),
     ],
 )
-async def test_what_cannot_be_submitted_is_refused_with_its_kind_and_place(
+async def test_an_invalid_submit_is_refused_with_its_type_and_place(
     app: Tidegate, body: Any, status: int, slug: str, at: str | None
 ) -> None:
     async with served(app) as api, api.client() as client:

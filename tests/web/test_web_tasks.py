@@ -33,7 +33,7 @@ async def dead(api: Served, count: int = 1, message: str = "no") -> list[str]:
     return ids
 
 
-async def test_a_status_that_is_known_is_not_sent_again(app: Tidegate) -> None:
+async def test_an_unchanged_status_is_not_sent_again(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         task_id = await submit(api, "web:add", args=[1])
         first = await client.get(f"/api/v1/tasks/{task_id}")
@@ -75,7 +75,7 @@ async def test_a_status_shows_what_the_calls_of_the_task_consumed(app: Tidegate)
     )
 
 
-async def test_a_dead_tasks_result_says_why_and_its_secrets_are_masked(app: Tidegate) -> None:
+async def test_a_dead_tasks_result_gives_the_reason_with_secrets_masked(app: Tidegate) -> None:
     secret = "refused: Authorization: Bearer t-2-secret, key sk-test-1abc, at postgresql://u:hunter2@h/db"
     async with served(app) as api, api.client() as client:
         [task_id] = await dead(api, message=secret)

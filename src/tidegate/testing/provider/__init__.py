@@ -1,8 +1,8 @@
-"""A simulated AI provider: OpenAI's and Anthropic's interfaces on loopback, with limits, faults, a ledger.
+"""A simulated AI provider on loopback, with OpenAI's and Anthropic's interfaces, limits, faults and a ledger.
 
-For tests, the demo and benchmarks: it throttles, fails and bills as a real provider does, and its ledger
-answers the question that matters, "was anything paid twice?". Needs the extra `testing` (h11). Run it in
-a process of its own with `python -m tidegate.testing.provider`.
+For tests, the demo and benchmarks: it throttles, fails and bills as a real provider does. Its ledger shows
+whether anything was paid twice. Needs the extra `testing` (h11). Run it in
+its own process with `python -m tidegate.testing.provider`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tidegate.testing.provider`: the simulated provider as a process of its own."""
+"""`python -m tidegate.testing.provider`: run the simulated provider in its own process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _outage(text: str) -> Outage:
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--port", default=0, help="On 127.0.0.1; 0 for any free one.")
+@click.option("--port", default=0, help="Port on 127.0.0.1; 0 chooses a free one.")
 @click.option("--ledger", "ledger_path", default="", help="SQLite file of the ledger; none: in memory.")
 @click.option("--rpm", "requests_per_minute", type=int, help="Requests per minute; none: no limit.")
 @click.option("--tpm", "tokens_per_minute", type=int, help="Tokens per minute; none: no limit.")
 @click.option("--rpm-burst", "requests_burst", type=int, help="Requests at once; none: as --rpm.")
 @click.option("--tpm-burst", "tokens_burst", type=int, help="Tokens at once; none: as --tpm.")
 @click.option("--window", "window_seconds", default=60.0, help="Seconds that the minute of a limit lasts.")
-@click.option("--latency", "latency_seconds", default=0.0, help="Mean seconds to an answer.")
+@click.option("--latency", "latency_seconds", default=0.0, help="Mean seconds to a response.")
 @click.option("--jitter", "latency_jitter", default=0.2, help="Share by which the latency varies.")
 @click.option("--tokens-per-second", type=float, help="Speed of a stream; none: all at once.")
 @click.option("--overload", "overload_probability", default=0.0, help="Share of calls that meet an overload.")
@@ -53,7 +53,9 @@ def _outage(text: str) -> Outage:
     metavar="START:END[:KIND]",
     help=f"Seconds from the start, and one of {', '.join(OUTAGE_KINDS)}.",
 )
-@click.option("--blocked-phrase", "blocked_phrases", multiple=True, help="Refused by the content policy.")
+@click.option(
+    "--blocked-phrase", "blocked_phrases", multiple=True, help="Phrase that the content policy refuses."
+)
 @click.option("--context-window", default=128_000, help="Tokens a prompt may have.")
 @click.option("--api-key", "api_keys", multiple=True, help="An accepted key; none: any.")
 @click.option("--model", "models", multiple=True, help="A known model; none: any.")

@@ -1,6 +1,6 @@
 """The simulation's own routes under `/_sim/`: outages, settings, reset and the ledger's totals.
 
-They are answered during outages too, except that nobody can reach them while connections are refused.
+They work during outages too, except while connections are refused.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PREFIX = "/_sim/"
 
 class _OutageOrder(msgspec.Struct, forbid_unknown_fields=True):
     kind: OutageKind | None
-    """None ends the outage begun by hand."""
+    """None ends the outage started by hand."""
     seconds: float | None = None
 
 
 async def answer(provider: SimulatedProvider, request: Request) -> Reply:
-    """Do what a control request asks; 400 if it cannot be read or done, 404 if there is no such route."""
+    """Execute a control request; 400 if it is invalid, 404 if there is no such route."""
     handler = _ROUTES.get((request.method, request.path))
     if handler is None:
         return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).reply()
@@ -44,7 +44,7 @@ async def _outage(provider: SimulatedProvider, body: bytes) -> dict[str, Any]:
     if order.kind is None:
         await provider.end_outage()
     elif order.kind == "refuse" and order.seconds is None:
-        raise OptionError("nobody could end this outage over HTTP", fix="give its `seconds`")
+        raise OptionError("this outage could not be ended over HTTP", fix="give its `seconds`")
     else:
         await provider.begin_outage(order.kind, order.seconds)
     return {"outage": order.kind, "seconds": order.seconds}

@@ -19,13 +19,13 @@ except ModuleNotFoundError as error:
 IDLE_SECONDS = 75.0
 """How long a kept-alive connection may be silent between requests."""
 TRANSFER_SECONDS = 30.0
-"""How long a request may take to come in, and one piece of an answer to go out."""
+"""How long a request may take to arrive, and one part of a response to be sent."""
 _LINGER_SECONDS = 1.0
 _READ_BYTES = 64 * 1024
 
 
 class MalformedError(Exception):
-    """What came is no acceptable HTTP request; the connection cannot go on."""
+    """The input is not an acceptable HTTP request; the connection must end."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -45,14 +45,14 @@ class HttpConnection:
 
     @property
     def can_reply(self) -> bool:
-        """Whether a reply can be sent now: none has begun, and the connection is not spoilt."""
+        """Whether a reply can be sent now: none has started, and the connection is intact."""
         return self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def next_request(self, *, max_body_bytes: int) -> Request | None:
-        """Wait for a request and return it whole; None if the client went away or kept silent.
+        """Wait for a complete request; None if the client disconnected or stayed idle.
 
         Raises:
-            MalformedError: It is no HTTP, or its head, body or duration is beyond the bounds.
+            MalformedError: It is not HTTP, or its head, body or duration exceeds a limit.
             ConnectionError: The connection broke.
         """
         self.idle = True
@@ -72,7 +72,7 @@ class HttpConnection:
         """Send the reply; return whether the connection can carry another request.
 
         Raises:
-            ConnectionError: The client went away before it had everything.
+            ConnectionError: The client disconnected before it had read everything.
         """
         headers = {"content-type": reply.content_type, **reply.headers}
         if not reply.chunks:
@@ -90,12 +90,12 @@ class HttpConnection:
         return self._begin_next_cycle()
 
     async def hang(self) -> None:
-        """Keep the connection, throw away what comes, and return when the client gives up."""
+        """Keep the connection, discard its input, and return when the client disconnects."""
         while await self._reader.read(_READ_BYTES):
             pass
 
     async def linger(self) -> None:
-        """Say goodbye and wait a little for the client's, so that it can read the last reply.
+        """Close the sending side and wait a little for the client, so that it can read the last reply.
 
         Closing with unread bytes in the buffer would make the system reset the connection.
         """
@@ -117,7 +117,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """Close, sending what is left. Safe to repeat, and after a fault."""
+        """Send what is left and close. Safe to repeat, also after an error."""
         self._writer.close()
         try:
             async with asyncio.timeout(TRANSFER_SECONDS):

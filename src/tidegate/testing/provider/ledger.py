@@ -1,8 +1,7 @@
-"""The ledger: every model call the provider saw, what became of it, and whether it was billed.
+"""The ledger: every model call of the provider, its outcome, and whether it was billed.
 
 SQLite in both cases, so "in memory" is not a second implementation. Rows outlive a killed process, but
-are not synced to disk: a record of a simulation need not survive a power cut, and a sync would hold up
-the server.
+are not synced to disk: a simulation need not survive a power cut, and a sync would slow the server.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tidegate.errors import OptionError
 from tidegate.testing.provider.buckets import Dimension
 
 THROTTLED: dict[Dimension, str] = {"requests": "throttled requests", "tokens": "throttled tokens"}
-"""The outcome of a call refused for its rate."""
+"""The outcome of a call that was refused for its rate."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS call (
@@ -65,9 +64,9 @@ class ProviderCall:
     """One model call, as the provider saw it."""
 
     id: str
-    """The `x-request-id` of its answer."""
+    """The `x-request-id` of its response."""
     received_at: float
-    """Seconds since the epoch, UTC, when its last byte had come."""
+    """When its last byte arrived, in seconds since the epoch, UTC."""
     method: str
     path: str
     model: str
@@ -76,9 +75,9 @@ class ProviderCall:
     idempotency_key: str
     """Its `Idempotency-Key` header; empty if it had none."""
     status: int
-    """HTTP status of the answer; 0 if none was given."""
+    """HTTP status of the response; 0 without a response."""
     billed: bool
-    """An answer was generated for it and is paid for, whether or not the client read it."""
+    """Whether a completion was generated and is paid for, even if the client did not read it."""
     tokens_in: int
     tokens_out: int
     outcome: str
@@ -92,23 +91,23 @@ class LedgerSummary:
     calls: int
     billed: int
     throttled: int
-    """Calls refused for their rate, those larger than the whole bucket left out."""
+    """Calls refused for their rate, without those larger than the whole bucket."""
     by_status: dict[str, int]
-    """Calls by HTTP status; `"0"` for those without an answer."""
+    """Calls by HTTP status; `"0"` for those without a response."""
     paid_twice: int
     """Payments beyond the first for the same content."""
     contents: int
-    """Different contents asked for."""
+    """Number of different contents."""
 
 
 class Ledger:
-    """The calls of one provider, in the order in which they were settled. One process writes.
+    """The calls of one provider, in the order in which they ended. One process writes.
 
     Args:
-        path: SQLite file, made if missing; empty for in memory. Another process may read it meanwhile.
+        path: SQLite file, created if missing; empty for memory. Another process may read it at the same time.
 
     Raises:
-        OptionError: The file cannot be opened, or is no SQLite database.
+        OptionError: The file cannot be opened, or is not a SQLite database.
     """
 
     def __init__(self, path: str | os.PathLike[str] = "") -> None:

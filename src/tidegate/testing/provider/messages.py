@@ -1,4 +1,4 @@
-"""What passes between the wire and the model: a request as read, and what is to be sent back."""
+"""The requests and replies that pass between the connection and the model."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One HTTP answer: a body, or chunks with a pause before each but the first."""
+    """One HTTP response: a body, or chunks with a pause between them."""
 
     status: int
     body: bytes = b""
     chunks: tuple[bytes, ...] = ()
-    """Sent instead of `body` where there are any."""
+    """Sent instead of `body` if there are any."""
     pause_seconds: float = 0.0
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The request is left without an answer."""
+    """The request gets no response."""
 
     ending: Literal["hang", "reset"]
 
 
 def json_reply(status: int, content: object, headers: Mapping[str, str] | None = None) -> Reply:
-    """Return an answer that holds `content` as JSON."""
+    """Return a response with `content` as JSON."""
     return Reply(status, msgspec.json.encode(content), headers=headers or {})

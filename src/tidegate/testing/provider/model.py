@@ -1,4 +1,4 @@
-"""The simulated model behind the door: decides what becomes of a call, and writes it in the ledger."""
+"""The simulated model: decides the outcome of each call and writes it to the ledger."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ READERS: dict[str, Callable[[bytes], Prompt | Refusal]] = {
     "/v1/embeddings": read_embeddings,
     anthropic_format.PATH: read_messages,
 }
-"""The paths at which model calls are made."""
+"""The paths of model calls."""
 
 _DEFAULT_MODEL = "simulated-1"
 
 
 @dataclass(slots=True)
 class _Receipt:
-    """What is known of a call before its fate is."""
+    """A call before its outcome is known."""
 
     id: str
     received_at: float
@@ -44,14 +44,14 @@ class _Receipt:
 
 
 class SimulatedModel:
-    """Admits, refuses or answers calls as the settings say.
+    """Admits, refuses or serves calls as the settings say.
 
     Args:
-        settings: How to behave; replaced by `change` while running.
-        ledger: Where every call is written once, when its fate is known.
+        settings: Limits, delays and faults; `change` replaces them while running.
+        ledger: Records every call once, when its outcome is known.
         schedule: The outages.
         monotonic: Seconds on any clock that never goes back; the limits refill by it.
-        clock: Seconds since the epoch, UTC; the ledger's moments.
+        clock: Returns seconds since the epoch, UTC, for the ledger.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SimulatedModel:
     ) -> None:
         self.settings = settings
         self.in_flight = 0
-        """Calls being answered now, those left hanging not among them."""
+        """Calls that are being processed, without those left hanging."""
         self._ledger = ledger
         self._schedule = schedule
         self._monotonic = monotonic
@@ -74,7 +74,7 @@ class SimulatedModel:
         self.reset(settings)
 
     def reset(self, settings: ProviderSettings) -> None:
-        """Start over with these settings: full buckets, first dice, no kept answers."""
+        """Start over with these settings: full buckets, the first random numbers, no cached responses."""
         self.settings = settings
         self._admission = CallAdmission(
             settings, spent_calls=self._ledger.count(billed=True), monotonic=self._monotonic
@@ -83,16 +83,16 @@ class SimulatedModel:
         self._idempotency_cache.clear()
 
     def change(self, settings: ProviderSettings) -> None:
-        """Go on with these settings. Buckets keep what is in them, as far as it fits."""
+        """Go on with these settings. Buckets keep their level, up to their capacity."""
         self._admission.change(settings)
         if settings.seed != self.settings.seed:
             self._random = SeededRandom(settings.seed)
         self.settings = settings
 
     async def call(self, request: Request) -> Reply | NoReply:
-        """Answer one model call, whatever it holds, and write it in the ledger.
+        """Respond to one model call and record it in the ledger.
 
-        The caller going away changes nothing: what was generated is billed.
+        A completion is billed even if the caller disconnects.
         """
         prompt = READERS[request.path](request.body)
         receipt = _Receipt(f"req_{uuid.uuid4().hex}", self._clock(), request, prompt)
@@ -145,7 +145,7 @@ class SimulatedModel:
         return await self._admit_and_generate(prompt), False
 
     async def _admit_and_generate(self, prompt: Prompt) -> Completion | Refusal:
-        """Admit the prompt and generate its answer, or say why not. Nothing waits before it is admitted."""
+        """Admit the prompt and generate its completion, or refuse it. Nothing waits before admission."""
         admission = self._admission
         if refusal := admission.refusal_of(prompt):
             return refusal
@@ -209,5 +209,5 @@ def _is_anthropic(request: Request) -> bool:
 
 
 def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoReply:
-    # A request that slips in as the door shuts meets what it would meet if the process had gone.
+    # A request that arrives while the port closes gets a reset, as if the process had ended.
     return NoReply("hang" if kind == "hang" else "reset")

@@ -1,4 +1,4 @@
-"""Outages: when the provider is away and how that looks, by timetable or begun by hand. No I/O."""
+"""Outages of the provider: by timetable or started by hand. No I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidegate.errors import OptionError
 from tidegate.testing.provider.buckets import Monotonic
 
 OutageKind = Literal["503", "hang", "refuse", "reset"]
-"""503: every call is answered so. hang: calls are read, never answered. reset: calls are read, then the
-connection is reset. refuse: nobody listens; calls begun before are still answered."""
+"""503: every call gets a 503. hang: calls are read, but get no response. reset: calls are read, then the
+connection is reset. refuse: nothing listens on the port; calls in progress still get a response."""
 
 OUTAGE_KINDS: tuple[OutageKind, ...] = get_args(OutageKind)
 
@@ -29,16 +29,16 @@ class Outage:
 
     def __post_init__(self) -> None:
         if self.kind not in OUTAGE_KINDS:
-            raise OptionError(f"kind={self.kind!r} is no kind of outage", fix=f"one of {OUTAGE_KINDS}")
+            raise OptionError(f"kind={self.kind!r} is not a kind of outage", fix=f"one of {OUTAGE_KINDS}")
         if not 0 <= self.start_seconds < self.end_seconds:
             raise OptionError(f"an outage from {self.start_seconds} s to {self.end_seconds} s is empty")
 
 
 class OutageSchedule:
-    """Which outage is on. One begun by hand goes before the planned ones.
+    """Knows the current outage. One started by hand precedes planned ones.
 
     Args:
-        outages: The planned ones; where two overlap, the one listed first is on.
+        outages: The planned outages; if two overlap, the first in this order is active.
         monotonic: Seconds on any clock that never goes back; the timetable starts now.
     """
 
@@ -50,7 +50,7 @@ class OutageSchedule:
 
     @property
     def current(self) -> OutageKind | None:
-        """The kind of outage that is on now, or None."""
+        """The kind of the current outage, or None."""
         now = self._elapsed_seconds()
         for outage in self._all_outages():
             if outage.start_seconds <= now < outage.end_seconds:
@@ -58,16 +58,16 @@ class OutageSchedule:
         return None
 
     def begin(self, kind: OutageKind, seconds: float | None = None) -> None:
-        """Begin an outage now, in place of any other begun by hand; `seconds=None`: until `end`."""
+        """Start an outage now, replacing one started by hand; `seconds=None`: until `end`."""
         now = self._elapsed_seconds()
         self._manual = Outage(now, math.inf if seconds is None else now + seconds, kind)
 
     def end(self) -> None:
-        """End the outage begun by hand, if any. Planned ones keep to their times."""
+        """End the outage started by hand, if any. Planned outages keep their times."""
         self._manual = None
 
     def set_planned(self, outages: Sequence[Outage]) -> None:
-        """Set the planned outages anew; times still count from the start."""
+        """Replace the planned outages; times still count from the start."""
         self._outages = tuple(outages)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""The errors of an OpenAI-compatible provider: status, machine code, wording, and what the ledger notes."""
+"""The errors of an OpenAI-compatible provider: status, code, message, and outcome in the ledger."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Refusal:
     code: str | None = None
     param: str | None = None
     outcome: str = ""
-    """For the ledger; empty: the code, or else the type."""
+    """The outcome in the ledger; empty for the code, else the type."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ledger_outcome(self) -> str:
-        """What the ledger says of it."""
+        """The outcome in the ledger."""
         return self.outcome or self.code or self.type
 
     def reply(self) -> Reply:
-        """Return it as an HTTP answer."""
+        """Return the error as an HTTP response."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return json_reply(self.status, {"error": error}, self.headers)
 
@@ -56,7 +56,7 @@ def unknown_model(model: str) -> Refusal:
 
 
 def budget_exceeded() -> Refusal:
-    """The account's money is spent. A 429 that no waiting cures."""
+    """The account's budget is spent: a 429 that no wait resolves."""
     message = "You exceeded your current quota, please check your plan and billing details."
     return Refusal(429, "insufficient_quota", message, code="insufficient_quota")
 
@@ -113,12 +113,12 @@ def overloaded(status: int) -> Refusal:
 
 
 def unavailable() -> Refusal:
-    """An outage in which somebody still answers the door."""
+    """An outage in which the server still responds."""
     message = "The server is temporarily unable to handle the request."
     return Refusal(503, "server_error", message, outcome="outage 503")
 
 
 def idempotency_key_reused() -> Refusal:
-    """The idempotency key came with another content before."""
+    """The idempotency key was used with another content before."""
     message = "This Idempotency-Key was used with a different request."
     return Refusal(400, "idempotency_error", message, code="idempotency_key_reused")

@@ -1,4 +1,4 @@
-"""The simulated provider as a server: connections, routes, and the door that an outage shuts."""
+"""The server of the simulated provider: connections, routes, and the port that an outage closes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _REOPEN_SECONDS = 0.1
 
 
 class SimulatedProvider:
-    """A provider of AI on loopback that throttles, fails and bills as it is told to.
+    """An AI provider on loopback that throttles, fails and bills as its settings say.
 
-    Speaks OpenAI's chat and embeddings, and Anthropic's messages (whose SDK wants the `url` without `/v1`).
+    Speaks OpenAI's chat and embeddings, and Anthropic's messages (whose SDK needs the `url` without `/v1`).
 
-    Use it as `async with`, or call `start` and `stop`; it can be stopped twice, and started again. The
+    Use it with `async with`, or call `start` and `stop`. It may be stopped twice and started again. The
     ledger stays readable after `stop`.
 
     Args:
-        settings: How to behave; None: no limits, delays or faults.
+        settings: Limits, delays and faults; None for none of them.
         monotonic: Clock of limits and outages, in seconds.
-        clock: Seconds since the epoch, UTC; the ledger's moments.
+        clock: Returns seconds since the epoch, UTC, for the ledger.
 
     Raises:
-        OptionError: A setting cannot work.
+        OptionError: A setting is invalid.
 
     Example:
         async with SimulatedProvider(ProviderSettings(requests_per_minute=60)) as provider:
@@ -57,7 +57,7 @@ class SimulatedProvider:
     ) -> None:
         self._initial = settings or ProviderSettings()
         self.ledger = Ledger(self._initial.ledger_path)
-        """Every call seen, and what became of it."""
+        """Every call and its outcome."""
         self._schedule = OutageSchedule(self._initial.outages, monotonic=monotonic)
         self._model = SimulatedModel(
             self._initial, ledger=self.ledger, schedule=self._schedule, monotonic=monotonic, clock=clock
@@ -70,7 +70,7 @@ class SimulatedProvider:
 
     @property
     def settings(self) -> ProviderSettings:
-        """How it behaves now."""
+        """The present settings."""
         return self._model.settings
 
     @property
@@ -80,16 +80,16 @@ class SimulatedProvider:
 
     @property
     def url(self) -> str:
-        """The base URL to give to a client, as an SDK's `base_url`."""
+        """The base URL for clients: the `base_url` of an SDK."""
         return f"http://{HOST}:{self.port}/v1"
 
     @property
     def in_flight(self) -> int:
-        """Calls being answered now."""
+        """Number of calls that are being processed."""
         return self._model.in_flight
 
     async def start(self) -> None:
-        """Listen; the timetable of outages begins now. Does nothing when started.
+        """Start to listen. The timetable of outages starts now. Does nothing if started already.
 
         Raises:
             OSError: The port is taken.
@@ -98,10 +98,10 @@ class SimulatedProvider:
             return
         self._schedule.restart()
         await self._listener.open(self._initial.port)
-        self._outage_job = asyncio.create_task(self._follow_schedule(), name="simulated provider: door")
+        self._outage_job = asyncio.create_task(self._follow_schedule(), name="simulated provider: outages")
 
     async def stop(self) -> None:
-        """Close the port and every connection; calls being answered are noted as stopped. Safe to repeat."""
+        """Close the port and every connection; calls in progress are recorded as stopped. Safe to repeat."""
         job, self._outage_job = self._outage_job, None
         if job is not None:
             job.cancel()
@@ -126,28 +126,28 @@ class SimulatedProvider:
         await self.stop()
 
     async def begin_outage(self, kind: OutageKind, seconds: float | None = None) -> None:
-        """Begin an outage now, before any planned one; in force when this returns.
+        """Start an outage now, before any planned one. It is active when this returns.
 
         Args:
-            kind: How it looks; see `OutageKind`.
+            kind: The kind of outage; see `OutageKind`.
             seconds: How long; None: until `end_outage`.
 
         Raises:
-            OptionError: There is no such kind, or it would last no time.
+            OptionError: The kind is unknown, or `seconds` is not above 0.
         """
         self._schedule.begin(kind, seconds)
         await self._schedule_changed()
 
     async def end_outage(self) -> None:
-        """End the outage begun by hand, if any; over when this returns. Planned ones keep to their times."""
+        """End the outage that `begin_outage` started, if any. Planned outages keep their times."""
         self._schedule.end()
         await self._schedule_changed()
 
     async def change(self, **changes: Any) -> None:
-        """Change settings while running; calls being answered may still go by the old ones.
+        """Change settings while running. Calls in progress may still use the old ones.
 
         Raises:
-            OptionError: A name is unknown or fixed (`port`, `ledger_path`), or a value cannot work.
+            OptionError: A name is unknown or fixed (`port`, `ledger_path`), or a value is invalid.
         """
         settings = changed(self.settings, changes)
         self._model.change(settings)
@@ -157,7 +157,7 @@ class SimulatedProvider:
     async def reset(self) -> None:
         """Start over as if just started: first settings, full buckets, empty ledger, timetable from now.
 
-        Calls being answered meanwhile are still noted when their fate is known.
+        Calls in progress are still recorded when they end.
         """
         self.ledger.clear()
         self._model.reset(self._initial)
@@ -175,7 +175,7 @@ class SimulatedProvider:
         try:
             await self._serve_requests(connection)
         except ConnectionError:
-            pass  # The client went away; what it asked for is in the ledger.
+            pass  # The client disconnected; its call is in the ledger.
         except MalformedError as fault:
             await self._send_last_error(connection, invalid_request(str(fault), status=fault.status))
         except Exception:
@@ -233,7 +233,7 @@ class SimulatedProvider:
             self._has_schedule_changed.set()
 
     async def _follow_schedule(self) -> None:
-        """Shut and open the door at the times of the timetable, and whenever the plan changes."""
+        """Close and open the port at the times of the timetable, and when the plan changes."""
         while True:
             self._has_schedule_changed.clear()
             wait = self._schedule.next_change_seconds()

@@ -1,4 +1,4 @@
-"""How the simulated provider behaves: its limits, speed, faults and rules, as one value."""
+"""The settings of the simulated provider: limits, speed, faults and rules."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from tidegate.errors import OptionError
 from tidegate.testing.provider.outages import Outage
 
 POLICY_MARKER = "[violates-policy]"
-"""A prompt that holds this is refused by the content policy, unless `blocked_phrases` says otherwise."""
+"""The content policy refuses a prompt that contains this, unless `blocked_phrases` differs."""
 
 _FIXED = frozenset({"port", "ledger_path"})
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """Everything that can be set. The defaults are a provider without limits, delays or faults."""
+    """All settings. The defaults are a provider without limits, delays or faults."""
 
     port: int = 0
-    """On 127.0.0.1; 0 for any free one."""
+    """Port on 127.0.0.1; 0 chooses a free one."""
     ledger_path: str | os.PathLike[str] = ""
-    """SQLite file of the ledger, made if missing and continued if not; empty for in memory."""
+    """SQLite file of the ledger, created if missing, else continued; empty for memory."""
     requests_per_minute: int | None = None
     """None: no limit."""
     tokens_per_minute: int | None = None
-    """None: no limit. A call counts its prompt and the most its answer may hold, as at admission."""
+    """None: no limit. A call counts its prompt and the longest possible completion."""
     requests_burst: int | None = None
-    """Requests that can be made at once after a rest; None: `requests_per_minute`."""
+    """Requests that a full bucket allows at once; None: `requests_per_minute`."""
     tokens_burst: int | None = None
-    """Tokens that can be used at once after a rest; None: `tokens_per_minute`."""
+    """Tokens that a full bucket allows at once; None: `tokens_per_minute`."""
     window_seconds: float = 60.0
-    """How long the limits' minute is; shorter in tests."""
+    """Length of the limits' minute in seconds; shorter in tests."""
     latency_seconds: float = 0.0
-    """Mean time to an answer, or to the first chunk of a stream."""
+    """Mean time to a response, or to the first chunk of a stream."""
     latency_jitter: float = 0.2
     """Share of the latency by which it varies either way, 0 to 1."""
     tokens_per_second: float | None = None
     """Speed of a stream after its first chunk; None: no delay between chunks."""
     overload_probability: float = 0.0
-    """Share of the admitted calls that are answered with one of `overload_statuses`."""
+    """Share of the admitted calls that get one of `overload_statuses`."""
     overload_statuses: tuple[int, ...] = (503,)
     """503, 529 or both."""
     outages: tuple[Outage, ...] = ()
@@ -61,15 +61,15 @@ class ProviderSettings:
     budget_calls: int | None = None
     """Billed calls the account can pay, those of a continued ledger included; None: any number."""
     honour_idempotency: bool = False
-    """Whether a repeated `Idempotency-Key` gets the first answer, unbilled. Real providers do not."""
+    """Whether a repeated `Idempotency-Key` gets the first response, unbilled. Real providers do not."""
     answer_max_tokens: int = 120
-    """The longest answer when the request names no `max_tokens`."""
+    """The longest completion if the request has no `max_tokens`."""
     embedding_dimensions: int = 256
-    """Length of a vector when the request names no `dimensions`."""
+    """Length of a vector if the request has no `dimensions`."""
     max_body_bytes: int = 4 * 1024 * 1024
     """A longer request body gets 413."""
     seed: int = 0
-    """Of latency and overload. The nth call with one content meets the same fate in every run."""
+    """Seed of latency and overload. The nth call with the same content has the same outcome in every run."""
 
     def __post_init__(self) -> None:
         for name, value, least in self._minima():
@@ -111,7 +111,7 @@ def changed(settings: ProviderSettings, changes: Mapping[str, Any]) -> ProviderS
     """Return the settings with some replaced; values may be plain JSON ones.
 
     Raises:
-        OptionError: A name is unknown or cannot change while the server runs, or a value cannot work.
+        OptionError: A name is unknown or cannot change while the server runs, or a value is invalid.
     """
     hints = typing.get_type_hints(ProviderSettings)
     if unknown := sorted(set(changes) - (set(hints) - _FIXED)):

@@ -7,33 +7,33 @@
  *     const task = await queue.submit("greet", { name: "Ada" });
  *     for await (const event of queue.follow(task.task_id)) console.log(event);
  *
- * It finds the API beside itself, wherever that is mounted. See docs/browser.md.
+ * It finds the API by its own URL, under any mount path. See docs/browser.md.
  */
 
 const HERE = new URL(".", import.meta.url).href;
 
 const FINAL = new Set(["succeeded", "cancelled", "dead"]);
 
-/** Milliseconds. */
+/** Shortest and longest wait before a reconnect, and time between two polls, in milliseconds. */
 const SOONEST = 500;
 const LATEST = 10_000;
 const POLL = 1000;
-/** A stream that brings nothing for so long from its start is held up by something in between. */
+/** A stream without any bytes for this long after its start is buffered by a proxy. */
 const FIRST_BYTES = 10_000;
-/** A stream that brings nothing for so long later is dead: the server gives a sign of life every 10 s. */
+/** A stream without any bytes for this long later is dead: the server sends a keep-alive every 10 s. */
 const SILENCE = 30_000;
 const REQUEST = 60_000;
-/** The server knows a key for 7 days; a day before that it is no longer sent. */
+/** The server keeps a key for 7 days; the client stops to use it a day earlier. */
 const KEPT = 6 * 24 * 3_600_000;
 
-/** So many streams in a row that were held up, and the task is polled to its end. */
+/** After this many buffered streams in a row, the task is polled until its end. */
 const MOST_HELD_UP = 2;
 const TRIES = 6;
 
-/** The server refused a request. `problem` is what it said (RFC 9457); `kind` its type's last part. */
+/** The server refused a request. `problem` is its response (RFC 9457); `kind` is the last part of its type. */
 export class TidegateError extends Error {
   constructor(status, problem = {}, retryAfter = 0) {
-    super(problem.detail || problem.title || `the server answered ${status}`);
+    super(problem.detail || problem.title || `the server responded with ${status}`);
     this.name = "TidegateError";
     this.status = status;
     this.problem = problem;
@@ -56,10 +56,10 @@ export class Tidegate {
 
   /**
    * @param {object} [options]
-   * @param {string} [options.url] where the API is; beside this module unless told
+   * @param {string} [options.url] URL of the API; default: next to this module
    * @param {string | (() => string | Promise<string>)} [options.token] sent as a bearer token; a function is
-   *   asked before each request. Without one the browser's cookies speak for the user.
-   * @param {Storage} [options.storage] where keys are kept: of this tab unless told
+   *   called before each request. Without a token, the browser's cookies identify the user.
+   * @param {Storage} [options.storage] where keys are stored; default: the storage of this tab
    */
   constructor({ url = HERE, token, storage } = {}) {
     this.#url = new URL(url.endsWith("/") ? url : `${url}/`, globalThis.document?.baseURI ?? HERE).href;
@@ -68,17 +68,17 @@ export class Tidegate {
   }
 
   /**
-   * Store a task; resolves to `{ task_id, created, location }` once it is on the server's disk.
+   * Submit a task; resolves to `{ task_id, created, location }` once it is on the server's disk.
    *
-   * The request's Idempotency-Key is kept in the tab, so the same submit from the same place again, after a
-   * reload or a lost answer, names the same task. The key is given up when the task is seen to be final, when
-   * the place submits something else, or by `forget(place)`.
+   * The Idempotency-Key of the request is stored in the tab. So the same submit from the same place, after a
+   * reload or a lost response, returns the same task. The key is dropped when the task is known to be final,
+   * when the place submits something else, or by `forget(place)`.
    *
    * @param {string} task name of the task function
    * @param {object | Array} [args] by name, or by position
-   * @param {object} [options] `place`: what submits, in this page (the task's name unless told); `signal`:
-   *   an AbortSignal; all else (labels, delay_seconds…) goes along with the request
-   * @throws {TidegateError} it was refused; without it the server could not be reached, and may have the task
+   * @param {object} [options] `place`: which part of the page submits (default: the task's name); `signal`:
+   *   an AbortSignal; all other options (labels, delay_seconds…) are sent with the request
+   * @throws {TidegateError} the server refused it. Any other error: the server was not reached, and may have the task
    */
   async submit(task, args = {}, { place = task, signal, ...options } = {}) {
     const body = JSON.stringify({ task, args, ...options });
@@ -86,7 +86,7 @@ export class Tidegate {
     return this.#send(place, kept?.body === body ? kept : { key: newKey(), body, at: Date.now() }, signal);
   }
 
-  /** Return the task that a place submitted and that was not seen to be final, as `submit` does; else null. */
+  /** Return the task that a place submitted and that is not known to be final, as `submit` does; else null. */
   async resume(place, { signal } = {}) {
     const kept = this.#kept.read(place);
     if (kept === null) return null;
@@ -94,36 +94,36 @@ export class Tidegate {
     return { ...kept.task, created: false };
   }
 
-  /** Give up the key that a place holds: the next submit there is a new task. */
+  /** Drop the key of a place: the next submit there is a new task. */
   forget(place) {
     this.#kept.drop(place);
   }
 
   /**
-   * Yield what becomes of a task, to its one `{ type: "end", state, run }`.
+   * Yield the events of a task until its one `{ type: "end", state, run }`.
    *
    * Before it: `state`, `chunk` (`sequence`, `run`, `at`, `data`), `progress` and `reset`, as the HTTP API
-   * tells them, each once however often the connection breaks or the server starts anew. Where something in
-   * between holds streams up, the task is polled, and its chunks come with its end.
+   * sends them, each once, also when the connection breaks or the server restarts. If a proxy buffers
+   * streams, the task is polled, and its chunks come with its end.
    *
-   * @param {string} taskId which
-   * @param {object} [options] `after`: number of the last chunk that is known already; `signal`: an AbortSignal
-   * @throws {TidegateError} it may not be followed, or is not there
+   * @param {string} taskId the task's id
+   * @param {object} [options] `after`: number of the last chunk that you have; `signal`: an AbortSignal
+   * @throws {TidegateError} the task may not be followed, or does not exist
    */
   async *follow(taskId, { after = 0, signal } = {}) {
-    const told = new Told(after);
+    const seen = new SeenEvents(after);
     let wait = SOONEST;
     let heldUp = 0;
     while (true) {
       const isPolled = heldUp >= MOST_HELD_UP;
       let least = isPolled ? POLL : 0;
       try {
-        const events = isPolled ? this.#look(taskId, told, signal) : this.#stream(taskId, told, signal);
+        const events = isPolled ? this.#poll(taskId, seen, signal) : this.#stream(taskId, seen, signal);
         for await (const event of events) {
           wait = SOONEST;
           if (!isPolled) heldUp = 0;
-          if (event.type === "closed") continue; // the stream ends: come again
-          if (!told.isNews(event)) continue;
+          if (event.type === "closed") continue; // the stream ends: reconnect
+          if (!seen.isNews(event)) continue;
           if (event.type === "end") this.#kept.dropTask(taskId);
           yield event;
           if (event.type === "end") return;
@@ -142,19 +142,19 @@ export class Tidegate {
     }
   }
 
-  /** Cancel a task wherever it is; resolves to `cancelled`, `asked` (it runs) or `finished` (too late). */
+  /** Cancel a task in any state; resolves to `cancelled`, `asked` (it runs) or `finished` (too late). */
   async cancel(taskId, { why = "", force = false, signal } = {}) {
     const body = JSON.stringify({ why, force });
     return (await this.#persist(`${address(taskId)}/cancel`, posted(body), signal)).answer;
   }
 
-  /** Return the end of a task: `{ state, result, error }`; until then `state` says where it is. */
+  /** Return the result of a task: `{ state, result, error }`; before its end, only its `state`. */
   async result(taskId, { signal } = {}) {
     return this.#persist(`${address(taskId)}/result`, { cache: "no-store" }, signal);
   }
 
   async #send(place, entry, signal) {
-    this.#kept.write(place, entry); // before it is sent: a reload may come at any moment
+    this.#kept.write(place, entry); // before it is sent: the page may be reloaded at any time
     try {
       const task = await this.#persist("tasks", posted(entry.body, { "Idempotency-Key": `"${entry.key}"` }), signal);
       this.#kept.write(place, { ...entry, task });
@@ -165,7 +165,7 @@ export class Tidegate {
     }
   }
 
-  /** Make a request that is safe to repeat, several times if need be; return the JSON of its answer. */
+  /** Send a request that is safe to repeat, several times if needed; return the JSON of its response. */
   async #persist(path, request, signal) {
     for (let tried = 1; ; tried += 1) {
       const limit = AbortSignal.timeout(REQUEST);
@@ -189,11 +189,11 @@ export class Tidegate {
     throw new TidegateError(response.status, problem, seconds * 1000);
   }
 
-  /** Yield the events of one stream, until it ends for whatever reason. */
-  async *#stream(taskId, told, signal) {
+  /** Yield the events of one stream until it ends. */
+  async *#stream(taskId, seen, signal) {
     const silence = new Silence(FIRST_BYTES);
     try {
-      const headers = told.after ? { "Last-Event-ID": String(told.after) } : {};
+      const headers = seen.after ? { "Last-Event-ID": String(seen.after) } : {};
       const request = { headers, cache: "no-store" };
       const response = await this.#fetch(`${address(taskId)}/events`, request, either(signal, silence.signal));
       const type = response.headers.get("content-type") ?? "";
@@ -204,8 +204,8 @@ export class Tidegate {
     }
   }
 
-  /** Yield what one look at the status says; of a final task also its whole stream, which ends by itself. */
-  async *#look(taskId, told, signal) {
+  /** Poll the status once and yield its events; of a final task also its whole stream, which ends by itself. */
+  async *#poll(taskId, seen, signal) {
     const status = await (await this.#fetch(address(taskId), { cache: "no-cache" }, signal)).json();
     const { state, run, progress } = status;
     if (!FINAL.has(state)) {
@@ -214,7 +214,7 @@ export class Tidegate {
       return;
     }
     try {
-      yield* this.#stream(taskId, told, signal);
+      yield* this.#stream(taskId, seen, signal);
     } catch (error) {
       signal?.throwIfAborted();
     }
@@ -222,8 +222,8 @@ export class Tidegate {
   }
 }
 
-/** What a follower was told, so that nothing is told twice. */
-class Told {
+/** The events that a follower has, so that none is yielded twice. */
+class SeenEvents {
   #last = new Map();
 
   constructor(after) {
@@ -245,7 +245,7 @@ class Told {
   }
 }
 
-/** Keys of submits by place, in the tab's storage; in memory where the browser keeps none. */
+/** Keys of submits by place, in the tab's storage; in memory if the browser has no storage. */
 class Kept {
   #prefix;
   #storage;
@@ -274,7 +274,7 @@ class Kept {
     try {
       this.#storage?.setItem(this.#prefix + place, JSON.stringify(entry));
     } catch {
-      // full: the key lives as long as the page
+      // the storage is full: the key lasts as long as the page
     }
   }
 
@@ -296,7 +296,7 @@ class Kept {
   }
 }
 
-/** Aborts a stream that brings nothing for too long. */
+/** Aborts a stream that brings no bytes for too long. */
 class Silence {
   #controller = new AbortController();
   #timer;
@@ -355,7 +355,7 @@ function posted(body, headers = {}) {
   return { method: "POST", body, headers: { "Content-Type": "application/json", ...headers } };
 }
 
-/** Return a key that nobody else makes. `crypto.randomUUID` is missing on plain http. */
+/** Return a unique key. `crypto.randomUUID` is missing on plain http. */
 function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -364,7 +364,7 @@ function either(signal, other) {
   return signal ? AbortSignal.any([signal, other]) : other;
 }
 
-/** Wait so many milliseconds, or throw the signal's reason as soon as it is aborted. */
+/** Wait some milliseconds, or throw the signal's reason as soon as it is aborted. */
 async function pause(milliseconds, signal) {
   signal?.throwIfAborted();
   await new Promise((resolve) => {
