@@ -98,11 +98,11 @@ class TwoRunHistory:
                 list(self.finals), [], functions={TASK: self.function},
             ),
             "notes": tuple(notes),
-            "record": StoreSnapshot(
+            "snapshot": StoreSnapshot(
                 {TASK: self._row(again_at)}, {TASK: (first, second)}, {TASK: ARGS}, {TASK: RESULT}, ()
             ),
             "limits": {NAP: RunLimits()},
-            "journal": FaultLog(
+            "fault_log": FaultLog(
                 [*self.faults, *enough_kills()], [self.global_fault] if self.global_fault else []
             ),
             "processes": StartedProcesses(
@@ -113,13 +113,13 @@ class TwoRunHistory:
                 {"w1": [ProcessStarted("slot", SLOT, POOL, "w1", "host-1", T - 50)]},
             ),
             "began_at": T - 70,
-            "calm_at": T + 60,
-            "settled_after": 1.0,
-            "open_then": 0,
+            "faults_ended_at": T + 60,
+            "final_after": 1.0,
+            "open_at_end": 0,
             "ended_at": T + 70,
             "left_processes": (),
             "left_scratch": (),
-            "faults_in_store": (),
+            "integrity_errors": (),
             "longest_drain": 0.1,
         }  # fmt: skip
         return ChaosRecord(**(plain | self.more))
@@ -319,11 +319,11 @@ def test_recovery_counts_from_the_fault_to_the_next_run() -> None:
     [
         ({"left_processes": ("7: sleep",)}, "left"),
         ({"left_scratch": ("scratch/w1",)}, "left"),
-        ({"faults_in_store": ("row missing",)}, "I20"),
-        ({"settled_after": None}, "I13"),
-        ({"settled_after": 10_000.0}, "I13"),
-        ({"journal": FaultLog(enough_kills()[1:])}, "plan"),
-        ({"journal": FaultLog(enough_kills(), problems=["host-1 ended by itself"])}, "seen"),
+        ({"integrity_errors": ("row missing",)}, "I20"),
+        ({"final_after": None}, "I13"),
+        ({"final_after": 10_000.0}, "I13"),
+        ({"fault_log": FaultLog(enough_kills()[1:])}, "plan"),
+        ({"fault_log": FaultLog(enough_kills(), problems=["host-1 ended by itself"])}, "seen"),
     ],
 )
 def test_leftovers_delays_and_client_errors_are_violations(more: dict[str, Any], broken: str) -> None:
@@ -401,11 +401,11 @@ def test_an_enqueue_without_an_answer_may_be_stored_or_not(tmp_path: Path) -> No
 def test_a_stalled_machine_is_detected() -> None:
     program = (
         "import sys, time\n"
-        "from chaos.stall_detector import Ticker\n"
-        "with Ticker() as ticker:\n"
+        "from chaos.stall_detector import StallDetector\n"
+        "with StallDetector() as detector:\n"
         "    print('ticks', flush=True)\n"
         "    sys.stdin.readline()\n"
-        "print(any(stall.ended_at - stall.began_at > 0.3 for stall in ticker.stalls))\n"
+        "print(any(stall.ended_at - stall.began_at > 0.3 for stall in detector.stalls))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
