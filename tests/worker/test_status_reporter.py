@@ -31,7 +31,7 @@ def notify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.s
         yield end
 
 
-def heard(end: socket.socket) -> list[str]:
+def received(end: socket.socket) -> list[str]:
     lines: list[str] = []
     while True:
         try:
@@ -49,11 +49,11 @@ async def test_the_watchdog_is_not_notified_when_work_has_stopped(notify: socket
     presence = StatusReporter("worker", "w1", get_health=health, is_progressing=lambda: moves)
     await presence.start()
     seen: list[str] = []
-    await came(lambda: seen.extend(heard(notify)) or seen.count("WATCHDOG=1") >= 2, "it is petted")
+    await came(lambda: seen.extend(received(notify)) or seen.count("WATCHDOG=1") >= 2, "it is petted")
     moves = False
-    heard(notify)
+    received(notify)
     await asyncio.sleep(0.2)
-    assert heard(notify) == []
+    assert received(notify) == []
     await presence.stop()
     await presence.stop()
 
@@ -65,12 +65,12 @@ async def test_ready_is_reported_once_and_only_without_problems(notify: socket.s
     )
     await presence.start()
     seen: list[str] = []
-    await came(lambda: seen.extend(heard(notify)) or seen.count("WATCHDOG=1") >= 2, "it is petted")
+    await came(lambda: seen.extend(received(notify)) or seen.count("WATCHDOG=1") >= 2, "it is petted")
     assert "READY=1" not in seen
     problems.clear()
-    await came(lambda: seen.extend(heard(notify)) or "READY=1" in seen, "it is ready")
+    await came(lambda: seen.extend(received(notify)) or "READY=1" in seen, "it is ready")
     await asyncio.sleep(0.1)
-    assert (seen + heard(notify)).count("READY=1") == 1
+    assert (seen + received(notify)).count("READY=1") == 1
     await presence.stop()
 
 

@@ -26,14 +26,14 @@ class Listener:
         self._end = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._end.bind(address.replace("@", "\0", 1))
         self._end.setblocking(False)
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def messages(self) -> list[str]:
         while True:
             try:
-                self.heard += self._end.recv(65_536).decode().splitlines()
+                self.received += self._end.recv(65_536).decode().splitlines()
             except BlockingIOError:
-                return self.heard
+                return self.received
 
     def close(self) -> None:
         self._end.close()
@@ -57,10 +57,10 @@ def test_each_systemd_notification_follows_the_protocol(listener: Listener) -> N
     before = time.monotonic_ns() // 1_000
     systemd.reloading()
     systemd.stopping()
-    heard = listener.messages()
-    assert heard[:4] == ["STATUS=2 of 2 processes ready", "READY=1", "WATCHDOG=1", "RELOADING=1"]
-    assert before <= int(heard[4].removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1_000
-    assert heard[5:] == ["STOPPING=1"]
+    received = listener.messages()
+    assert received[:4] == ["STATUS=2 of 2 processes ready", "READY=1", "WATCHDOG=1", "RELOADING=1"]
+    assert before <= int(received[4].removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1_000
+    assert received[5:] == ["STOPPING=1"]
 
 
 def test_the_systemd_variables_are_removed_so_that_no_child_uses_them() -> None:
@@ -110,25 +110,27 @@ async def test_a_worker_notifies_systemd_of_start_reload_and_stop(
     variables = {"NOTIFY_SOCKET": listener.address, "WATCHDOG_USEC": "400000"}
     with service(tmp_path, "worker", "supervised:app", **variables) as worker:
         await came(lambda: "READY=1" in listener.messages(), "it is ready")
-        before_write = listener.heard.index("READY=1")
+        before_write = listener.received.index("READY=1")
         assert any(
-            re.match(r"STATUS=1 of 1 processes ready", line) for line in listener.heard[: before_write + 1]
+            re.match(r"STATUS=1 of 1 processes ready", line) for line in listener.received[: before_write + 1]
         )
-        assert "WATCHDOG=1" in listener.heard
+        assert "WATCHDOG=1" in listener.received
         for pid in children(worker.pid):
             assert b"NOTIFY_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes()
         worker.process.send_signal(signal.SIGHUP)
         await came(lambda: listener.messages().count("READY=1") == 2, "it is ready again")
-        begun = listener.heard.index("RELOADING=1")
-        again = listener.heard.index("READY=1", before_write + 1)
+        begun = listener.received.index("RELOADING=1")
+        again = listener.received.index("READY=1", before_write + 1)
         assert before_write < begun < again
-        assert listener.heard[begun + 1].startswith("MONOTONIC_USEC=")
-        pets = listener.messages().count("WATCHDOG=1")
+        assert listener.received[begun + 1].startswith("MONOTONIC_USEC=")
+        notified = listener.messages().count("WATCHDOG=1")
         await came(
-            lambda: listener.messages().count("WATCHDOG=1") >= pets + 3, "the watchdog is petted", within=3
+            lambda: listener.messages().count("WATCHDOG=1") >= notified + 3,
+            "the watchdog is notified",
+            within=3,
         )
         worker.process.send_signal(signal.SIGTERM)
         assert worker.wait() == 0
         assert listener.messages().count("STOPPING=1") == 1
-        assert listener.heard.index("STOPPING=1") > again
+        assert listener.received.index("STOPPING=1") > again
     await client.app.aclose()
