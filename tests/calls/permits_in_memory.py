@@ -1,4 +1,4 @@
-"""Permits without a store: they grant what they are told to, and remember what became of each."""
+"""Permits without a store: they are granted as configured, and record how each ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be in flight holds for calls: those of one run at once, those outside tasks, those of lost holders."""
+"""max_in_flight applies to calls: parallel calls of one run, calls outside tasks, calls of lost processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits learned from headers by real calls: heeded before the provider refuses, written seldom, told once."""
+"""Limits learned from headers by real calls: applied before the provider refuses, written rarely, logged once."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def requests(limit, remaining, reset):
     return HeaderLimit(Dimension.REQUESTS, limit, remaining, reset)
 
 
-class Shelf:
-    """As much of a store as a learner needs; fails, or does not answer, as often as told."""
+class FakeStore:
+    """The part of a store that a reporter uses. It can fail, or not answer, a set number of times."""
 
     def __init__(self, failures: int = 0, hangs: int = 0) -> None:
-        self.told: list[tuple[str, list[ObservedLimit]]] = []
+        self.reports: list[tuple[str, list[ObservedLimit]]] = []
         self.hangs = asyncio.Event()
         self._failures = failures
         self._hangs = hangs
@@ -71,12 +71,12 @@ class Shelf:
             self._hangs -= 1
             self.hangs.set()
             await asyncio.Event().wait()
-        self.told.append((upstream, list(observed)))
+        self.reports.append((upstream, list(observed)))
         return GateRow(GateKind.UPSTREAM, upstream)
 
 
-def a_learner(shelf: Shelf) -> LimitReporter:
-    return LimitReporter(shelf.opened, clock=time.monotonic, rng=random.Random(1))
+def a_reporter(store: FakeStore) -> LimitReporter:
+    return LimitReporter(store.opened, clock=time.monotonic, rng=random.Random(1))
 
 
 # --- end to end ------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ async def test_an_observed_limit_below_the_stored_one_is_logged_once_per_change(
             )
 
     async def shown(limit):
-        await until(lambda: told(limit), what="the store knows")
+        await until(lambda: reported(limit), what="the store knows")
 
-    async def told(limit):
+    async def reported(limit):
         return [each for each in await learned_of(app, "openai") if each.limit == limit]
 
     await (await core_of(app).opened_store()).declare_limits([upstream.declared])
@@ -227,68 +227,68 @@ async def test_an_observed_limit_below_the_stored_one_is_logged_once_per_change(
     assert row.limits.window("requests_per_minute").amount == 900
 
 
-# --- the learner -----------------------------------------------------------------------------------------
+# --- the reporter
 
 
 async def test_a_thousand_responses_at_once_are_two_writes_and_the_last_counts():
-    shelf = Shelf()
-    learner = a_learner(shelf)
+    store = FakeStore()
+    reporter = a_reporter(store)
     for left in reversed(range(1000)):
-        learner.observe(
+        reporter.observe(
             "u",
             [requests(1000, left, (1000 - left) * 0.06)],
             sent_at=time.monotonic(),
             request=PermitRequest(),
         )
         await asyncio.sleep(0)
-    await until(lambda: asyncio.sleep(0, len(shelf.told) >= 2), within=5)
-    assert len(shelf.told) == 2
-    assert shelf.told[1][1][0].seen.remaining == 0
+    await until(lambda: asyncio.sleep(0, len(store.reports) >= 2), within=5)
+    assert len(store.reports) == 2
+    assert store.reports[1][1][0].seen.remaining == 0
 
 
 async def test_a_response_that_shows_nothing_new_is_not_written():
-    shelf = Shelf()
-    learner = a_learner(shelf)
+    store = FakeStore()
+    reporter = a_reporter(store)
     for left in (999, 998, 997):
-        learner.observe(
+        reporter.observe(
             "u",
             [requests(1000, left, (1000 - left) * 0.06)],
             sent_at=time.monotonic(),
             request=PermitRequest(),
         )
-        await until(lambda: asyncio.sleep(0, shelf.told), within=5)
-    assert len(shelf.told) == 1
+        await until(lambda: asyncio.sleep(0, store.reports), within=5)
+    assert len(store.reports) == 1
 
 
 async def test_a_late_response_to_an_older_call_does_not_reopen_the_gate():
-    learner = a_learner(Shelf())
+    reporter = a_reporter(FakeStore())
     now = time.monotonic()
-    learner.observe("u", [requests(10, 0, 30.0)], sent_at=now, request=PermitRequest())
-    learner.observe("u", [requests(10, 5, 29.0)], sent_at=now - 1, request=PermitRequest())
-    assert learner.exhausted_seconds("u") > 29
+    reporter.observe("u", [requests(10, 0, 30.0)], sent_at=now, request=PermitRequest())
+    reporter.observe("u", [requests(10, 5, 29.0)], sent_at=now - 1, request=PermitRequest())
+    assert reporter.exhausted_seconds("u") > 29
 
 
 async def test_limits_that_a_store_outage_lost_are_reported_again_with_the_next_response():
-    shelf = Shelf(failures=1)
-    learner = a_learner(shelf)
-    learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
+    store = FakeStore(failures=1)
+    reporter = a_reporter(store)
+    reporter.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
 
-    async def told():
-        learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
-        return shelf.told
+    async def reported():
+        reporter.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
+        return store.reports
 
-    await until(told, within=5)
-    assert shelf.told[0][1][0].seen.remaining == 998
+    await until(reported, within=5)
+    assert store.reports[0][1][0].seen.remaining == 998
 
 
 async def test_limits_observed_in_many_threads_at_once_are_all_reported():
-    shelf = Shelf()
-    learner = a_learner(shelf)
+    store = FakeStore()
+    reporter = a_reporter(store)
 
     def hears(part: int) -> None:
         for number in range(150):
             spent = [requests(10, 0, 30.0)]
-            learner.observe(f"u{part} {number}", spent, sent_at=time.monotonic(), request=PermitRequest())
+            reporter.observe(f"u{part} {number}", spent, sent_at=time.monotonic(), request=PermitRequest())
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -296,14 +296,14 @@ async def test_limits_observed_in_many_threads_at_once_are_all_reported():
         await asyncio.gather(*(asyncio.to_thread(hears, part) for part in range(4)))
     finally:
         sys.setswitchinterval(interval)
-    await until(lambda: asyncio.sleep(0, len(shelf.told) >= 600), what="600 gates are told of")
-    assert {gate for gate, _ in shelf.told} == {
+    await until(lambda: asyncio.sleep(0, len(store.reports) >= 600), what="600 gates are reported")
+    assert {gate for gate, _ in store.reports} == {
         f"u{part} {number}" for part in range(4) for number in range(150)
     }
 
 
 async def test_two_responses_observed_at_once_are_both_kept(monkeypatch):
-    learner = a_learner(Shelf())
+    reporter = a_reporter(FakeStore())
     both = threading.Barrier(2)
 
     def meet_and_learn(before, observed, now):
@@ -313,23 +313,23 @@ async def test_two_responses_observed_at_once_are_both_kept(monkeypatch):
 
     def hears(dimension: Dimension) -> None:
         seen = [HeaderLimit(dimension, 100, 50, 1.0)]
-        learner.observe("u", seen, sent_at=time.monotonic(), request=PermitRequest())
+        reporter.observe("u", seen, sent_at=time.monotonic(), request=PermitRequest())
 
     monkeypatch.setattr(limit_reports, "merge_observed", meet_and_learn)
     dimensions = Dimension.REQUESTS, Dimension.TOKENS
     await asyncio.gather(*(asyncio.to_thread(hears, dimension) for dimension in dimensions))
-    assert {limit.dimension for limit in learner.known("u")} == set(dimensions)
+    assert {limit.dimension for limit in reporter.known("u")} == set(dimensions)
 
 
 async def test_limits_lost_with_a_closed_loop_are_reported_again_by_another():
-    shelf = Shelf(hangs=1)
-    learner = a_learner(shelf)
+    store = FakeStore(hangs=1)
+    reporter = a_reporter(store)
 
     async def hears_and_goes() -> None:
-        learner.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
-        await shelf.hangs.wait()
+        reporter.observe("u", [requests(1000, 999, 0.06)], sent_at=time.monotonic(), request=PermitRequest())
+        await store.hangs.wait()
 
     await asyncio.to_thread(asyncio.run, hears_and_goes())
-    assert shelf.told == []
-    learner.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
-    await until(lambda: asyncio.sleep(0, shelf.told), within=5)
+    assert store.reports == []
+    reporter.observe("u", [requests(1000, 998, 0.12)], sent_at=time.monotonic(), request=PermitRequest())
+    await until(lambda: asyncio.sleep(0, store.reports), within=5)

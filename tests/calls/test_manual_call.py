@@ -1,4 +1,4 @@
-"""Calls made by hand, through whatever client."""
+"""Manual calls, made with any client."""
 
 from __future__ import annotations
 

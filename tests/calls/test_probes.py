@@ -1,4 +1,4 @@
-"""A held gate is tried by whoever calls: runs of several calls, calls outside tasks, and calls with one key."""
+"""Any call may probe a closed gate: calls of runs, calls outside tasks, and calls with one key."""
 
 from __future__ import annotations
 

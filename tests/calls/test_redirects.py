@@ -1,4 +1,4 @@
-"""Where redirects lead: no key of a ring goes along to another place, and no other call pays for it."""
+"""Redirects: no key of a ring is sent to another origin, and other calls are not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate moves once for each call of its own and for no other, and a poisoned task dies by its own attempts."""
+"""A gate moves once for each of its own calls, and a poisoned task ends by its own attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transport does with each request and answer, on a stand-in for the network."""
+"""What the transport does with each request and response, with a fake network."""
 
 from __future__ import annotations
 

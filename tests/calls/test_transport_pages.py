@@ -1,4 +1,4 @@
-"""A web page where a model was asked: the address is wrong, and no repeat helps."""
+"""A web page as the answer to a model call: the address is wrong, and a retry does not help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and the run that makes them: cut off when it is asked to stop, refused when it has ended."""
+"""Calls and their run: aborted when the run is asked to stop, refused when it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streamed answers: what makes an answer one, and when one counts as whole."""
+"""Streamed responses: which responses are streamed, and when one counts as complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application's upstream: its transport and calls by hand inside real tasks, with its gate in the store."""
+"""An application's upstream: its transport and manual calls in real tasks, with its gate in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task's calls consumed, from the provider's answers to the task's row, wherever its function runs."""
+"""The usage of a task's calls, from the provider's responses to the task's row, for each place where it runs."""
 
 from __future__ import annotations
 

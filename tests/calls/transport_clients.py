@@ -1,4 +1,4 @@
-"""Clients with a transport of Tidegate over a stand-in for the network."""
+"""Clients with a transport of Tidegate over a fake network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C01, C03, C04, C08: a result comes back as it was, or a stand-in says why not; nothing is raised."""
+"""C01, C03, C04, C08: a result comes back equal, or a stand-in gives the reason; nothing is raised."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""C05, C68: a call is checked against the signature, stored by name, and fitted to the code that runs it."""
+"""C05, C68: a call is checked against the signature, stored by name, and matched to the code that runs it."""
 
 import functools
 from dataclasses import dataclass

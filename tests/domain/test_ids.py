@@ -1,4 +1,4 @@
-"""UUIDv7: they rise, whatever the clock does."""
+"""UUIDv7: ids increase even if the clock goes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the redactor takes out of text and what it leaves there."""
+"""What the redactor replaces in text and what it keeps."""
 
 from __future__ import annotations
 

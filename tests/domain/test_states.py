@@ -1,4 +1,4 @@
-"""The state table is closed: what is final stays, and every state can be reached and left."""
+"""The table of states is closed: final states stay, and every other state can be reached and left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits learned from headers: when a spent one opens, what kind it is, and the pace where little is left."""
+"""Limits learned from headers: when an exhausted one opens, how it refills, and the rate when little is left."""
 
 from __future__ import annotations
 

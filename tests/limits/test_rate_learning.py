@@ -1,4 +1,4 @@
-"""An upstream that says 429 and shows no limit: slowed at each, faster again by itself, in the end forgotten."""
+"""The learned rate of an upstream that answers 429 and shows no limit: halved, growing again, then forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retry budget: never more in any window than its amount, a part kept for the urgent (C17)."""
+"""The retry budget: no window exceeds its amount, and a part is reserved for urgent retries (C17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pacing: no window holds more than its limit and the stated catch-up, and no quota is lost under load (C51)."""
+"""Pacing: no window exceeds its limit plus the catch-up, and no quota is lost under load (C51)."""
 
 from __future__ import annotations
 

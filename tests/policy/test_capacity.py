@@ -1,4 +1,4 @@
-"""A limit that the workers have too few slots for is found, with the number that would do."""
+"""A limit for which the workers have too few slots is found, with the number that is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crash ladder."""
+"""What happens to a run whose process or machine died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares between priorities: urgent first, nobody starved, no slot wasted."""
+"""Shares between priorities: urgent first, none starves, no slot is wasted."""
 
 from __future__ import annotations
 

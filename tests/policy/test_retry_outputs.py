@@ -1,4 +1,4 @@
-"""A model's output that does not fit is asked for once more, and not for every attempt there is."""
+"""Invalid output of a model is requested once more, and not in every attempt."""
 
 from __future__ import annotations
 

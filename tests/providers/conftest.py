@@ -1,4 +1,4 @@
-"""Prints how many cases of the fact base each provider passes."""
+"""Prints how many recorded cases each provider passes."""
 
 from collections import Counter
 

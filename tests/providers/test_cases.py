@@ -1,4 +1,4 @@
-"""Every case of the fact base: what providers answer and SDKs raise, and what it means."""
+"""Every recorded case: what providers answer and SDKs raise, and what it means."""
 
 import pytest
 

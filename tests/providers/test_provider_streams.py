@@ -1,4 +1,4 @@
-"""Which streams are whole, and which broke off, by protocol."""
+"""Which streams are complete and which are not, by protocol."""
 
 from __future__ import annotations
 

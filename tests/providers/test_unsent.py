@@ -1,4 +1,4 @@
-"""Failures by which nothing was sent, as each client raises them: of the network, and never in doubt."""
+"""Failures in which nothing was sent, as each client raises them: network failures, never in doubt."""
 
 from __future__ import annotations
 
