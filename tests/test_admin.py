@@ -153,8 +153,9 @@ async def test_queues_are_counted_with_what_they_wait_for_and_when_they_drain(ap
     assert [(wait.by, wait.tasks) for wait in queue.waits] == [("workers", 2)]
     assert queue.drain.kind is DrainKind.SECONDS
     async with app.worker():
-        assert await asyncio.to_thread(app.admin.workers.list_sync) == await app.admin.workers.list()
+        (from_sync_code,) = await asyncio.to_thread(app.admin.workers.list_sync)
         (worker,) = await app.admin.workers.list()
+        assert from_sync_code.worker_id == worker.worker_id
         assert worker.is_live
         assert worker.slots == 10
         assert begin - timedelta(seconds=1) <= worker.started_at <= worker.heartbeat_at < worker.expires_at
@@ -277,6 +278,13 @@ async def test_a_limit_that_cannot_work_is_refused(app: Tidegate) -> None:
         await app.admin.upstreams.set_limits("openai", pages=3)  # type: ignore[call-arg]
     with pytest.raises(OptionError, match="duration="):
         await app.admin.upstreams.park("openai", 0)
+
+
+async def test_one_dead_letter_is_read_by_a_short_id_as_the_list_shows_it(app: Tidegate) -> None:
+    (dead,) = await dead_tasks(app, 1, tenant="t")
+    letters = app.admin.dead_letters
+    assert [await letters.get(dead[:-1])] == await letters.list()
+    assert [await asyncio.to_thread(letters.get_sync, dead)] == await letters.list()
 
 
 # --- sync twins ------------------------------------------------------------------------------------------

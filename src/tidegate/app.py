@@ -276,7 +276,10 @@ class Tidegate(Hooks, TaskAccess):
         )
         if (known := self._core.upstreams.get(name)) is not None and known.limits != made.limits:
             raise OptionError(
-                f"upstream {shown(name)} is declared twice, with different limits", fix="declare it once"
+                f"upstream {shown(name)} is declared twice, with different limits",
+                fix="declare it once",
+                option="upstream",
+                value=name,
             )
         return self._core.upstreams.setdefault(name, made)
 

@@ -160,6 +160,8 @@ class ConfiguredTaskFunction(Generic[P, R]):
             raise OptionError(
                 f"key={shown(self._options.key)} with enqueue_many: one key names one task",
                 fix='use unique="until_final", or prepare each task with a key of its own',
+                option="key",
+                value=self._options.key,
             )
 
     def _new_tasks(self, calls: Iterable[CallArguments]) -> Iterator[NewTask]:
@@ -191,7 +193,7 @@ class ConfiguredTaskFunction(Generic[P, R]):
                 return self._new_task((), dict(call))
         except ArgumentsError as error:
             raise ArgumentsError(
-                f"item {index} of enqueue_many: {error.message}", fix=error.fix, **error.facts
+                f"item {index} of enqueue_many: {error.message}", fix=error.fix, **error.facts, index=index
             ) from error
         raise UsageError(
             f"item {index} of enqueue_many is {shown(call)}",

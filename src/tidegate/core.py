@@ -90,6 +90,7 @@ class Core(HookLists):
         raise UnknownFunctionError(
             f"no task function is named {shown(name)}",
             fix=f"declared: {', '.join(sorted(self.functions)) or 'none'}",
+            function=name,
         )
 
     def declared(self) -> list[LimitDeclaration]:
@@ -120,6 +121,8 @@ class Core(HookLists):
             raise OptionError(
                 f"no upstream is named {shown(name)}",
                 fix=f"declare it before: app.upstream({shown(name)}, …)",
+                option="upstream",
+                value=name,
             )
         return {"upstream": name, "provider": self.upstreams[name].calls.provider}
 
@@ -138,6 +141,7 @@ class Core(HookLists):
                 f"two task functions are named {spec.name}: {defined_at(known.function)} "
                 f"and {defined_at(function)}",
                 fix="give one of them another name=",
+                function=spec.name,
             )
         task_function: TaskFunction[Any, Any, Any] = TaskFunction(function, spec, self)
         self.functions[spec.name] = task_function

@@ -28,6 +28,7 @@ be treated. They are not errors of Tidegate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -37,7 +38,8 @@ class TidegateError(Exception):
     Args:
         message: What is wrong and where, in one sentence.
         fix: What to do about it; printed after an arrow.
-        facts: The values in the message, kept in the attribute `facts`.
+        facts: The values in the message. Each is an attribute that the class declares with its type;
+            one that is not given has its empty value.
     """
 
     code = "TG000"
@@ -65,6 +67,20 @@ def _rebuild(kind: type[TidegateError], message: str, fix: str, facts: dict[str,
     return kind(message, fix=fix, **facts)
 
 
+def _picklable(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that cannot be pickled, such as an open connection, as text that can."""
+    import pickle
+    import reprlib
+
+    replaced = {}
+    for name, value in facts.items():
+        try:
+            pickle.dumps(value)
+        except Exception:  # pickling calls code of the value's class
+            replaced[name] = reprlib.repr(value)
+    return replaced
+
+
 class UsageError(TidegateError):
     """The call is wrong. The same call will be refused again."""
 
@@ -72,23 +88,40 @@ class UsageError(TidegateError):
 
 
 class ArgumentsError(UsageError):
-    """Arguments do not fit the task function, or one cannot be stored. `facts["path"]` names the place."""
+    """Arguments do not fit the task function, or one cannot be stored."""
 
     code = "TG104"
     path: str = ""
     """Which argument or part of it: `doc.tags[0]`; empty: all of them."""
+    type: str = ""
+    """The class of the value there, by its name; empty: its class is not the trouble."""
+    size: int | None = None
+    """Bytes that were to be stored, where they are too many; None: they were not counted to the end."""
+    limit: int | None = None
+    """Bytes that may be stored, where there are too many."""
     function: str = ""
-    """The name of the task function; empty where there is none."""
+    """The function, as `module:function`; empty where there is none."""
+    signature: str = ""
+    """Its parameters: `(a, b=2)`."""
+    index: int | None = None
+    """The place of the task in what `enqueue_many` was given, from 0; None: it was one task alone."""
 
 
 class OptionError(UsageError):
     """An option has an invalid value."""
 
     code = "TG105"
+    option: str = ""
+    """Its name; of two that exclude each other, the first."""
+    value: object = None
+    """What was given. In another process it is its `repr`, if it cannot be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.fix, self.facts | _picklable(self.facts)))
 
 
 class KeyConflictError(UsageError):
-    """The idempotency key belongs to a task with another payload. `facts["task_id"]` is that task."""
+    """The idempotency key belongs to a task with another payload."""
 
     code = "TG109"
     key: str = ""
@@ -97,16 +130,19 @@ class KeyConflictError(UsageError):
 
 
 class UnknownFunctionError(UsageError):
-    """No task function of that name is declared."""
+    """No task function of that name is declared, or several end in it."""
 
     code = "TG110"
+    function: str = ""
+    """The name that was asked for."""
 
 
 class UnknownUpstreamError(UsageError):
-    """No upstream of that name is known to the store. `facts["upstream"]` is the name."""
+    """No upstream of that name is known to the store."""
 
     code = "TG111"
     upstream: str = ""
+    """The name that was asked for."""
 
 
 class NotAcceptedError(UsageError):
@@ -115,6 +151,12 @@ class NotAcceptedError(UsageError):
     code = "TG120"
     functions: tuple[str, ...] = ()
     """Task functions that no application declares, where that is why."""
+    place: str = ""
+    """The database that the tasks moved to, or are on their way to, where that is why."""
+    workers: int = 0
+    """Live workers at the source of a move, where that is why."""
+    running: int = 0
+    """Tasks that run at the source of a move, where that is why."""
 
 
 class TaskNotFoundError(NotAcceptedError):
@@ -122,30 +164,57 @@ class TaskNotFoundError(NotAcceptedError):
 
     code = "TG121"
     task_id: str = ""
+    """As it was asked for: it may be a short id."""
 
 
 class WrongStateError(NotAcceptedError):
     """The task exists, but its state forbids the request."""
 
     code = "TG122"
+    task_id: str = ""
+    state: str = ""
+    """Its state, a word of `State`."""
+    batch_id: str = ""
+    """Where it is no task but the batch of an `enqueue_many`, which is gone or closed."""
 
 
 class ConfigError(TidegateError):
     """The configuration is wrong. Nothing was started."""
 
     code = "TG200"
+    place: str = ""
+    """The file, table of a file, variable, database or address that is wrong, without secrets."""
+    option: str = ""
+    """The setting there, where it is one."""
+    function: str = ""
+    """The task function that cannot be declared, where it is one."""
+    parameter: str = ""
+    """Its parameter with an annotation that is of no use, or `return`."""
 
 
 class SchemaError(ConfigError):
-    """The database's schema is older than this version of Tidegate needs, or too new for it."""
+    """The database's schema is older than this version of Tidegate needs, too new, or of another generation.
+
+    `place` is the database, without credentials.
+    """
 
     code = "TG201"
+    database_version: int | None = None
+    """Number of the database's newest migration; None: it has none, or another generation's."""
+    code_version: int | None = None
+    """Number of the newest migration that this version of Tidegate knows."""
+    generation: str = ""
+    """Name of the migration by which the database is of another generation; empty: it is of this one."""
+    schema: str = ""
+    """The schema of a PostgreSQL database, where no tables of Tidegate are in it."""
 
 
 class StoreError(TidegateError):
     """The store could not do this now. The same call may succeed later."""
 
     code = "TG300"
+    place: str = ""
+    """The database: the path of its file, or its server and name without credentials."""
 
 
 class StoreUnavailableError(StoreError):
@@ -156,12 +225,22 @@ class StoreUnavailableError(StoreError):
     """
 
     code = "TG301"
+    may_pass: bool = False
+    """Whether the trouble may pass by itself: a server that restarts, no connection left."""
+    sqlstate: str = ""
+    """PostgreSQL's code of the failure; empty: it said none."""
+    seconds: float | None = None
+    """How long it was waited for, where it did not answer in time."""
+    is_replaced: bool = False
+    """Whether the file was replaced while it was in use."""
 
 
 class StoreBusyError(StoreError):
     """Another process held the store's lock for longer than the busy timeout. Nothing was written."""
 
     code = "TG302"
+    seconds: float | None = None
+    """How long the lock was waited for; None: not stated."""
 
 
 class ResultTimeoutError(TidegateError, TimeoutError):
@@ -169,10 +248,12 @@ class ResultTimeoutError(TidegateError, TimeoutError):
 
     code = "TG400"
     task_id: str = ""
+    seconds: float = 0.0
+    """How long it was waited for."""
 
 
 class TaskFailedError(TidegateError):
-    """The task is dead. `facts` holds `task_id`, `reason`, `error_class` and `error_message`."""
+    """The task is dead."""
 
     code = "TG401"
     task_id: str = ""
@@ -190,7 +271,7 @@ class TaskCancelledError(TaskFailedError):
 
 
 class UpstreamError(TidegateError):
-    """A call to an upstream was not made. `facts["upstream"]` names it."""
+    """A call to an upstream was not made."""
 
     code = "TG500"
     upstream: str = ""
@@ -199,8 +280,7 @@ class UpstreamError(TidegateError):
 class UpstreamParkedError(UpstreamError):
     """The upstream's gate is closed, or its limits allow no call in time. The call was not made.
 
-    Do not catch it in a task: the task then waits, without a charged attempt, until the gate opens. `facts`
-    holds `upstream`, `reason` (a value of `Reason`) and `wait_seconds` (None if a person must open the gate).
+    Do not catch it in a task: the task then waits, without a charged attempt, until the gate opens.
     """
 
     code = "TG501"

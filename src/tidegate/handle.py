@@ -94,7 +94,9 @@ class Handle(TaskReference, Generic[R_co]):
         rows = await (await self._source.opened_store()).read_tasks([self.id])
         if self.id not in rows:
             raise TaskNotFoundError(
-                f"no task has the id {self.id}", fix="check the id; finished tasks go after 7 days"
+                f"no task has the id {self.id}",
+                fix="check the id; finished tasks go after 7 days",
+                task_id=self.id,
             )
         return task_status(rows[self.id])
 
@@ -233,5 +235,6 @@ async def wait_until_final(
             f"task {task_id} is not final after {timeout or 0:g} s",
             fix="it goes on; ask again later",
             task_id=task_id,
+            seconds=timeout or 0.0,
         )
     return stored

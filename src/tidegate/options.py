@@ -68,7 +68,9 @@ def make_options(
         OptionError: A value cannot work; it names the option, the value and the fix.
     """
     if delay is not None and run_at is not None:
-        raise OptionError("both delay and run_at are given", fix="give one of them")
+        raise OptionError(
+            "both delay and run_at are given", fix="give one of them", option="delay", value=delay
+        )
     delay_seconds = 0.0 if delay is None else seconds_option("delay", delay)
     deadline_at = instant_option("deadline", deadline) if isinstance(deadline, datetime) else None
     deadline_seconds = None
@@ -113,14 +115,19 @@ def _unique_seconds(value: str) -> float | None:
         return positive_option("unique", value)
     except OptionError as error:
         fix = 'use "until_final", or a time above 0 such as 90s, 15m, 1h, 7d; a century at most'
-        raise OptionError(error.message, fix=fix) from None
+        raise OptionError(error.message, fix=fix, **error.facts) from None
 
 
 def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(labels, Mapping):
         raise wrong("labels", labels, 'give names and values: {"document": "7"}')
     if len(labels) > 32:
-        raise OptionError(f"{len(labels)} labels", fix="use 32 at most; put data into the arguments")
+        raise OptionError(
+            f"{len(labels)} labels",
+            fix="use 32 at most; put data into the arguments",
+            option="labels",
+            value=labels,
+        )
     return {
         name_option("label name", name): name_option(f"label {name}", value) for name, value in labels.items()
     }

@@ -78,7 +78,7 @@ def _escaped(character: str) -> str:
 
 def wrong(option: str, value: object, fix: str) -> OptionError:
     """Return the error for an invalid value of an option."""
-    return OptionError(f"{option}={shown(value)}", fix=fix)
+    return OptionError(f"{option}={shown(value)}", fix=fix, option=_last(option), value=value)
 
 
 def seconds_option(
@@ -326,9 +326,16 @@ def instant_option(option: str, value: datetime) -> float:
         raise OptionError(
             f"{option}={value.isoformat()} has no time zone",
             fix="add one, such as tzinfo=datetime.UTC or a zoneinfo zone",
+            option=_last(option),
+            value=value,
         )
     if not 2000 <= value.year <= 2200:
-        raise OptionError(f"{option}={value.isoformat()}", fix="use a time between the years 2000 and 2200")
+        raise OptionError(
+            f"{option}={value.isoformat()}",
+            fix="use a time between the years 2000 and 2200",
+            option=_last(option),
+            value=value,
+        )
     return value.timestamp()
 
 
@@ -355,11 +362,18 @@ def require_before_deadline(wait_seconds: float, deadline_seconds: float | None)
     if deadline_seconds is None:
         return
     if deadline_seconds <= 0:
-        raise OptionError(f"the deadline passed {-deadline_seconds:g} s ago", fix="set a time in the future")
+        raise OptionError(
+            f"the deadline passed {-deadline_seconds:g} s ago",
+            fix="set a time in the future",
+            option="deadline",
+            value=deadline_seconds,
+        )
     if 0 < wait_seconds >= deadline_seconds:
         raise OptionError(
             f"the deadline, in {deadline_seconds:g} s, comes before the task is due, in {wait_seconds:g} s",
             fix="set a later deadline, or a shorter delay",
+            option="deadline",
+            value=deadline_seconds,
         )
 
 

@@ -261,12 +261,25 @@ def choose_runs_in(function: Callable[..., Any], wanted: str | None, *, memory_l
         runs_in = RunsIn.LOOP if is_async else RunsIn.PROCESS
     if runs_in is RunsIn.LOOP and not is_async:
         raise OptionError(
-            'runs_in="loop" on a plain function', fix='make it async def, or use "process" or "thread"'
+            'runs_in="loop" on a plain function',
+            fix='make it async def, or use "process" or "thread"',
+            option="runs_in",
+            value=wanted,
         )
     if runs_in is RunsIn.THREAD and is_async:
-        raise OptionError('runs_in="thread" on an async function', fix='use "loop" or "process"')
+        raise OptionError(
+            'runs_in="thread" on an async function',
+            fix='use "loop" or "process"',
+            option="runs_in",
+            value=wanted,
+        )
     if memory_limit and runs_in is not RunsIn.PROCESS:
-        raise OptionError("memory_limit needs a process of its own", fix='add runs_in="process"')
+        raise OptionError(
+            "memory_limit needs a process of its own",
+            fix='add runs_in="process"',
+            option="runs_in",
+            value=runs_in,
+        )
     return runs_in
 
 
@@ -282,6 +295,7 @@ def function_name(function: Callable[..., Any]) -> str:
         raise ConfigError(
             f"{function.__module__}.{qualname} cannot be a task function",
             fix="define it at the top of a module, or name it",
+            function=f"{function.__module__}:{qualname}",
         )
     return f"{_module_name(function.__module__)}:{qualname}"
 

@@ -201,7 +201,7 @@ class TaskWatcher:
                 if timer is not None:
                     timer.cancel()
         if followed.head is None:
-            raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id")
+            raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id", task_id=task_id)
         return None if followed.head == seen else followed.head
 
     async def _next_chunks(self, task_id: str, followed: _FollowedTask, after: int) -> list[StoredChunk]:
@@ -211,7 +211,9 @@ class TaskWatcher:
             return cached_chunks
         found = await self._store.read_chunks({task_id: after}, limit=PART_CHUNKS, max_bytes=PART_BYTES)
         if task_id not in found:
-            raise TaskNotFoundError(f"task {task_id} was deleted", fix="nothing is left to follow")
+            raise TaskNotFoundError(
+                f"task {task_id} was deleted", fix="nothing is left to follow", task_id=task_id
+            )
         return found[task_id]
 
     # --- the polling loop --------------------------------------------------------------------------------

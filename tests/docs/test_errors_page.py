@@ -35,8 +35,17 @@ def test_each_section_names_its_class_and_a_way_out(kind):
     assert "**Fix**" in section or kind is TidegateError or "`tidegate tasks show ID`" in section
 
 
+def test_the_table_of_attributes_has_those_that_each_class_declares():
+    table = TEXT.partition("## Attributes")[2].partition("## TG000")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.M))
+    written = {name: set(re.findall(r"`(\w+)`", row)) - {"enqueue_many"} for name, row in rows.items()}
+    declared = {kind.__name__: set(vars(kind).get("__annotations__", ())) for kind in KINDS}
+
+    assert written == {name: fields for name, fields in declared.items() if fields}
+
+
 def test_the_tree_in_the_modules_docstring_is_the_tree_of_classes():
-    drawn = re.findall(r"(\w+Error)\b", (errors.__doc__ or "").partition("What a task raises")[0])
+    drawn = re.findall(r"(\w+Error)\b", (errors.__doc__ or "").partition("A task raises")[0])
 
     assert set(drawn) == {kind.__name__ for kind in KINDS}
 

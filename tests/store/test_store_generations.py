@@ -125,7 +125,7 @@ async def test_a_store_refuses_a_database_of_0_1_0_with_the_fix(refused: Old) ->
         with pytest.raises(SchemaError, match=OF_0_1_0) as caught:
             await call()
         assert caught.value.fix == WHAT_TO_DO
-        assert caught.value.facts["database"] == "001_tasks"
+        assert caught.value.generation == "001_tasks"
     if isinstance(store, PostgresStore):
         with pytest.raises(SchemaError, match=OF_0_1_0):
             await store.upgrade_script()

@@ -13,21 +13,40 @@ from openai import AsyncOpenAI
 
 from tidegate import (
     NO_LIMIT,
+    ActionStatus,
+    Admin,
     CallTimes,
     CancelStatus,
     Chunk,
     Context,
+    DeadLetter,
+    DeadLetterReport,
+    EmbeddedWorker,
     Exponential,
     Fixed,
     Handle,
     LastFailure,
+    ManualCall,
+    OptionError,
     Polynomial,
     Pool,
     PreparedTask,
     Progress,
+    QueueStatus,
+    RetryAfter,
+    SchemaError,
+    StoreUnavailableError,
+    TaskNotFoundError,
     TaskStatus,
     Tidegate,
     Timings,
+    Upstream,
+    UpstreamParkedError,
+    UpstreamStatus,
+    UpstreamTransport,
+    WaitExplanation,
+    WorkerStatus,
+    WrongStateError,
     on,
 )
 
@@ -128,3 +147,60 @@ async def use() -> None:
     await bare.enqueue(1, thrice=True)  # type: ignore[call-arg]
     await with_context.enqueue(1)  # type: ignore[arg-type]
     await with_context.enqueue()  # type: ignore[call-arg]
+
+
+def wait_in_any_form(ctx: Context) -> None:
+    if ctx.attempt > 1:
+        raise RetryAfter(timedelta(minutes=1)) from RetryAfter("30s")
+    ctx.retry("5m", "not ready")
+
+
+async def use_upstream_by_hand() -> None:
+    assert_type(openai, Upstream)
+    assert_type(openai.transport(), UpstreamTransport)
+    async with openai.call(model="m") as call:
+        assert_type(call, ManualCall)
+    worker: EmbeddedWorker = app.worker()
+    assert_type(worker.ids, tuple[str, ...])
+
+
+async def administer() -> None:
+    admin = app.admin
+    assert_type(admin, Admin)
+    assert_type(await admin.tasks.list(state=["ready", "running"], queue="llm"), list[TaskStatus])
+    assert_type(await admin.tasks.explain("id"), WaitExplanation)
+    assert_type(await admin.tasks.cancel(["id"], why="no need"), dict[str, CancelStatus])
+    assert_type(admin.tasks.retry_sync("id"), dict[str, ActionStatus])
+    assert_type(await admin.queues.list(), list[QueueStatus])
+    assert_type(await admin.workers.list(), list[WorkerStatus])
+    assert_type(await admin.upstreams.list(), list[UpstreamStatus])
+    await admin.upstreams.park("openai", "10m", why="invoice")
+    await admin.upstreams.set_limits("openai", requests_per_minute=5, slow_start="1m")
+    assert_type(await admin.dead_letters.list(reason="quota", before="7d"), list[DeadLetter])
+    assert_type(await admin.dead_letters.get("id"), DeadLetter)
+    assert_type(admin.dead_letters.count_sync(), int)
+    assert_type(await admin.dead_letters.redrive(everything=True, dry_run=True), DeadLetterReport)
+    await admin.tasks.list(colour="red")  # type: ignore[call-arg]
+    await admin.upstreams.set_limits("openai", requests_per_minute="many")  # type: ignore[arg-type]
+    await admin.dead_letters.get(7)  # type: ignore[arg-type]
+
+
+async def read_errors() -> None:
+    try:
+        await use()
+    except OptionError as error:
+        assert_type(error.option, str)
+        assert_type(error.value, object)
+    except TaskNotFoundError as error:
+        assert_type(error.task_id, str)
+    except WrongStateError as error:
+        assert_type(error.state, str)
+    except SchemaError as error:
+        assert_type(error.place, str)
+        assert_type(error.generation, str)
+        assert_type(error.database_version, int | None)
+    except StoreUnavailableError as error:
+        assert_type(error.may_pass, bool)
+    except UpstreamParkedError as error:
+        assert_type(error.wait_seconds, float | None)
+        error.reset_at  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from tidegate.admin.source import (
     whole_ids,
 )
 from tidegate.admin.tasks import MOST_LISTED
-from tidegate.admin.values import DeadLetter, DeadLetterReport, dead_letter
+from tidegate.admin.values import DeadLetter, DeadLetterReport, dead_letter, dead_letter_of_task
 from tidegate.deadletter.redrive import (
     BulkResult,
     purge_matching,
@@ -28,7 +28,7 @@ from tidegate.deadletter.redrive import (
 )
 from tidegate.domain.states import State
 from tidegate.errors import UsageError
-from tidegate.operations.tasks import full_id
+from tidegate.operations.tasks import full_id, read_dead_task
 from tidegate.readers import Seconds, whole_option
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskFilter
@@ -83,6 +83,22 @@ class DeadLetterAdmin:
     ) -> builtins.list[DeadLetter]:
         """As `list`, from sync code."""
         return run_sync(self.list(after=after, limit=limit, **filters))
+
+    async def get(self, task_id: str) -> DeadLetter:
+        """Return one dead letter.
+
+        Raises:
+            TaskNotFoundError: No task has this id.
+            WrongStateError: The task is not dead.
+        """
+        store = await self._source.opened_store()
+        row = await read_dead_task(store, task_id)
+        result = await store.get_result(row.id)
+        return dead_letter_of_task(row, "" if result is None else result.error_class)
+
+    def get_sync(self, task_id: str) -> DeadLetter:
+        """As `get`, from sync code."""
+        return run_sync(self.get(task_id))
 
     async def count(self, **filters: Unpack[DeadLetterFilters]) -> int:
         """Return how many dead letters match; without a filter: all."""

@@ -75,8 +75,13 @@ def before_option(value: datetime | Seconds | None, now: float) -> float | None:
     )
 
 
-def require_names(given: Collection[str], names: Collection[str]) -> None:
+def require_names(given: Mapping[str, object], names: Collection[str]) -> None:
     """Raise unless all these options exist."""
     for name in given:
         if name not in names:
-            raise OptionError(f"there is no option {shown(name)}", fix=f"use one of {', '.join(names)}")
+            raise OptionError(
+                f"there is no option {shown(name)}",
+                fix=f"use one of {', '.join(names)}",
+                option=name,
+                value=given[name],
+            )

@@ -20,6 +20,7 @@ from tidegate.store.rows import (
     DeadLetterRow,
     QueueStats,
     RetryBudgetRow,
+    TaskRow,
     UpstreamRow,
     WorkerRow,
 )
@@ -253,6 +254,30 @@ def dead_letter(row: DeadLetterRow) -> DeadLetter:
         error_class=row.error_class,
         message=row.message,
         failed_at=to_datetime(row.failed_at),
+        run=row.run,
+        attempts=row.counters.attempts,
+        redrives=row.redrives,
+        redriven_at=to_datetime_or_none(row.redriven_at),
+        labels=row.labels,
+    )
+
+
+def dead_letter_of_task(row: TaskRow, error_class: str) -> DeadLetter:
+    """Return the public form of a dead task's row.
+
+    Args:
+        row: The row.
+        error_class: Of its last failure; the row does not hold it.
+    """
+    return DeadLetter(
+        task_id=row.id,
+        function=row.function,
+        queue=row.queue,
+        tenant=row.tenant or None,
+        reason=row.reason,
+        error_class=error_class,
+        message=row.message,
+        failed_at=to_datetime(row.finished_at or row.enqueued_at),
         run=row.run,
         attempts=row.counters.attempts,
         redrives=row.redrives,

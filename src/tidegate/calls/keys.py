@@ -45,9 +45,16 @@ class Key:
         **limits: Unpack[UpstreamLimits],
     ) -> None:
         if bool(env) == bool(file):
-            raise OptionError(f"key {shown(name)}", fix="give either env= or file=")
+            raise OptionError(
+                f"key {shown(name)}",
+                fix="give either env= or file=",
+                option="env",
+                value=env,
+            )
         if not name or "#" in name:
-            raise OptionError(f"key name {shown(name)}", fix="use a name without #")
+            raise OptionError(
+                f"key name {shown(name)}", fix="use a name without #", option="name", value=name
+            )
         self.name = name
         self.environment = environment
         self.functions = frozenset(functions)
@@ -67,11 +74,15 @@ class Key:
         try:
             found = os.environ.get(self._env, "") if self._env else Path(self._file).read_text("utf-8")
         except OSError as error:
-            raise ConfigError(f"the key {self.name} cannot be read: {error}", fix="check file=") from error
+            raise ConfigError(
+                f"the key {self.name} cannot be read: {error}", fix="check file=", place=str(self._file)
+            ) from error
         if not found.strip():
             where = f"the variable {self._env}" if self._env else str(self._file)
             raise ConfigError(
-                f"the key {self.name} is missing: {where} is empty", fix="set it, or remove the key"
+                f"the key {self.name} is missing: {where} is empty",
+                fix="set it, or remove the key",
+                place=self._env or str(self._file),
             )
         return found.strip()
 
@@ -88,7 +99,12 @@ class KeyRing:
     def __init__(self, upstream: str, keys: Sequence[Key], environment: str) -> None:
         names = [key.name for key in keys]
         if len(set(names)) < len(names):
-            raise OptionError(f"upstream {upstream}: two keys have the same name", fix="rename one of them")
+            raise OptionError(
+                f"upstream {upstream}: two keys have the same name",
+                fix="rename one of them",
+                option="keys",
+                value=names,
+            )
         self.upstream = upstream
         self.keys = tuple(key for key in keys if key.environment in ("", environment))
         if keys and not self.keys:

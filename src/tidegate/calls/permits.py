@@ -51,7 +51,6 @@ class PermitSource(Protocol):
 
         Raises:
             UpstreamParkedError: The gate is closed, or no permit was free in `request.max_wait_seconds`.
-                `facts` holds `upstream`, `reason` and `wait_seconds` (None: until a person opens the gate).
             CallTooLargeError: The call is larger than the whole limit, so waiting does not help.
         """
 

@@ -43,7 +43,10 @@ class Upstream:
     ) -> None:
         if is_key_gate(name):
             raise OptionError(
-                f"upstream={shown(name)}", fix="use a name without #, which marks the gates of keys"
+                f"upstream={shown(name)}",
+                fix="use a name without #, which marks the gates of keys",
+                option="upstream",
+                value=name,
             )
         self.name = name
         self.limits = limits

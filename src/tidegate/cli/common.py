@@ -125,6 +125,7 @@ def require_database(url: str) -> None:
         raise StoreUnavailableError(
             f"there is no database at {path} yet",
             fix="enqueue a task or start a worker first, or choose another database with --database or --app",
+            place=str(path),
         )
 
 

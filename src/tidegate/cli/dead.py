@@ -33,8 +33,8 @@ from tidegate.deadletter.redrive import (
 )
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
-from tidegate.errors import TaskNotFoundError, WrongStateError
-from tidegate.operations.tasks import full_id
+from tidegate.errors import TaskNotFoundError
+from tidegate.operations.tasks import full_id, read_dead_task
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus
 
@@ -98,11 +98,7 @@ def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json
 async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json: bool) -> None:
     async with opened_store(location) as store:
         task_id = await full_id(store, task_id)
-        row = (await store.read_tasks([task_id])).get(task_id)
-        if row is not None and row.state is not State.DEAD:
-            raise WrongStateError(
-                f"task {task_id} is {row.state}, not dead", fix=f"see `tidegate tasks show {task_id}`"
-            )
+        await read_dead_task(store, task_id)
         await show_task(store, task_id, with_args=with_args, as_json=as_json)
 
 
@@ -220,7 +216,7 @@ async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tu
         raise click.UsageError("--args must be a JSON array (by position) or object (by name)")
     rows = await store.read_tasks([task_id])
     if task_id not in rows:
-        raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id")
+        raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id", task_id=task_id)
     payload = json.dumps({"a": given} if isinstance(given, list) else {"k": given})
     signature = core.function(rows[task_id].function).signature
     return signature.accept(payload.encode()), CODEC

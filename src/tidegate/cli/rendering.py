@@ -140,7 +140,9 @@ async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: boo
     row = (await store.read_tasks([task_id])).get(task_id)
     if row is None:
         raise TaskNotFoundError(
-            f"no task has the id {task_id}", fix="check the id; finished tasks are deleted after 7 days"
+            f"no task has the id {task_id}",
+            fix="check the id; finished tasks are deleted after 7 days",
+            task_id=task_id,
         )
     history = await store.get_history(task_id)
     private = await _private(store, row) if with_args else {}

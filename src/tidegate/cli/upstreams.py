@@ -166,7 +166,7 @@ async def _change_gate(location: StoreLocation, name: str, change: Any, done: st
 def _change(text: str) -> tuple[str, float | None]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise OptionError(f"{shown(text)} has no value", fix=_FORMS)
+        raise OptionError(f"{shown(text)} has no value", fix=_FORMS, option=name, value=text)
     if value == "none":
         return name, None
     if name in DURATIONS:

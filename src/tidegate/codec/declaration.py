@@ -78,6 +78,7 @@ def read_declaration(
     if len(takers) > 1 or (context and context.kind not in _NAMED_KINDS):
         raise ConfigError(
             f"{hints.function_name} takes its context in a way that is not supported",
+            function=hints.function_name,
             fix=f"use one parameter for it, as in `ctx: {injected.__name__ if injected else ''}`",
         )
     visible = [item for item in listed if item is not context]
@@ -136,7 +137,9 @@ def require_plain_function(function: Callable[..., Any]) -> None:
     if fault:
         shown = getattr(function, "__qualname__", None) or repr(type(function))
         raise ConfigError(
-            f"{shown} cannot be a task function: {fault}", fix="declare a plain `def` or `async def`"
+            f"{shown} cannot be a task function: {fault}",
+            fix="declare a plain `def` or `async def`",
+            function=shown,
         )
 
 

@@ -105,7 +105,7 @@ class Flattener:
         """Return the tree of `value`.
 
         Raises:
-            ArgumentsError: The value, or a part of it, cannot be stored. `facts["path"]` names the part.
+            ArgumentsError: The value, or a part of it, cannot be stored. `path` names the part.
         """
         kind = type(value)
         if kind is str:

@@ -76,7 +76,7 @@ def _encode(shape: Shape, value: Any, limit: int) -> tuple[bytes, bool]:
     try:
         return shape.encode(value, path="result", limit=limit), True
     except ArgumentsError as error:
-        if "limit" in error.facts:
+        if error.limit is not None:
             raise
     free = _FREE.encode(value, path="result", limit=limit)
     data = dumps(tagged(_AS_IS, msgspec.Raw(free)))

@@ -62,7 +62,7 @@ class Shape:
 
         Raises:
             ArgumentsError: The value cannot be stored, does not fit the annotation, would come back as
-                another value, or is too large. `facts["path"]` names the part.
+                another value, or is too large. `path` names the part.
         """
         data = self._quickly(value, limit) or self._carefully(value, path, limit)
         if len(data) > limit:
@@ -77,7 +77,7 @@ class Shape:
         """Return the value of bytes that `encode` returned, or that a person wrote as plain JSON.
 
         Raises:
-            ArgumentsError: The bytes do not fit the current annotation. `facts["path"]` names the place.
+            ArgumentsError: The bytes do not fit the current annotation. `path` names the place.
         """
         try:
             return self._decoder.decode_tagged(data)
@@ -106,7 +106,7 @@ class Shape:
                 data = dumps(Flattener(path, exact=exact, limit=limit).flatten(value))
                 self._require_same(value, data, path)
             except ArgumentsError as error:
-                if "limit" in error.facts:  # tags would make it even larger
+                if error.limit is not None:  # tags would make it even larger
                     raise
                 refusal = error
             except Exception as error:  # attributes, serializers and comparisons are user code

@@ -96,7 +96,7 @@ class Signature:
 
         Raises:
             ArgumentsError: The arguments do not fit the signature or their annotations, cannot be stored, or
-                are too large. `facts["path"]` names the faulty argument, if there is one.
+                are too large. `path` names the faulty argument, if there is one.
         """
         try:
             data = dumps(self._placed(args, kwargs, functools.partial(self._pack, limit)))

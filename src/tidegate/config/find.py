@@ -93,7 +93,7 @@ def _read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", fix="make it a readable file"
+            f"{path} cannot be read: {error.strerror}", fix="make it a readable file", place=str(path)
         ) from error
 
 
@@ -103,4 +103,6 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", fix="correct that line") from error
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}", fix="correct that line", place=str(path)
+        ) from error

@@ -119,6 +119,7 @@ def _layers(top: Table, environment: str | None) -> list[Table]:
         raise ConfigError(
             f"TIDEGATE_ENV={environment}: there is no such section in {top.file}",
             fix=f"did you mean {meant}?",
+            place=f"{_PREFIX}ENV",
         )
     return [top]
 
@@ -163,14 +164,20 @@ def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
     for name in sorted(own.keys() - set(_VARIABLES)):
         # Others may use the prefix (Kubernetes does for a service named tidegate), so only typos are refused.
         if meant := near_miss(name, _VARIABLES):
-            raise ConfigError(f"there is no variable {_PREFIX}{name}", fix=f"did you mean {_PREFIX}{meant}?")
+            raise ConfigError(
+                f"there is no variable {_PREFIX}{name}",
+                fix=f"did you mean {_PREFIX}{meant}?",
+                place=_PREFIX + name,
+            )
     return own
 
 
 def _read_variables(variables: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> None:
     if "DATABASE_URL" in variables and "DATABASE_URL_FILE" in variables:
         raise ConfigError(
-            "both TIDEGATE_DATABASE_URL and TIDEGATE_DATABASE_URL_FILE are set", fix="unset one of them"
+            "both TIDEGATE_DATABASE_URL and TIDEGATE_DATABASE_URL_FILE are set",
+            fix="unset one of them",
+            place=f"{_PREFIX}DATABASE_URL",
         )
     found: dict[str, tuple[Any, str]] = {}
     if "APP" in variables:
@@ -201,10 +208,14 @@ def _secret(path: Path) -> str:
         text = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"TIDEGATE_DATABASE_URL_FILE={path} cannot be read", fix="name a readable file"
+            f"TIDEGATE_DATABASE_URL_FILE={path} cannot be read", fix="name a readable file", place=str(path)
         ) from error
     if not text:
-        raise ConfigError(f"TIDEGATE_DATABASE_URL_FILE={path} is empty", fix="write the database URL into it")
+        raise ConfigError(
+            f"TIDEGATE_DATABASE_URL_FILE={path} is empty",
+            fix="write the database URL into it",
+            place=str(path),
+        )
     return text
 
 
@@ -213,6 +224,8 @@ def _app(text: str, place: str) -> str:
         raise ConfigError(
             f"{place}: app = {shown(text)}: invalid value",
             fix='name module and attribute: "app:app"',
+            place=place,
+            option="app",
         )
     return text
 

@@ -47,7 +47,9 @@ def make_timings(values: Mapping[str, Any], place: str) -> Timings:
     try:
         return Timings(**values)
     except OptionError as error:
-        raise ConfigError(f"{place}: {error.message}", fix=error.fix) from None
+        raise ConfigError(
+            f"{place}: {error.message}", fix=error.fix, place=place, option=error.option
+        ) from None
 
 
 def read_retries(table: Table) -> dict[str, float]:
@@ -63,7 +65,9 @@ def read_retries(table: Table) -> dict[str, float]:
             retries_per_minute=found.get("retries_per_minute"), retry_window=found.get("retry_window", 60.0)
         )
     except OptionError as error:
-        raise ConfigError(f"{table.place}: {error.message}", fix=error.fix) from None
+        raise ConfigError(
+            f"{table.place}: {error.message}", fix=error.fix, place=table.place, option=error.option
+        ) from None
     return found
 
 
@@ -97,7 +101,9 @@ def _read_pool(name: str, table: Table) -> Pool:
     try:
         return Pool(name, **values)
     except OptionError as error:
-        raise ConfigError(f"{table.place}: {error.message}", fix=error.fix) from None
+        raise ConfigError(
+            f"{table.place}: {error.message}", fix=error.fix, place=table.place, option=error.option
+        ) from None
 
 
 def _read_shares(table: Table) -> dict[str, float]:
@@ -107,5 +113,7 @@ def _read_shares(table: Table) -> dict[str, float]:
             raise ConfigError(
                 f"{table.place}: {word}: only the lower priorities have a share",
                 fix=did_you_mean(word, known),
+                place=table.place,
+                option=word,
             )
     return {word: table.number(word) for word in table.values}

@@ -55,7 +55,10 @@ class Table:
         for key, value in self.values.items():
             if key not in names:
                 raise ConfigError(
-                    f"{self._at(key, value)}: there is no such setting", fix=did_you_mean(key, names)
+                    f"{self._at(key, value)}: there is no such setting",
+                    fix=did_you_mean(key, names),
+                    place=self.place,
+                    option=key,
                 )
 
     def table(self, key: str) -> Table:
@@ -117,7 +120,12 @@ class Table:
 
     def wrong(self, key: str, fix: str) -> ConfigError:
         """Return the error for an invalid value of `key`."""
-        return ConfigError(f"{self._at(key, self.values[key])}: invalid value", fix=fix)
+        return ConfigError(
+            f"{self._at(key, self.values[key])}: invalid value",
+            fix=fix,
+            place=self.place,
+            option=key,
+        )
 
     def _at(self, key: str, value: object) -> str:
         quoted = "a table" if isinstance(value, dict) else shown(value)

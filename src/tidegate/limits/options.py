@@ -187,6 +187,7 @@ def _known(given: Iterable[str]) -> None:
             raise OptionError(
                 f"there is no limit {shown(name)}",
                 fix=f"use one of {', '.join(UpstreamLimits.__annotations__)}",
+                option=name,
             )
 
 

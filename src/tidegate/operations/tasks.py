@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
-from tidegate.errors import TaskNotFoundError
+from tidegate.errors import TaskNotFoundError, WrongStateError
 from tidegate.policy.explain import WaitingTask, explain_wait
 from tidegate.store.live_workers import load_live_workers
 from tidegate.store.protocol import Store
@@ -57,6 +57,25 @@ async def read_task(store: Store, text: str) -> TaskRow:
             f"no task has the id {task_id}",
             fix="check the id; finished tasks are deleted after 7 days",
             task_id=task_id,
+        )
+    return row
+
+
+async def read_dead_task(store: Store, text: str) -> TaskRow:
+    """Return the row of a dead task that is named by its id or by a short one.
+
+    Raises:
+        OptionError: The short id stands for several tasks.
+        TaskNotFoundError: No task has this id.
+        WrongStateError: The task is not dead.
+    """
+    row = await read_task(store, text)
+    if row.state is not State.DEAD:
+        raise WrongStateError(
+            f"task {row.id} is {row.state}, not dead",
+            fix=f"see `tidegate tasks show {row.id}`",
+            task_id=row.id,
+            state=row.state,
         )
     return row
 

@@ -87,7 +87,7 @@ def sqlite_path(url: str) -> Path:
     if not mark:
         if url.endswith(".db") and url != ".db":
             return Path(url).expanduser()
-        raise ConfigError(f"{url!r} names no database", fix=_FORMS, url=url)
+        raise ConfigError(f"{url!r} names no database", fix=_FORMS, place=url)
     if scheme.startswith("postgres"):
         raise ConfigError("a driver is named in the database URL", fix="write postgresql:// alone")
     if scheme != "sqlite":
@@ -96,10 +96,10 @@ def sqlite_path(url: str) -> Path:
         raise ConfigError(
             "an in-memory database belongs to one connection, and Tidegate uses several",
             fix="use a file, for example in a temporary directory",
-            url=url,
+            place=url,
         )
     if not rest.startswith("/") or rest == "/":
-        raise ConfigError(f"{url!r} names no file", fix=_FORMS, url=url)
+        raise ConfigError(f"{url!r} names no file", fix=_FORMS, place=url)
     return Path(rest[1:]).expanduser()
 
 

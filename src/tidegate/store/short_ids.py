@@ -35,6 +35,7 @@ async def _full_id(store: Store, text: str, tenant: str | None) -> str:
         raise OptionError(
             f"the short id {text} matches several tasks: {', '.join(found[:_SHOWN])}{more}",
             fix="give more of its digits",
-            task_id=text,
+            option="task_id",
+            value=text,
         )
     return found[0] if found else text

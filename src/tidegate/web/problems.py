@@ -108,9 +108,7 @@ def problem_of(error: TidegateError) -> Problem:
     text = error.message + (f"; {error.fix}" if error.fix else "")
     facts: dict[str, Any] = {"code": error.code}
     if isinstance(error, ArgumentsError):
-        return Problem(
-            "arguments", text, errors=[_field_path(error)] if error.facts.get("path") else (), **facts
-        )
+        return Problem("arguments", text, errors=[_field_path(error)] if error.path else (), **facts)
     if isinstance(error, KeyConflictError):
         return Problem("key-conflict", text, **facts)
     if isinstance(error, TaskNotFoundError):
@@ -142,5 +140,5 @@ async def refuse(connection: Request | WebSocket, problem: Problem) -> Response 
     return None
 
 
-def _field_path(error: TidegateError) -> dict[str, str]:
-    return {"at": f"args.{error.facts['path']}", "detail": error.message}
+def _field_path(error: ArgumentsError) -> dict[str, str]:
+    return {"at": f"args.{error.path}", "detail": error.message}

@@ -81,7 +81,7 @@ async def _require_token(app: Tidegate, host: str) -> None:
         raise ConfigError(
             f"other machines can reach {host}, so the API needs a token first",
             fix="create one: tidegate tokens create NAME --role submitter --tenant NAME",
-            host=host,
+            place=host,
         )
 
 

@@ -109,7 +109,9 @@ class Submitter:
                 function = self._core.function(name)
             except UnknownFunctionError:
                 fix = "GET /api/v1/functions lists the declared functions"
-                raise UnknownFunctionError(f"no task function is named {shown(name)}", fix=fix) from None
+                raise UnknownFunctionError(
+                    f"no task function is named {shown(name)}", fix=fix, function=name
+                ) from None
             self._functions[name] = function
         return function
 
@@ -125,7 +127,12 @@ class Submitter:
             options["run_at"] = instant_from_text("run_at", requested.run_at)
         if requested.deadline_at is not None:
             if requested.deadline_seconds is not None:
-                raise OptionError("both deadline_seconds and deadline_at are given", fix="give one of them")
+                raise OptionError(
+                    "both deadline_seconds and deadline_at are given",
+                    fix="give one of them",
+                    option="deadline_seconds",
+                    value=requested.deadline_seconds,
+                )
             options["deadline"] = instant_from_text("deadline_at", requested.deadline_at)
         if key is not None:
             if requested.key not in (None, key):

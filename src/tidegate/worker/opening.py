@@ -36,7 +36,7 @@ async def open_with_retries(
             await open_store()
         except StoreUnavailableError as error:
             left = ends_at - loop.time()
-            if not error.facts.get("may_pass") or left <= 0:
+            if not error.may_pass or left <= 0:
                 raise
             log.warning("the store cannot be reached yet; trying for another %.0f s: %s", left, error)
             await asyncio.sleep(min(pause.next(), left))

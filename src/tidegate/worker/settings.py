@@ -143,7 +143,12 @@ def shares_option(option: str, value: Mapping[Any, float]) -> dict[Priority, flo
         priority = next((priority for priority in SHARING if priority.word == word), None)
         if priority is None:
             fix = f"use {' and '.join(priority.word for priority in SHARING)}"
-            raise OptionError(f"{option}: {shown(word)}: only lower priorities can have a share", fix=fix)
+            raise OptionError(
+                f"{option}: {shown(word)}: only lower priorities can have a share",
+                fix=fix,
+                option="shares",
+                value=word,
+            )
         shares[priority] = number_option(f"{option}: {word}", share, least=0.0, most=0.9)
     if sum(shares.values()) > 0.9:
         raise wrong(

@@ -73,7 +73,7 @@ async def test_old_code_refuses_a_schema_that_a_later_migration_made_incompatibl
     for look in (old.open, old.count_newer_migrations):
         with pytest.raises(SchemaError, match=r"newer .*upgrade Tidegate") as caught:
             await look()
-        assert (caught.value.facts["database"], caught.value.facts["code"]) == (NEWEST + len(later), NEWEST)
+        assert (caught.value.database_version, caught.value.code_version) == (NEWEST + len(later), NEWEST)
     await old.close()
 
 
@@ -116,7 +116,7 @@ def test_a_schema_is_compatible_if_it_has_all_known_migrations_and_allows_this_v
     known = [Migration(number, "", "") for number in (1, 2)]
     names = dict.fromkeys(applied, "")
     if says is None:
-        require_compatible_schema(known, names, since)
+        require_compatible_schema(known, names, since, place="here")
     else:
         with pytest.raises(SchemaError, match=says):
-            require_compatible_schema(known, names, since)
+            require_compatible_schema(known, names, since, place="here")

@@ -68,7 +68,7 @@ async def test_an_older_schema_is_refused_with_the_upgrade_command(
     for call in (later.open, later.get_queue_stats, lambda: later.enqueue([build.new()])):
         with pytest.raises(SchemaError, match="tidegate db upgrade") as caught:
             await call()
-        assert (caught.value.facts["database"], caught.value.facts["code"]) == (NEWEST, NEWEST + 1)
+        assert (caught.value.database_version, caught.value.code_version) == (NEWEST, NEWEST + 1)
     await later.close()
 
 

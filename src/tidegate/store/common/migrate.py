@@ -47,13 +47,13 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
     return tuple(Migration(int(file.stem[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 
 
-def require_generation(known: Sequence[Migration], applied: Applied, location: str) -> None:
+def require_generation(known: Sequence[Migration], applied: Applied, place: str) -> None:
     """Raise `SchemaError` if a database is of another generation. One without migrations passes.
 
     Args:
         known: This version's migrations.
         applied: The database's migrations.
-        location: Where the database is, for the message.
+        place: Where the database is, for the message.
 
     Raises:
         SchemaError: The database is of another generation.
@@ -69,22 +69,22 @@ def require_generation(known: Sequence[Migration], applied: Applied, location: s
         what = f"were made by {maker}"
         fix = "finish or drop its tasks with the version that made it"
     raise SchemaError(
-        f"the tables in {location} {what}; this version cannot read them, and has changed nothing",
+        f"the tables in {place} {what}; this version cannot read them, and has changed nothing",
         fix=f"{fix}, or start a new database",
-        location=location,
-        database=foreign[0],
-        code=known[0].name,
+        place=place,
+        generation=foreign[0],
+        code_version=known[-1].number,
     )
 
 
-def missing_migrations(known: Sequence[Migration], applied: Applied) -> list[Migration]:
+def missing_migrations(known: Sequence[Migration], applied: Applied, *, place: str) -> list[Migration]:
     """Return the migrations that a database still needs, in order.
 
     Raises:
         SchemaError: The database has migrations that this version does not know.
     """
     if newer_migrations(known, applied):
-        raise _too_new(known, applied)
+        raise _too_new(known, applied, place)
     return [migration for migration in known if migration.number not in applied]
 
 
@@ -93,38 +93,42 @@ def newer_migrations(known: Sequence[Migration], applied: Applied) -> list[int]:
     return sorted(set(applied) - {migration.number for migration in known})
 
 
-def require_compatible_schema(known: Sequence[Migration], applied: Applied, since: int) -> None:
+def require_compatible_schema(
+    known: Sequence[Migration], applied: Applied, since: int, *, place: str
+) -> None:
     """Raise `SchemaError` unless the schema is this version's, or newer and compatible.
 
     Args:
         known: This version's migrations.
         applied: The database's migrations.
         since: The lowest migration a process must know; only used if the schema is newer.
+        place: Where the database is, as a person would find it.
 
     Raises:
         SchemaError: The schema is older, or too new.
     """
     if newer_migrations(known, applied) and known[-1].number < since:
-        raise _too_new(known, applied)
+        raise _too_new(known, applied, place)
     if any(migration.number not in applied for migration in known):
         have = max(applied, default=0)
         raise SchemaError(
             f"the database's schema ({have:03d}) is older than this version of Tidegate needs"
             f" ({known[-1].number:03d})",
             fix="run `tidegate db upgrade`",
-            database=have,
-            code=known[-1].number,
+            place=place,
+            database_version=have,
+            code_version=known[-1].number,
         )
 
 
-def require_same_schema(known: Sequence[Migration], applied: Applied) -> None:
+def require_same_schema(known: Sequence[Migration], applied: Applied, *, place: str) -> None:
     """Raise `SchemaError` unless the schema is exactly this version's.
 
     Raises:
         SchemaError: The schema is older or newer.
     """
-    missing_migrations(known, applied)
-    require_compatible_schema(known, applied, since=0)
+    missing_migrations(known, applied, place=place)
+    require_compatible_schema(known, applied, since=0, place=place)
 
 
 def log_newer_schema(ahead: int, location: str) -> None:
@@ -138,11 +142,12 @@ def log_newer_schema(ahead: int, location: str) -> None:
         )
 
 
-def _too_new(known: Sequence[Migration], applied: Applied) -> SchemaError:
+def _too_new(known: Sequence[Migration], applied: Applied, place: str) -> SchemaError:
     return SchemaError(
         f"the database's schema is newer ({max(applied):03d}) than this version of Tidegate knows"
         f" ({known[-1].number:03d})",
         fix="upgrade Tidegate: pip install -U tidegate (after that, `tidegate db upgrade` on the rest)",
-        database=max(applied),
-        code=known[-1].number,
+        place=place,
+        database_version=max(applied),
+        code_version=known[-1].number,
     )

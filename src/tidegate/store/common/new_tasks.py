@@ -27,7 +27,8 @@ def require_few(tasks: Sequence[NewTask]) -> None:
         raise OptionError(
             f"{len(tasks):,} tasks in one call",
             fix=f"split it into parts of at most {MAX_TASKS_PER_CALL:,}",
-            tasks=len(tasks),
+            option="tasks",
+            value=len(tasks),
         )
 
 
@@ -39,7 +40,12 @@ def due_at(now: float, task: NewTask) -> float | None:
     """
     due = now + task.delay_seconds if task.run_at is None else task.run_at
     if not math.isfinite(due):
-        raise OptionError(f"{task.id} is due at {due}", fix="give a moment or delay that is a number")
+        raise OptionError(
+            f"{task.id} is due at {due}",
+            fix="give a moment or delay that is a number",
+            option="delay" if task.run_at is None else "run_at",
+            value=due,
+        )
     deadline = deadline_at(now, task)
     require_before_deadline(due - now, None if deadline is None else deadline - now)
     return due if due > now else None

@@ -24,7 +24,9 @@ def key_conflict(key: str, holder: str) -> KeyConflictError:
 
 def invalid_task_id(task_id: str) -> OptionError:
     """Return the error for a client's id that is not a UUID."""
-    return OptionError(f"{shown(task_id)} is not a task id", fix="use a UUIDv7 as text", task_id=task_id)
+    return OptionError(
+        f"{shown(task_id)} is not a task id", fix="use a UUIDv7 as text", option="task_id", value=task_id
+    )
 
 
 def task_not_found(task_id: str) -> TaskNotFoundError:
@@ -61,4 +63,5 @@ def cannot_join() -> OptionError:
     return OptionError(
         "conn= joins a transaction on PostgreSQL, and the tasks are in a SQLite file",
         fix="enqueue without conn= after your own commit, or keep the tasks in PostgreSQL",
+        option="conn",
     )

@@ -125,7 +125,7 @@ async def _take_names(db: PostgresSession, batch_id: str, now: float) -> None:
 async def _refuse(db: PostgresSession, batch_id: str, conflict: KeyConflictError) -> None:
     while await db.value(_DROP_BATCH["part"], batch_id, _PAGE):
         pass
-    await db.run(_COMMIT["refuse"], batch_id, conflict.facts["key"], conflict.facts["task_id"])
+    await db.run(_COMMIT["refuse"], batch_id, conflict.key, conflict.task_id)
 
 
 async def _drop(db: PostgresSession, batch_id: str) -> None:

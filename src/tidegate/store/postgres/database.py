@@ -227,7 +227,9 @@ class Database:
         """Run work on an acquired connection, then release or drop it."""
         try:
             now = None if self._clock is None else self._clock()
-            answer = await unit(connection, PostgresSession(connection, self.address.schema, now))
+            answer = await unit(
+                connection, PostgresSession(connection, self.address.schema, now, self.location)
+            )
         except BaseException as error:
             is_sound = isinstance(error, Exception) and error_kind(error) is not ErrorKind.LOST
             if is_sound and not connection.is_in_transaction():

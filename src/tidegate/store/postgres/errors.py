@@ -101,7 +101,7 @@ def wrap(error: BaseException, location: str) -> BaseException:
         what, fix = _FIXES.get(state, _what(error, trouble))
         may_pass = not state or state.startswith(_PASSING)
         wrapped = StoreUnavailableError(
-            f"{what} ({location}): {error}", fix=fix, sqlstate=state, may_pass=may_pass
+            f"{what} ({location}): {error}", fix=fix, place=location, sqlstate=state, may_pass=may_pass
         )
     wrapped.__cause__ = error
     return wrapped
@@ -112,6 +112,7 @@ def busy(location: str) -> StoreBusyError:
     return StoreBusyError(
         f"other transactions at {location} held locks that this call needs for too long; nothing was written",
         fix="try again; if it happens again, look for a long transaction in pg_stat_activity",
+        place=location,
     )
 
 
@@ -147,6 +148,7 @@ def late(location: str, seconds: float) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"{location} did not answer within {seconds:g} s",
         fix="try again; look at the server and for locks in pg_stat_activity",
+        place=location,
         seconds=seconds,
         may_pass=True,
     )

@@ -47,7 +47,8 @@ async def count_newer_migrations(db: PostgresSession) -> int:
     """
     applied = await _require_schema(db)
     ahead = len(newer_migrations(known_migrations(), applied))
-    require_compatible_schema(known_migrations(), applied, await db.value(_SQL["since"]) if ahead else 0)
+    since = await db.value(_SQL["since"]) if ahead else 0
+    require_compatible_schema(known_migrations(), applied, since, place=db.location)
     return ahead
 
 
@@ -58,7 +59,7 @@ async def check_same(db: PostgresSession) -> None:
         SchemaError: The schema is older, newer, of another generation, or missing.
         ConfigError: The database's encoding is not UTF-8.
     """
-    require_same_schema(known_migrations(), await _require_schema(db))
+    require_same_schema(known_migrations(), await _require_schema(db), place=db.location)
 
 
 async def _require_schema(db: PostgresSession) -> Applied:
@@ -70,6 +71,7 @@ async def _require_schema(db: PostgresSession) -> Applied:
             f'the database has no tables of Tidegate in the schema "{db.schema}"',
             fix="run `tidegate db upgrade`; for other tables, name their schema in the URL: ?schema=…",
             schema=db.schema,
+            place=db.location,
         )
     return applied
 
@@ -101,7 +103,7 @@ async def script(db: PostgresSession) -> str:
         ConfigError: The database's encoding is not UTF-8.
     """
     await _require_utf8(db)
-    todo = missing_migrations(known_migrations(), await _applied(db))
+    todo = missing_migrations(known_migrations(), await _applied(db), place=db.location)
     make = await _make_schema(db)
     return "\n".join([*make, *(_transaction(migration, db.schema) for migration in todo)])
 
@@ -115,6 +117,7 @@ async def _blocked_error(database: Database, error: StoreBusyError) -> StoreBusy
         f"a table at {database.location} is in use by transactions that do not end: {holders};"
         " the migration was not applied",
         fix="end them, with pg_terminate_backend if necessary, and run `tidegate db upgrade` again",
+        place=database.location,
     )
 
 
@@ -124,12 +127,13 @@ async def _require_utf8(db: PostgresSession) -> None:
         raise ConfigError(
             f"the database's encoding is {encoding}, which cannot store every text of a task",
             fix="create a database: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+            place=db.location,
         )
 
 
 async def _apply_next(db: PostgresSession) -> str | None:
     await db.value(_SQL["lock"], db.schema)
-    todo = missing_migrations(known_migrations(), await _applied(db))
+    todo = missing_migrations(known_migrations(), await _applied(db), place=db.location)
     if not todo:
         return None
     make = await _make_schema(db)

@@ -39,14 +39,18 @@ class PostgresSession:
     Args:
         connection: The connection. No other work uses it until this work ends.
         schema: The schema of the tables.
+        location: The server and database, without credentials, for errors.
         at: The time that a test has set, for the parameter `at` of statements; None: the server's clock.
     """
 
-    __slots__ = ("_connection", "at", "schema")
+    __slots__ = ("_connection", "at", "location", "schema")
 
-    def __init__(self, connection: asyncpg.Connection, schema: str, at: float | None) -> None:
+    def __init__(
+        self, connection: asyncpg.Connection, schema: str, at: float | None, location: str = ""
+    ) -> None:
         self._connection = connection
         self.schema = schema
+        self.location = location
         self.at = at
 
     @property

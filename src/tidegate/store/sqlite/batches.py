@@ -158,7 +158,7 @@ def _take_names(db: apsw.Connection, now: float, batch_id: str) -> RefusedBatch 
             position = page[-1][0]
     except KeyConflictError as conflict:
         db.execute("ROLLBACK TO take_names")
-        refused = RefusedBatch(conflict.facts["key"], ids.to_blob(conflict.facts["task_id"]))
+        refused = RefusedBatch(conflict.key, ids.to_blob(conflict.task_id))
         while drop_part(db, batch_id, _PAGE):
             pass
         db.execute(_COMMIT["refuse"], (batch_id, refused.key, refused.holder))

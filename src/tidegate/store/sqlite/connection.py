@@ -111,8 +111,7 @@ def check_place(path: Path) -> None:
             f"the database {path} lies on a network or user-space file system ({kind}), where SQLite"
             " can lose or corrupt data",
             fix=f"move it to a local disk, or set {ALLOW_NETWORK_FS}=1 if you know it to be safe",
-            path=str(path),
-            file_system=kind,
+            place=str(path),
         )
     if kind.startswith(_DOUBTFUL) and path not in _warned_of:
         _warned_of.add(path)

@@ -36,12 +36,13 @@ BROKEN = (
 """After one of these errors the connection is not used again."""
 
 
-def busy(seconds: float) -> StoreBusyError:
+def busy(seconds: float, path: str) -> StoreBusyError:
     """Return the error for a call that could not begin in time."""
     return StoreBusyError(
         f"the store's write lock was not free within {seconds:g} s; nothing was written",
         fix="try again; if it happens again, look for a process that holds the database file",
         seconds=seconds,
+        place=path,
     )
 
 
@@ -50,7 +51,7 @@ def vanished(path: str) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"the database file {path} has vanished",
         fix="put it back; this process does not create a new one in its place",
-        path=path,
+        place=path,
     )
 
 
@@ -59,7 +60,7 @@ def replaced(path: str, how: str) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"the database file {path} was replaced: {how}; nothing is read from it or written to it",
         fix="stop every process that uses it, then put the right file there: `tidegate db restore BACKUP`",
-        path=path,
+        place=path,
         is_replaced=True,
     )
 
@@ -69,7 +70,7 @@ def left_behind(path: str) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"the database file {path} is gone, and the {path}-wal it left behind holds commits",
         fix="put the file back next to it; to start with an empty store, delete the -wal too",
-        path=path,
+        place=path,
     )
 
 
@@ -79,14 +80,14 @@ def half_restored(path: str) -> StoreUnavailableError:
         f"a restore over the database file {path} is under way, or was interrupted",
         fix="if no restore runs, run it again: `tidegate db restore BACKUP`; the old files are kept as "
         "FILE.before-…",
-        path=path,
+        place=path,
     )
 
 
 def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
     """Return the contract's error for an error of SQLite or the file system; any other error unchanged."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        wrapped: TidegateError = busy(busy_seconds)
+        wrapped: TidegateError = busy(busy_seconds, path)
     elif isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
         wrapped = _moved(path, str(error).partition(f"{_MOVED} to ")[2] or "another database")
     elif isinstance(error, apsw.Error):
@@ -95,7 +96,7 @@ def wrap(error: BaseException, path: str, busy_seconds: float) -> BaseException:
         wrapped = StoreUnavailableError(
             f"the files of {path} cannot be reached: {error.strerror or error}",
             fix="check that the directory exists and may be written",
-            path=path,
+            place=path,
         )
     else:
         return error
@@ -107,16 +108,16 @@ def _moved(path: str, place: str) -> ConfigError:
     return ConfigError(
         f"the tasks of {path} have moved to {place}, and this file is sealed",
         fix="use the URL of that one; `tidegate db move … --undo` unseals a file whose tasks are still here",
-        path=path,
+        place=path,
     )
 
 
 def _unavailable(error: apsw.Error, path: str) -> StoreUnavailableError:
     for kind, what, fix in _FIXES:
         if isinstance(error, kind):
-            return StoreUnavailableError(f"{what} ({path}): {error}", fix=fix, path=path)
+            return StoreUnavailableError(f"{what} ({path}): {error}", fix=fix, place=path)
     return StoreUnavailableError(
         f"SQLite refused a statement on {path}: {error}",
         fix="run `tidegate db check`; if the file is sound, this is a bug in Tidegate: report it",
-        path=path,
+        place=path,
     )

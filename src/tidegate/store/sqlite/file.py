@@ -167,7 +167,7 @@ class DatabaseFile:
         try:
             yield
         except StoreUnavailableError as error:
-            if error.facts.get("is_replaced") and not self._location.was_refused:
+            if error.is_replaced and not self._location.was_refused:
                 self._location.was_refused = True
                 log.error("%s", error)
             raise

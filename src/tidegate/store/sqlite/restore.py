@@ -183,7 +183,7 @@ def _in_use(path: Path) -> StoreBusyError:
     return StoreBusyError(
         f"a process has {path} open; nothing was changed",
         fix="stop every worker, web server and client that uses it, then try again",
-        path=str(path),
+        place=str(path),
     )
 
 

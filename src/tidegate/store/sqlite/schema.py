@@ -64,7 +64,10 @@ def count_newer_migrations(db: apsw.Connection) -> int:
     applied = _applied(db)
     ahead = len(newer_migrations(known_migrations(), applied))
     require_compatible_schema(
-        known_migrations(), applied, query.value(db, "SELECT since FROM compatible") if ahead else 0
+        known_migrations(),
+        applied,
+        query.value(db, "SELECT since FROM compatible") if ahead else 0,
+        place=db.filename,
     )
     return ahead
 
@@ -82,10 +85,10 @@ def check_usable(db: apsw.Connection, place: str) -> bool:
     applied = _applied(db, place)
     if newer_migrations(known_migrations(), applied):
         require_compatible_schema(
-            known_migrations(), applied, query.value(db, "SELECT since FROM compatible")
+            known_migrations(), applied, query.value(db, "SELECT since FROM compatible"), place=place
         )
         return False
-    return bool(missing_migrations(known_migrations(), applied))
+    return bool(missing_migrations(known_migrations(), applied, place=place))
 
 
 def check_same(db: apsw.Connection) -> None:
@@ -94,7 +97,7 @@ def check_same(db: apsw.Connection) -> None:
     Raises:
         SchemaError: The schema is older or newer, or the file is another program's.
     """
-    require_same_schema(known_migrations(), _applied(db))
+    require_same_schema(known_migrations(), _applied(db), place=db.filename)
 
 
 def upgrade(db: apsw.Connection) -> list[str]:
@@ -106,7 +109,7 @@ def upgrade(db: apsw.Connection) -> list[str]:
         SchemaError: The schema is newer, or the file is another program's.
     """
     applied = {} if is_empty(db) else _applied(db)
-    todo = missing_migrations(known_migrations(), applied)
+    todo = missing_migrations(known_migrations(), applied, place=db.filename)
     if not applied:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(_VERSIONS)
@@ -126,7 +129,7 @@ def _applied(db: apsw.Connection, place: str = "") -> Applied:
         raise SchemaError(
             f"{place} is a database of another program",
             fix="give Tidegate a file of its own",
-            path=place,
+            place=place,
         )
     applied = dict(query.rows(db, "SELECT number, name FROM migration"))
     require_generation(known_migrations(), applied, place)

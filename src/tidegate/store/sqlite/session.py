@@ -158,7 +158,7 @@ class JobSession:
             except apsw.BusyError:
                 for job in group:
                     if job.is_late and job.take():
-                        job.error = busy(self._busy_seconds)
+                        job.error = busy(self._busy_seconds, str(self._file.path))
                 if all(job.is_late for job in group):
                     return False
             else:

@@ -57,6 +57,7 @@ class WriterThread:
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._busy_seconds = busy_seconds
+        self._path = str(path)
         location = FileLocation(path)
         self._watch = SqliteWatcher(location)
         self._writer = _JobThread(
@@ -76,7 +77,7 @@ class WriterThread:
             work, mode, precheck=precheck, expires_at=time.monotonic() + self._busy_seconds, loop=loop
         )
         (self._reader if mode is Mode.READ else self._writer).put(job)
-        timer = loop.call_later(self._busy_seconds, job.abandon, self._busy_seconds)
+        timer = loop.call_later(self._busy_seconds, job.abandon, self._busy_seconds, self._path)
         try:
             return await job.future
         except asyncio.CancelledError:
@@ -132,10 +133,10 @@ class _AwaitedJob(Job[T]):
         self.loop = loop
         self.future: asyncio.Future[T] = loop.create_future()
 
-    def abandon(self, busy_seconds: float) -> None:
+    def abandon(self, busy_seconds: float, path: str) -> None:
         """Fail the job unless it has begun. Called on its event loop."""
         if self.take() and not self.future.done():
-            self.future.set_exception(busy(busy_seconds))
+            self.future.set_exception(busy(busy_seconds, path))
 
     def deliver(self) -> None:
         """Set the future's value or error. Called on its event loop."""

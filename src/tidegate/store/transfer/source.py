@@ -131,13 +131,15 @@ def _seal(db: apsw.Connection, now: float, target_id: str, location: str) -> Non
             raise NotAcceptedError(
                 f"a transfer of this file to {destination[1]} has begun, and this is another database",
                 fix="name that one; if it is gone, `tidegate db move SOURCE TARGET --undo`, then move again",
-                location=destination[1],
+                place=destination[1],
             )
         return
     _require_idle(db, now)
     if query.value(db, _SQL["enqueue_batch_task"]):
         raise StoreBusyError(
-            "an enqueue of many tasks was made just now", fix="stop the clients that enqueue, then move again"
+            "an enqueue of many tasks was made just now",
+            fix="stop the clients that enqueue, then move again",
+            place=db.filename,
         )
     db.execute(_SQL["seal"])
     db.execute(_SQL["note_seal"], (target_id, location, now))

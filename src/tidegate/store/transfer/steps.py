@@ -74,12 +74,15 @@ async def undo_transfer(source: Source, target: Target) -> bool:
         return False
     target_id, location = destination
     if location != target.location:
-        raise NotAcceptedError(f"the tasks of this file went to {location}", fix="name that database")
+        raise NotAcceptedError(
+            f"the tasks of this file went to {location}", fix="name that database", place=location
+        )
     if (opened == target_id and await source.count_moved()) or await _any_arrived(source, target):
         raise NotAcceptedError(
             f"tasks of this file are at {location} and would run at both",
             fix="finish the move; or, if nothing has run there, drop the schema there and run `tidegate db"
             " upgrade` again",
+            place=location,
         )
     await source.unseal()
     return True

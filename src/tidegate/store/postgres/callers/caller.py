@@ -46,7 +46,9 @@ class Caller(ABC):
 
 def closed() -> OptionError:
     """Return the error for a connection that is closed."""
-    return OptionError("conn= is closed", fix="pass the connection while its transaction is open")
+    return OptionError(
+        "conn= is closed", fix="pass the connection while its transaction is open", option="conn"
+    )
 
 
 def no_transaction(how: str) -> OptionError:
@@ -58,4 +60,5 @@ def no_transaction(how: str) -> OptionError:
     return OptionError(
         "conn= has no transaction open: the task would be stored even if your writes are rolled back",
         fix=f"begin one: {how}; or enqueue without conn=",
+        option="conn",
     )

@@ -19,7 +19,9 @@ class DjangoCaller(Caller):
         """Raise `OptionError` unless an atomic block is open or autocommit is off."""
         if self.conn.vendor != "postgresql":
             raise OptionError(
-                f"conn= is a connection to {self.conn.vendor}", fix="pass one to the database of the tasks"
+                f"conn= is a connection to {self.conn.vendor}",
+                fix="pass one to the database of the tasks",
+                option="conn",
             )
         if not self.conn.in_atomic_block and self.conn.get_autocommit():
             raise no_transaction("with transaction.atomic():")

@@ -40,4 +40,9 @@ def recognise(conn: Any) -> Caller:
             caller: Caller = getattr(import_module(f"{__package__}.{module}"), name)(conn)
             return caller
     kind = type(conn)
-    raise OptionError(f"conn= is a {kind.__module__}.{kind.__qualname__}", fix=f"pass {_SUPPORTED}")
+    raise OptionError(
+        f"conn= is a {kind.__module__}.{kind.__qualname__}",
+        fix=f"pass {_SUPPORTED}",
+        option="conn",
+        value=conn,
+    )

@@ -119,7 +119,9 @@ def _require_connection(connection: Any) -> None:
         raise closed()
     if connection.dialect.name != "postgresql":
         raise OptionError(
-            f"conn= is a connection to {connection.dialect.name}", fix="pass one to the database of the tasks"
+            f"conn= is a connection to {connection.dialect.name}",
+            fix="pass one to the database of the tasks",
+            option="conn",
         )
     if getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise no_transaction("use an engine without isolation_level='AUTOCOMMIT'")
