@@ -331,8 +331,8 @@ def not_killed() -> DemoOutcome:
         (never_finished, "still retrying"),
         (dead_for_another_reason, "b violates the policy and ended dead (rate_limit)"),
         (dead_though_it_was_harmless, "b should have succeeded and ended dead"),
-        (paid_three_times, "1 payments have no explanation"),
-        (not_killed, "over before the worker could be killed"),
+        (paid_three_times, "1 repeated payment without an explanation"),
+        (not_killed, "done before the worker could be killed"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
