@@ -26,7 +26,7 @@ help:
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
 	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, then checked"
-	@echo "make lint       ruff, mypy --strict, basedpyright over what users write, the import contract"
+	@echo "make lint       ruff, mypy --strict, basedpyright over what users write, the import contract, the words"
 	@echo "make format     rewrite the code with ruff"
 	@echo "make bench      throughput, latency and memory, each compared with its limit"
 	@echo "make bench-economics  what calls cost: above the quota, in an outage and after it  ARGS=\"--scale 1\""
@@ -74,6 +74,7 @@ lint: setup
 	@.venv/bin/mypy
 	@.venv/bin/python tests/typing/check_types.py
 	@.venv/bin/lint-imports
+	@.venv/bin/python tools/words.py
 
 format: setup
 	@.venv/bin/ruff format .

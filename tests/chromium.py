@@ -72,8 +72,8 @@ def _install() -> None:
                 timeout=_INSTALL_SECONDS,
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            said = (error.stderr or b"").decode(errors="replace").strip()
-            raise NoChromiumError(f"apt-get {command[0]} failed: {said[-300:] or error}") from error
+            printed = (error.stderr or b"").decode(errors="replace").strip()
+            raise NoChromiumError(f"apt-get {command[0]} failed: {printed[-300:] or error}") from error
 
 
 @contextlib.contextmanager

@@ -128,9 +128,9 @@ async def test_a_retry_redrives_dead_tasks_and_makes_waiting_ones_ready(app: Tid
 
 async def test_what_a_task_waits_for_is_explained(app: Tidegate) -> None:
     later = await app.function("ok").using(delay=600).enqueue()
-    told = await app.admin.tasks.explain(later.id)
-    assert (told.task_id, told.state) == (later.id, State.SCHEDULED)
-    assert told.reasons[0].startswith("schedule: due in")
+    reported = await app.admin.tasks.explain(later.id)
+    assert (reported.task_id, reported.state) == (later.id, State.SCHEDULED)
+    assert reported.reasons[0].startswith("schedule: due in")
     with pytest.raises(TaskNotFoundError) as caught:
         await app.admin.tasks.explain("00000000-0000-7000-8000-000000000000")
     assert caught.value.task_id == "00000000-0000-7000-8000-000000000000"

@@ -148,7 +148,7 @@ class Callable:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "printed"),
     [
         (functools.partial(plain, 1), "functools.partial"),
         (Callable(), "not a Python function but a Callable"),
@@ -158,8 +158,8 @@ class Callable:
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"name": "f"}])
-def test_what_is_no_plain_function_is_refused_in_clear_text(app, function, said, options):
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_what_is_no_plain_function_is_refused_in_clear_text(app, function, printed, options):
+    with pytest.raises(ConfigError, match=printed) as caught:
         app.task(**options)(function) if options else app.task(function)
     assert "plain `def`" in caught.value.fix
 

@@ -133,9 +133,9 @@ def test_the_texts_are_many_short_and_different() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/app.py")), ids=lambda path: path.parent.name)
 def test_every_example_describes_how_to_run_it(path: Path) -> None:
-    said = path.read_text("utf-8").split('"""')[1]
-    assert re.search(r"tidegate worker app:(app|queue)\b", said)
-    assert re.search(r"python app\.py|uvicorn app:site|flask --app app:site", said)
+    printed = path.read_text("utf-8").split('"""')[1]
+    assert re.search(r"tidegate worker app:(app|queue)\b", printed)
+    assert re.search(r"python app\.py|uvicorn app:site|flask --app app:site", printed)
 
 
 # --- inside frameworks ------------------------------------------------------------------------------------
@@ -151,9 +151,9 @@ async def test_the_fastapi_site_welcomes_and_its_page_follows(example: ModuleTyp
     ):
         made = await client.post("/signup", json={"mail": "ada@example.com"})
         task_id = made.json()["task_id"]
-        told = await client.get(f"/tidegate/api/v1/tasks/{task_id}/events")
-        assert '"data":"welcome, ada@example.com."' in told.text
-        assert "event: end" in told.text
+        reported = await client.get(f"/tidegate/api/v1/tasks/{task_id}/events")
+        assert '"data":"welcome, ada@example.com."' in reported.text
+        assert "event: end" in reported.text
         assert (await client.get(f"/welcomed/{task_id}")).json() == {"state": "succeeded"}
 
 

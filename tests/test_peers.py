@@ -146,8 +146,8 @@ def test_a_queue_that_failed_in_a_round_is_left_out_of_the_results():
 
 
 def test_rounds_are_logged_as_they_end():
-    told = []
+    reported = []
     run_in_turns(
-        2, {"one": lambda: {"rate": 1.0}}, on_round=lambda rounds: told.append(len(rounds["rate"]["one"]))
+        2, {"one": lambda: {"rate": 1.0}}, on_round=lambda rounds: reported.append(len(rounds["rate"]["one"]))
     )
-    assert told == [1, 2]
+    assert reported == [1, 2]

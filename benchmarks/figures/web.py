@@ -109,8 +109,8 @@ def _followed(each: int, gap: float, seconds: int) -> Contestant:
         ):
             pool_process(worker)
             options = {"tasks": EMITTING, "each": each, "gap": gap, "seconds": seconds + 1}
-            told = run_child(LOAD, directory, "followers", port=port, **options)
-            return told | {"mib": peak_mib(pid)}
+            reported = run_child(LOAD, directory, "followers", port=port, **options)
+            return reported | {"mib": peak_mib(pid)}
 
     return run
 

@@ -132,8 +132,8 @@ async def main(port: int) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if "OPENAI_BASE_URL" not in os.environ:
             await stack.enter_async_context(simulated_provider())
-        keeper = asyncio.create_task(keep_a_worker(), name="keep a worker")
-        stack.push_async_callback(ended, keeper)
+        holder = asyncio.create_task(keep_a_worker(), name="keep a worker")
+        stack.push_async_callback(ended, holder)
         listening = stack.enter_context(socket.create_server(("127.0.0.1", port)))
         print(f"open http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         config = uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=2)

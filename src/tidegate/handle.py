@@ -51,7 +51,7 @@ def require_timeout(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class StoreSource(Protocol):
-    """Whoever can say where tasks are stored."""
+    """Gives access to the store."""
 
     async def opened_store(self) -> Store:
         """Return the store, opened."""

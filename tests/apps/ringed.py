@@ -28,7 +28,7 @@ def calls_by_blocking() -> None:
 
 
 @app.task(backoff="50ms")
-def tells_last_failure(ctx: Context) -> list[str | int]:
+def reports_last_failure(ctx: Context) -> list[str | int]:
     failure = ctx.last_failure
     if failure is None:
         message = "the form was wrong"

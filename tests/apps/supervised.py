@@ -56,12 +56,12 @@ def note(name: str, value: object) -> None:
         file.write(json.dumps(value) + "\n")
 
 
-def heard(number: int, _: object) -> None:
+def received(number: int, _: object) -> None:
     note("signals", [os.getpid(), number])
 
 
 if os.environ.get("LISTEN"):
-    signal.signal(signal.SIGUSR1, heard)
+    signal.signal(signal.SIGUSR1, received)
 
 
 @app.on_start

@@ -194,8 +194,8 @@ async def rage(
         fleet.close()
     snapshot = await read_snapshot(core_of(module.app).store)
     limits = {name: RunLimits.of(function.spec) for name, function in core_of(module.app).functions.items()}
-    told = ClientObservations(tuple(crowd.submitted), tuple(crowd.cancels))
-    violations = check(told, read_notes(directory / "notes"), snapshot, limits=limits)
+    reported = ClientObservations(tuple(crowd.submitted), tuple(crowd.cancels))
+    violations = check(reported, read_notes(directory / "notes"), snapshot, limits=limits)
     assert [str(violation) for violation in violations] == []
     assert len(snapshot.rows) == len(crowd.submitted)
     assert {row.state for row in snapshot.rows.values()} <= FINAL

@@ -74,10 +74,10 @@ class ProgressRecorder:
 async def test_progress_from_many_threads_is_never_lost_and_blocks_no_write() -> None:
     store = ProgressRecorder()
     finisher = Finisher(store, random.Random(1), lambda fence: None)  # type: ignore[arg-type]
-    told, over = 300, threading.Event()
+    reported, over = 300, threading.Event()
 
     def report_progress(thread: int) -> None:
-        for number in range(told):
+        for number in range(reported):
             for run in range(40):
                 finisher.record_progress(Fence(f"{thread}", run), Progress(number, None, ""))
 
@@ -95,4 +95,4 @@ async def test_progress_from_many_threads_is_never_lost_and_blocks_no_write() ->
         over.set()
         for thread in threads:
             thread.join()
-    assert store.last == {Fence(f"{thread}", run): told - 1 for thread in range(4) for run in range(40)}
+    assert store.last == {Fence(f"{thread}", run): reported - 1 for thread in range(4) for run in range(40)}

@@ -28,7 +28,7 @@ async def state_of(handle: Any) -> State:
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 async def test_a_task_that_ignores_its_cancel_does_not_block_the_shutdown(app: Tidegate, kind: str) -> None:
-    over, told = threading.Event(), asyncio.Event()
+    over, reported = threading.Event(), asyncio.Event()
 
     @app.task(name="coroutine", timeout=NO_LIMIT)
     async def stubborn(ctx: Context) -> None:
@@ -36,7 +36,7 @@ async def test_a_task_that_ignores_its_cancel_does_not_block_the_shutdown(app: T
             try:
                 await asyncio.sleep(0.02)
             except asyncio.CancelledError:
-                told.set()
+                reported.set()
 
     @app.task(name="thread", timeout=NO_LIMIT)
     def deaf(ctx: Context) -> None:
@@ -48,7 +48,7 @@ async def test_a_task_that_ignores_its_cancel_does_not_block_the_shutdown(app: T
     await until(lambda: _is(handle, State.RUNNING))
     await handle.cancel()
     if kind == "coroutine":
-        await told.wait()
+        await reported.wait()
     else:
         await asyncio.sleep(3 * FAST.cancel_poll)
     try:
@@ -200,13 +200,13 @@ async def test_ctrl_c_in_a_program_with_a_worker_releases_its_tasks_at_once(
         text=True,
     ) as program:
         assert program.stdout is not None
-        told = {program.stdout.readline().strip(), program.stdout.readline().strip()}
+        reported = {program.stdout.readline().strip(), program.stdout.readline().strip()}
         program.send_signal(signal.SIGINT)
         begin = time.monotonic()
         _, errors = program.communicate(timeout=15)
     assert time.monotonic() - begin < 5
     assert errors.rstrip().endswith("KeyboardInterrupt")
-    (task_id,) = told - {"started"}
+    (task_id,) = reported - {"started"}
     row = await app.status(task_id)
     assert (row.state, row.releases, row.attempts) == (State.READY, 1, 0)
     assert await core_of(app).store.list_workers() == []

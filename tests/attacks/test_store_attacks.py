@@ -92,9 +92,9 @@ async def _truth(value: bool) -> bool:
 async def test_a_deleted_database_is_logged_and_work_continues_when_it_is_back(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    app = make_app(home)
+    directory = tmp_path / "home"
+    directory.mkdir()
+    app = make_app(directory)
     runs: list[int] = []
 
     @app.task(name="t")
@@ -108,19 +108,19 @@ async def test_a_deleted_database_is_logged_and_work_continues_when_it_is_back(
         waiting = await body.using(delay=0.8).enqueue(2)
         aside = tmp_path / "aside"
         if what == "directory":
-            shutil.move(home, aside)
+            shutil.move(directory, aside)
         else:
             aside.mkdir()
-            for path in sorted(home.glob("queue.db*")):
+            for path in sorted(directory.glob("queue.db*")):
                 shutil.move(path, aside / path.name)
         with pytest.raises(StoreError):
             await body.enqueue(3)
         await asyncio.sleep(2 * FAST.lease)
-        assert not (home / "queue.db").exists()
+        assert not (directory / "queue.db").exists()
         assert len(caplog.records) < 100
-        home.mkdir(exist_ok=True)
+        directory.mkdir(exist_ok=True)
         for path in sorted(aside.glob("queue.db*")):
-            shutil.move(path, home / path.name)
+            shutil.move(path, directory / path.name)
         assert await waiting.result(10) == 2
         assert await (await body.enqueue(4)).result(10) == 4
     assert sorted(runs) == [1, 2, 4]

@@ -154,7 +154,7 @@ async def test_calls_of_one_run_take_turns_on_its_place_if_there_is_no_other(
         handle = await gathers.enqueue()
         await handle.result(10)
         (row,) = (await core_of(app).store.read_tasks([handle.id])).values()
-    # Eight calls take longer than one may wait: whoever sees others of its run end waits on.
+    # Eight calls take longer than one may wait: a call that sees others of its run end goes on waiting.
     assert (inside.calls, inside.most, row.counters.parks) == (8, 1, 0)
 
 

@@ -49,10 +49,10 @@ class KeyProxy:
         head = await reader.readuntil(b"\r\n\r\n")
         is_expired = self._expired.encode() in head
         self.calls["expired" if is_expired else "good"] += 1
-        status, said = ("400 Bad Request", EXPIRED) if is_expired else ("200 OK", {"choices": []})
-        body = json.dumps(said).encode()
-        told = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        writer.write(told.encode() + b"\r\nconnection: close\r\n\r\n" + body)
+        status, printed = ("400 Bad Request", EXPIRED) if is_expired else ("200 OK", {"choices": []})
+        body = json.dumps(printed).encode()
+        reported = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        writer.write(reported.encode() + b"\r\nconnection: close\r\n\r\n" + body)
         await writer.drain()
         writer.close()
 
@@ -97,6 +97,6 @@ async def test_a_plain_function_in_a_child_process_sees_why_its_run_before_faile
     client: Any, tmp_path: Path
 ) -> None:
     with worker_process("ringed:app", tmp_path, PROVIDER_URL=""):
-        handle = await client.tells_last_failure.enqueue()
+        handle = await client.reports_last_failure.enqueue()
         assert await handle.result(30) == ["unknown", "transient", "the form was wrong", 1]
     await client.app.aclose()

@@ -253,9 +253,9 @@ async def test_a_task_that_kills_the_pool_process_is_dead_after_its_crash_limit_
     handle = await client.async_poison.enqueue()
     rows = await all_final(client.app, [handle.id], within=40)
     assert (rows[handle.id].state, rows[handle.id].reason) == (State.DEAD, "crash")
-    told = noted(tmp_path, "poison")
-    assert [run for run, _ in told] == [1, 2, 3]
-    assert len({pid for _, pid in told}) == 3
+    reported = noted(tmp_path, "poison")
+    assert [run for run, _ in reported] == [1, 2, 3]
+    assert len({pid for _, pid in reported}) == 3
     after = await client.normal.enqueue(1)
     assert await after.result(15) == 1
     await client.app.aclose()

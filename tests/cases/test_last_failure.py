@@ -42,13 +42,13 @@ async def test_a_run_after_a_models_bad_output_sees_what_was_wrong_with_it(app: 
 
 async def test_a_plain_function_in_a_thread_sees_it_too(app: Tidegate) -> None:
     @app.task(name="t", backoff=0.01, runs_in="thread")
-    def tells(ctx: Context) -> str:
+    def reports(ctx: Context) -> str:
         if ctx.last_failure is None:
             raise ConnectionResetError("gone")
         return f"{ctx.last_failure.reason} in run {ctx.last_failure.run}: {ctx.last_failure.message}"
 
     async with app.worker():
-        assert await (await tells.enqueue()).result(20) == "network in run 1: gone"
+        assert await (await reports.enqueue()).result(20) == "network in run 1: gone"
 
 
 async def test_code_inside_a_run_that_asked_for_its_next_one_finds_the_reason_it_gave(app: Tidegate) -> None:

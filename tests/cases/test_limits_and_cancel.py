@@ -322,11 +322,11 @@ async def test_progress_is_seen_while_it_runs_and_after_the_end(app: Tidegate) -
     async with app.worker():
         handle = await function.enqueue()
 
-        async def told() -> Any:
+        async def reported() -> Any:
             row = await handle.status()
             return row.progress == Progress(1, 4, "first quarter")
 
-        await until(told)
+        await until(reported)
         go.set()
         await handle.result(5)
     row = await handle.status()

@@ -110,7 +110,7 @@ def at_most(moments: list[float], count: int, seconds: float) -> None:
         assert sum(at <= other < at + seconds for other in moments) <= count
 
 
-PACE, BURST = 20, 10
+RATE, BURST = 20, 10
 """Starts a second, and what a late look may catch up: half a second's worth."""
 
 
@@ -164,6 +164,6 @@ async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_
     assert len(first) >= 100
     assert len(second) == 40
     for moments in (first, second):
-        at_most(moments, PACE + BURST + 2, 1.0)
-    assert (len(first) - 1) / (first[-1] - first[0]) >= 0.7 * PACE, "the limit is used"
+        at_most(moments, RATE + BURST + 2, 1.0)
+    assert (len(first) - 1) / (first[-1] - first[0]) >= 0.7 * RATE, "the limit is used"
     await client.app.aclose()

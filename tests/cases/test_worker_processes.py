@@ -201,10 +201,10 @@ async def test_sigterm_lets_short_tasks_finish_and_releases_long_ones_uncharged(
         asked_at = time.monotonic()
         worker.signal(signal.SIGTERM)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return "takes no more tasks" in worker.log()
 
-        await until(told)
+        await until(reported)
         queued = await client.nap.enqueue(0.0)
         assert worker.wait() == 0
         assert 1.0 < time.monotonic() - asked_at < 6.0

@@ -77,9 +77,9 @@ def test_a_bad_line_is_named_with_file_and_line_and_nothing_else_is_lost(empty):
     result = empty.run("classify", "--jsonl", CASES_FILE, code=1)
 
     assert [answer["id"] for answer in printed(result)] == ["first", "last"]
-    told = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    reported = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     bad = [number for number, line in enumerate(lines, 1) if number not in (1, 3, len(lines))]
-    assert [line.split(": ")[1] for line in told] == [f"{CASES_FILE}:{number}" for number in bad]
+    assert [line.split(": ")[1] for line in reported] == [f"{CASES_FILE}:{number}" for number in bad]
     assert f"{len(bad)} lines of {CASES_FILE} could not be read" in result.stderr
 
 

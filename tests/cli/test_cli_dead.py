@@ -109,7 +109,7 @@ def test_a_task_that_is_not_dead_is_not_shown_as_a_dead_letter(workspace):
 
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [
         ([], "--all"),
         (["--all", "--queue", "x"], "not both"),
@@ -117,10 +117,10 @@ def test_a_task_that_is_not_dead_is_not_shown_as_a_dead_letter(workspace):
         (["00000000-0000-7000-8000-000000000000", "--all"], "not both"),
     ],
 )
-def test_an_unclear_choice_is_wrong_usage(workspace, verb, args, told):
+def test_an_unclear_choice_is_wrong_usage(workspace, verb, args, reported):
     workspace.die()
 
-    assert told in workspace.run("dead", verb, *args, "--dry-run", code=2).stderr
+    assert reported in workspace.run("dead", verb, *args, "--dry-run", code=2).stderr
 
 
 def test_redrive_by_id_answers_per_id(workspace):
@@ -225,14 +225,14 @@ def test_arguments_can_be_replaced_after_a_check(workspace):
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [('{"nope": 1}', "unexpected nope"), ("[1, 2, 3]", "do not fit"), ('"x"', "array"), ("{", "not JSON")],
 )
-def test_arguments_that_do_not_fit_are_refused(workspace, args, told):
+def test_arguments_that_do_not_fit_are_refused(workspace, args, reported):
     (task_id,) = workspace.die()
 
     assert (
-        told
+        reported
         in workspace.run("dead", "redrive", task_id, "--app", workspace.app, "--args", args, code=2).stderr
     )
     assert states(workspace, [task_id]) == [State.DEAD]

@@ -59,7 +59,7 @@ def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [
         (["greet"], "missing name"),
         (["greet", "Ada", "many"], "times"),
@@ -79,10 +79,10 @@ def test_arguments_are_read_as_json_or_text_and_by_the_annotations(enqueue, args
         (["greet", "Ada", "--label", "x"], "write name=value"),
     ],
 )
-def test_what_cannot_be_stored_is_wrong_usage(workspace, args, told):
+def test_what_cannot_be_stored_is_wrong_usage(workspace, args, reported):
     result = workspace.run("enqueue", "--app", workspace.app, *args, code=2)
 
-    assert told in result.stderr
+    assert reported in result.stderr
     assert result.stdout == ""
 
 

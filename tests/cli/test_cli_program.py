@@ -148,10 +148,10 @@ def test_a_command_that_is_interrupted_ends_with_130(workspace):
     with watch:
         assert json.loads(watch.stdout.readline())["queues"] == []
         watch.send_signal(signal.SIGINT)
-        _, told = watch.communicate(timeout=20)
+        _, reported = watch.communicate(timeout=20)
 
     assert watch.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in reported
 
 
 def test_a_reader_that_goes_away_causes_no_traceback(workspace):

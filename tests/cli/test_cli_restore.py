@@ -14,11 +14,11 @@ def test_a_backup_is_restored_and_the_old_file_named(workspace: Workspace) -> No
     db = apsw.Connection(str(file))
     db.execute("VACUUM INTO ?", (str(backup),))
     db.close()
-    said = json.loads(workspace.run("db", "restore", str(backup), "--dry-run", "--json").stdout)
-    assert (said["tasks"], said["kept"], said["dry_run"]) == (0, [], True)
-    said = json.loads(workspace.run("db", "restore", str(backup), "--json").stdout)
-    assert said["database"] == str(file)
-    assert [name.startswith(f"{file}.before-") for name in said["kept"]] == [True]
+    printed = json.loads(workspace.run("db", "restore", str(backup), "--dry-run", "--json").stdout)
+    assert (printed["tasks"], printed["kept"], printed["dry_run"]) == (0, [], True)
+    printed = json.loads(workspace.run("db", "restore", str(backup), "--json").stdout)
+    assert printed["database"] == str(file)
+    assert [name.startswith(f"{file}.before-") for name in printed["kept"]] == [True]
     assert "restored" in workspace.run("db", "restore", str(backup)).stderr
     assert workspace.run("db", "check").stdout == "sound\n"
 

@@ -158,7 +158,7 @@ def test_worker_options_choose_and_change_pools(empty, calls, args):
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [
         (("--pool", "fats"), "did you mean fast?"),
         (("--pool", "fast", "--pool", "slow", "--queues", "a"), "at most one --pool"),
@@ -166,10 +166,10 @@ def test_worker_options_choose_and_change_pools(empty, calls, args):
         (("--grace", "soon"), "30s"),
     ],
 )
-def test_worker_options_that_cannot_work_are_wrong_usage(empty, calls, args, told):
+def test_worker_options_that_cannot_work_are_wrong_usage(empty, calls, args, reported):
     (empty.directory / "tidegate.toml").write_text(POOLS)
 
-    assert told in empty.run("worker", *args, code=2).stderr
+    assert reported in empty.run("worker", *args, code=2).stderr
     assert calls == []
 
 

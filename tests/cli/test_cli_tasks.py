@@ -198,16 +198,16 @@ def test_cancel_answers_per_id_what_happened(workspace):
 
 
 def test_retry_makes_waiting_tasks_due_and_redrives_dead_ones(workspace):
-    (buried,) = workspace.die()
+    (dead_tasks,) = workspace.die()
     (retried,) = workspace.add()
     workspace.work(retrying)
     (later,) = workspace.add(delay_seconds=600)
     workspace.declare(workspace.greet)
 
-    answers = workspace.lines("tasks", "retry", retried, later, buried)
+    answers = workspace.lines("tasks", "retry", retried, later, dead_tasks)
 
     assert [answer["answer"] for answer in answers] == ["done"] * 3
-    assert {state_of(workspace, task_id) for task_id in (retried, later, buried)} == {State.READY}
+    assert {state_of(workspace, task_id) for task_id in (retried, later, dead_tasks)} == {State.READY}
 
 
 def test_retry_refuses_what_is_ready_running_or_succeeded(workspace):
@@ -245,11 +245,11 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(workspace, verb):
     before = workspace.json("tasks", "show", task_id)
 
     result = workspace.run("tasks", verb[0], task_id, *verb[1:], "--dry-run")
-    (told,) = workspace.lines("tasks", verb[0], task_id, *verb[1:], "--dry-run")
+    (reported,) = workspace.lines("tasks", verb[0], task_id, *verb[1:], "--dry-run")
 
     assert result.stdout == f"{task_id}  scheduled\n"
     assert "1 of 1 task; nothing was changed" in result.stderr
-    assert told == {"task_id": task_id, "state": "scheduled", "would": True}
+    assert reported == {"task_id": task_id, "state": "scheduled", "would": True}
     assert workspace.json("tasks", "show", task_id) == before
 
 
@@ -266,11 +266,11 @@ def test_a_short_id_is_taken_wherever_an_id_is(workspace):
 
 
 def test_a_short_id_of_dead_letters_is_taken_too(workspace):
-    (buried,) = workspace.die()
+    (dead_tasks,) = workspace.die()
     workspace.declare(workspace.greet)
 
-    assert workspace.json("dead", "show", buried[:18])["task_id"] == buried
-    assert workspace.lines("dead", "redrive", buried[:18]) == [{"task_id": buried, "answer": "done"}]
+    assert workspace.json("dead", "show", dead_tasks[:18])["task_id"] == dead_tasks
+    assert workspace.lines("dead", "redrive", dead_tasks[:18]) == [{"task_id": dead_tasks, "answer": "done"}]
 
 
 def test_a_short_id_of_several_tasks_or_of_none_is_refused_with_what_to_do(workspace):

@@ -113,8 +113,10 @@ def test_a_manual_limit_is_shown_as_such_until_it_is_reset(workspace: Workspace,
     assert row["limits"]["requests_per_minute"] == 300
     assert row["by_hand"] == ["requests_per_minute", "retry_window", "max_in_flight"]
 
-    told = workspace.run("upstreams", "set", openai, "requests_per_minute=code", "retry_window=code").stderr
-    assert "as in the code from the next start of a worker" in told
+    reported = workspace.run(
+        "upstreams", "set", openai, "requests_per_minute=code", "retry_window=code"
+    ).stderr
+    assert "as in the code from the next start of a worker" in reported
     workspace.ask(lambda store: store.declare_limits([declared]))
     row = workspace.json("upstreams", "show", openai)
     assert (row["limits"]["requests_per_minute"], row["limits"]["retry_window"]) == (600, 60)

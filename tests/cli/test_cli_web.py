@@ -117,24 +117,24 @@ def ask(url, data=None, **headers):
 
 def test_it_serves_until_stopped_and_the_first_token_ends_open_access(workspace, api):
     url, process = api
-    status, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
+    status, reported = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
     assert status == 202
-    assert ask(url + told["location"])[1]["state"] == "ready"
-    assert workspace.json("tasks", "show", told["task_id"])["function"] == workspace.greet
+    assert ask(url + reported["location"])[1]["state"] == "ready"
+    assert workspace.json("tasks", "show", reported["task_id"])["function"] == workspace.greet
     token = create(workspace, "--all-tenants").stdout.strip()
     ends_at = time.monotonic() + 15
-    while ask(url + told["location"])[0] != 401:
+    while ask(url + reported["location"])[0] != 401:
         assert time.monotonic() < ends_at
         time.sleep(0.1)
-    assert ask(url + told["location"], Authorization=f"Bearer {token}")[0] == 200
+    assert ask(url + reported["location"], Authorization=f"Bearer {token}")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == 0
 
 
 def test_a_stop_ends_open_streams_whole_and_at_once(workspace, api):
     url, process = api
-    _, told = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
-    with urllib.request.urlopen(f"{url}{told['location']}/events", timeout=20) as stream:
+    _, reported = ask(f"{url}/api/v1/tasks", {"task": "greet", "args": {"name": "Ada"}})
+    with urllib.request.urlopen(f"{url}{reported['location']}/events", timeout=20) as stream:
         assert stream.readline().startswith(b"retry:")
         process.send_signal(signal.SIGTERM)
         rest = stream.read()

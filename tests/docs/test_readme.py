@@ -50,7 +50,7 @@ class Tour:
     def tidegate(self, *words: str) -> list[str]:
         return self._run([*TIDEGATE, *words])
 
-    def said(self, start: str, task_id: str) -> list[str]:
+    def printed(self, start: str, task_id: str) -> list[str]:
         """Do the command of the README that starts so, on one task."""
         (line,) = {line for line in commands(README) if line.startswith(start)}
         return self.tidegate(*[task_id if word == "ID" else word for word in shlex.split(line)[1:]])
@@ -134,10 +134,10 @@ def test_after_a_kill_and_a_new_start_every_task_of_the_tour_is_final(tmp_path, 
     assert tour.states() == dict.fromkeys(texts, "succeeded") | {empty: "dead"}
     (letter,) = map(json.loads, tour.tidegate("dead", "ls", "--json"))
     assert letter["message"] == "nothing to summarize"
-    assert tour.said("tidegate dead redrive ID", empty)
+    assert tour.printed("tidegate dead redrive ID", empty)
     with tour.worker():
         _until(lambda: tour.states()[empty] == "succeeded", "the corrected task has succeeded")
-    assert "redriven" in "\n".join(tour.said("tidegate tasks show ID", empty))
+    assert "redriven" in "\n".join(tour.printed("tidegate tasks show ID", empty))
 
 
 @pytest.mark.slow

@@ -97,6 +97,6 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) ->
             return
         except OSError:
             if process.poll() is not None or time.monotonic() > ends_at:
-                said = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-                raise RuntimeError(f"pgbouncer does not start: {said}") from None
+                printed = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+                raise RuntimeError(f"pgbouncer does not start: {printed}") from None
         time.sleep(0.01)

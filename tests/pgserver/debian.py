@@ -78,5 +78,5 @@ def _apt(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[
     except FileNotFoundError:
         raise NotHereError(f"{command[0]} is not here") from None
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        raise NotHereError(f"{' '.join(command)}: {said.strip()[-300:]}") from None
+        printed = getattr(error, "stderr", "") or str(error)
+        raise NotHereError(f"{' '.join(command)}: {printed.strip()[-300:]}") from None

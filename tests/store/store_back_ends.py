@@ -47,10 +47,10 @@ def postgres_clients(through: str) -> Made:
     @contextmanager
     def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
         server: Server = request.getfixturevalue("postgres")
-        door = request.getfixturevalue(through)
+        checked_by = request.getfixturevalue(through)
         emptied(server)
-        url = door.url(user=role(SCHEMA, "worker"))
-        if door is not server:
+        url = checked_by.url(user=role(SCHEMA, "worker"))
+        if checked_by is not server:
             url += f"?listen={server.host}:{server.port}"
         yield lambda: PostgresStore(url, clock=clock)
 
@@ -63,9 +63,9 @@ def unmade_postgres_clients(through: str) -> Made:
     @contextmanager
     def made(request: pytest.FixtureRequest, clock: SettableClock) -> Iterator[Clients]:
         server: Server = request.getfixturevalue("postgres")
-        door = request.getfixturevalue(through)
+        checked_by = request.getfixturevalue(through)
         with fresh_database(server) as name:
-            yield lambda: PostgresStore(door.url(name), clock=clock)
+            yield lambda: PostgresStore(checked_by.url(name), clock=clock)
 
     return made
 

@@ -118,8 +118,8 @@ async def test_a_streamed_answer_equals_a_whole_answer(serve, http):
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"] == whole["usage"]
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
-    said = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
-    assert said == whole["choices"][0]["message"]["content"]
+    printed = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1])
+    assert printed == whole["choices"][0]["message"]["content"]
 
 
 async def test_a_stream_comes_piece_by_piece_and_is_billed_when_it_begins(serve, http):

@@ -137,8 +137,10 @@ async def test_a_tenant_sees_only_its_own_tasks_in_lists_and_bulk_actions(app: T
             assert [one["task_id"] for one in (await me.get(f"/api/v1/{path}")).json()[field]] == [handle.id]
             assert (await them.get(f"/api/v1/{path}")).json()[field] == []
         for act in ("redrive", "purge"):
-            told = await them.post(f"/api/v1/dead-letters/{act}", json={"task_ids": [handle.id, alone.id]})
-            assert {one["answer"] for one in told.json()["tasks"]} == {"unknown"}
+            reported = await them.post(
+                f"/api/v1/dead-letters/{act}", json={"task_ids": [handle.id, alone.id]}
+            )
+            assert {one["answer"] for one in reported.json()["tasks"]} == {"unknown"}
         assert (await app.status(handle.id)).state.value == "dead"
         replay = await them.post("/api/v1/tasks", json={"task": "web:fail", "args": ["x"], "key": "k"})
         assert replay.json()["task_id"] != handle.id
@@ -176,11 +178,11 @@ async def test_a_stream_ends_when_its_token_is_revoked(app: Tidegate) -> None:
             rest = [event async for event in events]
             assert names | {event.name for event in rest[:-1]} <= {"state", ":"}
             assert (rest[-1].name, rest[-1].data) == ("closed", {"reason": "token"})
-            said: list[str] = []
+            printed: list[str] = []
             with contextlib.suppress(websockets.ConnectionClosed):
                 while True:
-                    said.append(str(await socket.recv()))
-            assert json.loads(said[-1]) == {"event": "closed", "data": {"reason": "token"}}
+                    printed.append(str(await socket.recv()))
+            assert json.loads(printed[-1]) == {"event": "closed", "data": {"reason": "token"}}
             assert (socket.close_code, socket.close_reason) == (1008, "token")
 
 

@@ -190,9 +190,9 @@ async def test_a_socket_that_gets_bytes_still_sends_events(app: Tidegate) -> Non
         url = f"{api.url.replace('http', 'ws')}/api/v1/tasks/{task.id}/socket"
         async with asyncio.timeout(20), websockets.connect(url, proxy=None) as socket:
             await socket.send(b"\x00\xff")
-            told = [str(message) async for message in socket]
+            reported = [str(message) async for message in socket]
         assert socket.close_code == 1000
-    assert '"end"' in told[-1]
+    assert '"end"' in reported[-1]
 
 
 async def test_an_outage_during_the_wait_does_not_fail_a_stored_submit(

@@ -89,10 +89,10 @@ async def test_a_stream_and_a_socket_outlive_the_time_for_a_request(app: Tidegat
             await socket.recv()
             await asyncio.sleep(0.4)
             async with app.worker():
-                said = [str(message) async for message in socket]
+                printed = [str(message) async for message in socket]
                 received = await rest_of(reader)
         writer.close()
-    assert '"event":"end"' in said[-1]
+    assert '"event":"end"' in printed[-1]
     assert b"event: end" in received
 
 

@@ -169,13 +169,13 @@ async def test_a_slow_socket_client_is_closed_as_slow(app: Tidegate, monkeypatch
     from tidegate.web.routes.events import _serve_socket
 
     task = await app.function("web:add").enqueue(1)
-    said: list[Any] = []
+    printed: list[Any] = []
     is_stuck = True
 
     async def send(message: Any) -> None:
         if message["type"] == "websocket.send" and is_stuck:
             await asyncio.Event().wait()
-        said.append(message)
+        printed.append(message)
 
     connect = [{"type": "websocket.connect"}]
 
@@ -190,7 +190,7 @@ async def test_a_slow_socket_client_is_closed_as_slow(app: Tidegate, monkeypatch
     context: ApiContext = create_app(app, settings=WebSettings(send_limit=0.05)).state.context
     async with asyncio.timeout(5):
         await _serve_socket(context, socket, task.id, 0)
-    assert said[-1] == {"type": "websocket.close", "code": 1013, "reason": "slow"}
+    assert printed[-1] == {"type": "websocket.close", "code": 1013, "reason": "slow"}
 
 
 async def test_a_stream_names_a_deleted_task_or_an_unavailable_store_as_its_end(

@@ -230,7 +230,7 @@ async def test_it_reports_liveness_and_readiness(app: Tidegate, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("role", "tenant", "is_told"),
+    ("role", "tenant", "is_reported"),
     [
         (Role.VIEWER, None, True),
         (Role.ADMIN, None, True),
@@ -239,7 +239,7 @@ async def test_it_reports_liveness_and_readiness(app: Tidegate, monkeypatch: pyt
     ],
 )
 async def test_the_reason_of_unreadiness_is_shown_to_roles_of_all_tenants_only(
-    app: Tidegate, monkeypatch: pytest.MonkeyPatch, role: Role, tenant: str | None, is_told: bool
+    app: Tidegate, monkeypatch: pytest.MonkeyPatch, role: Role, tenant: str | None, is_reported: bool
 ) -> None:
     from tidegate import StoreUnavailableError
 
@@ -253,7 +253,7 @@ async def test_the_reason_of_unreadiness_is_shown_to_roles_of_all_tenants_only(
             monkeypatch.setattr(core_of(app).store, method, away)
         answer = await client.get("/readyz", headers=bearer(token))
         stranger = await client.get("/readyz")
-    assert ("/srv/secret" in answer.text) is is_told
+    assert ("/srv/secret" in answer.text) is is_reported
     assert "/srv/secret" not in stranger.text
     assert (stranger.status_code, stranger.json()["code"]) == (503, "TG301")
 

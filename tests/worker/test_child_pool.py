@@ -65,11 +65,11 @@ async def test_a_waiting_task_takes_a_child_that_became_idle(starts: Starts) -> 
 
 
 async def test_the_child_pool_is_available_only_for_children_that_are_soon_ready(starts: Starts) -> None:
-    told = 0
+    reported = 0
 
     def on_available() -> None:
-        nonlocal told
-        told += 1
+        nonlocal reported
+        reported += 1
 
     pool = ChildPool("nothing:app", ChildRules(), on_available)
     assert pool.available == WAITERS_PER_START
@@ -83,7 +83,7 @@ async def test_the_child_pool_is_available_only_for_children_that_are_soon_ready
     await asyncio.sleep(0)
     assert pool.available == 0
     starts.go.release()
-    while not told:
+    while not reported:
         await asyncio.sleep(0)
     assert pool.available == 1
     starts.go.release()

@@ -280,8 +280,8 @@ async def test_log_records_of_a_task_function_name_its_task(
         await client.app.aclose()
     found = [json.loads(line) for line in lines]
     for place, task_id in ids.items():
-        (said,) = [one for one in found if one["message"] == place]
-        assert (said["task_id"], said["run"], said["queue"]) == (task_id, 1, "orders")
+        (printed,) = [one for one in found if one["message"] == place]
+        assert (printed["task_id"], printed["run"], printed["queue"]) == (task_id, 1, "orders")
         (ended,) = [
             one for one in found if one["message"].startswith("succeeded: ") and one["task_id"] == task_id
         ]

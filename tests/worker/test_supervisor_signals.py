@@ -71,9 +71,9 @@ async def test_sigterm_drains_a_worker_also_as_process_1_and_behind_a_shell(
     with service(tmp_path, *WORKER, before=before, GRACE="1.5") as worker:
         short, long = await client.nap.enqueue(0.6), await client.nap.enqueue(60.0)
         await began(tmp_path, 2)
-        told = children(worker.pid)[0] if place == "process 1" else worker.pid
+        reported = children(worker.pid)[0] if place == "process 1" else worker.pid
         asked_at = time.monotonic()
-        os.kill(told, signal.SIGTERM)
+        os.kill(reported, signal.SIGTERM)
         await came(lambda: "takes no more tasks" in worker.log(), "it drains")
         queued = await client.nap.enqueue(0.0)
         # A shell that stays dies of the signal, and the worker notices its end.
@@ -110,7 +110,7 @@ async def test_a_worker_in_the_background_outlives_its_shell(client: Any, tmp_pa
             assert await (await client.nap.enqueue(0.1)).result(15) > 1
             assert "restarting, one" not in worker.log()
         else:
-            await came(lambda: "every process has restarted" in worker.log(), "it has started anew")
+            await came(lambda: "every process has restarted" in worker.log(), "it has restarted")
         os.kill(pid, signal.SIGTERM)
         await came(lambda: "has stopped" in worker.log(), "it has stopped")
     await client.app.aclose()
@@ -311,7 +311,7 @@ async def test_sighup_with_code_that_cannot_be_imported_changes_nothing(client: 
         assert await (await client.release.enqueue()).result(15) == before
         (tmp_path / "code").write_text("3")
         worker.process.send_signal(signal.SIGHUP)
-        await came(lambda: "every process has restarted" in worker.log(), "it has started anew")
+        await came(lambda: "every process has restarted" in worker.log(), "it has restarted")
         assert (await (await client.release.enqueue()).result(15))[0] == "3"
     await client.app.aclose()
 

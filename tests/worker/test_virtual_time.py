@@ -68,12 +68,12 @@ def simulate(directory: Path, seed: int, tasks: int = 40) -> tuple[list[Any], fl
 
 def test_an_hour_passes_in_a_moment_and_every_task_ends(tmp_path: Path) -> None:
     began = time.monotonic()
-    told, virtual_seconds = simulate(tmp_path / "a", seed=1)
+    reported, virtual_seconds = simulate(tmp_path / "a", seed=1)
     assert virtual_seconds > 3600
     assert time.monotonic() - began < 30
-    assert {row.state for row, _ in told} <= {State.SUCCEEDED, State.DEAD}
-    assert any(row.run > 1 for row, _ in told)
-    assert any(entry.reason == "timeout" for _, history in told for entry in history)
+    assert {row.state for row, _ in reported} <= {State.SUCCEEDED, State.DEAD}
+    assert any(row.run > 1 for row, _ in reported)
+    assert any(entry.reason == "timeout" for _, history in reported for entry in history)
 
 
 @pytest.mark.parametrize("seed", [2, 3])

@@ -120,7 +120,7 @@ class DeadLetterAdmin:
         """Send dead letters back to the main queue: by id, by filter, or all of them.
 
         Only those whose function some application declares. By filter they go in chunks, and one that fails
-        again meanwhile is not taken twice. Counters start anew; the history stays.
+        again meanwhile is not taken twice. Its counters start from zero; the history stays.
 
         Args:
             task_ids: One or several; then no filter.

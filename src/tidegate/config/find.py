@@ -44,9 +44,9 @@ def project_directories(start: Path) -> Iterator[Path]:
     yield start
     if (start / ".git").exists():
         return
-    home = Path.home().absolute() if "HOME" in os.environ else None
+    home_directory = Path.home().absolute() if "HOME" in os.environ else None
     for directory in start.parents:
-        if directory in (home, Path(directory.anchor)) or not _is_ours(directory):
+        if directory in (home_directory, Path(directory.anchor)) or not _is_ours(directory):
             return
         yield directory
         if (directory / ".git").exists():

@@ -18,9 +18,9 @@ def to_json(row: GateRow) -> tuple[str, str, str]:
 
 def from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
     """Return the row that `to_json` wrote. Fields that a newer version wrote are ignored."""
-    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _METERS.decode(buckets))
+    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _BUCKETS.decode(buckets))
 
 
 _LIMITS = msgspec.json.Decoder(Limits)
 _GATE = msgspec.json.Decoder(Gate)
-_METERS = msgspec.json.Decoder(dict[str, TokenBucket])
+_BUCKETS = msgspec.json.Decoder(dict[str, TokenBucket])

@@ -17,14 +17,14 @@ from tidegate.store.rows import ActionStatus, CancelStatus, NewTask, TaskFilter
 DAY = 86_400.0
 
 
-async def staged(build: Build, count: int = 3, stage: str = "s", **changes: object) -> list[str]:
+async def batched(build: Build, count: int = 3, batch: str = "s", **changes: object) -> list[str]:
     new = [build.new(**changes) for _ in range(count)]
-    await build.store.enqueue_part(stage, new)
+    await build.store.enqueue_part(batch, new)
     return [task.id for task in new]
 
 
 async def committed(build: Build, count: int = 3, **changes: object) -> list[str]:
-    ids = await staged(build, count, **changes)
+    ids = await batched(build, count, **changes)
     assert await build.store.commit_batch("s") == {}
     return ids
 
@@ -37,7 +37,7 @@ async def moved(store: Store) -> int:
 
 
 async def test_a_task_of_an_uncommitted_batch_is_invisible(build: Build) -> None:
-    ids = await staged(build, key="k")
+    ids = await batched(build, key="k")
     store = build.store
     assert await store.read_tasks(ids) == {}
     assert await store.list_tasks(TaskFilter()) == []
@@ -100,8 +100,8 @@ async def test_tasks_resent_in_another_batch_are_stored_once(build: Build) -> No
 
 async def test_committing_twice_is_harmless_and_returns_the_same_result(build: Build) -> None:
     holder = await build.one(key="k")
-    [loser] = await staged(build, 1, key="k")
-    await staged(build, 2)
+    [loser] = await batched(build, 1, key="k")
+    await batched(build, 2)
     first = await build.store.commit_batch("s")
     assert first == {loser: holder}
     assert await build.store.commit_batch("s") == first
@@ -111,7 +111,7 @@ async def test_committing_twice_is_harmless_and_returns_the_same_result(build: B
 
 
 async def test_keys_are_taken_at_the_commit(build: Build) -> None:
-    [mine] = await staged(build, 1, key="k")
+    [mine] = await batched(build, 1, key="k")
     outside = await build.one(key="k")
     assert await build.store.commit_batch("s") == {mine: outside}
     assert await build.states([mine, outside]) == {outside: State.READY}
@@ -135,9 +135,9 @@ async def test_the_first_task_with_a_key_is_the_first_given_not_the_smallest_id(
 
 async def test_a_conflict_drops_the_batch_and_a_repeated_commit_raises_it_again(build: Build) -> None:
     holder = await build.one(key="k", fingerprint=b"other")
-    ids = await staged(build, 3)
-    await staged(build, 1, key="free")
-    await staged(build, 1, key="k")
+    ids = await batched(build, 3)
+    await batched(build, 1, key="free")
+    await batched(build, 1, key="k")
     for _ in range(2):
         with pytest.raises(KeyConflictError) as caught:
             await build.store.commit_batch("s")
@@ -149,14 +149,14 @@ async def test_a_conflict_drops_the_batch_and_a_repeated_commit_raises_it_again(
 
 
 async def test_a_key_taken_by_a_committed_batch_is_taken(build: Build) -> None:
-    [mine] = await staged(build, 1, key="k", unique="u")
+    [mine] = await batched(build, 1, key="k", unique="u")
     await build.store.commit_batch("s")
     answers = await build.store.enqueue([build.new(key="k"), build.new(unique="u")])
     assert [answer.task_id for answer in answers] == [mine, mine]
 
 
 async def test_a_dropped_batch_leaves_nothing(build: Build) -> None:
-    ids = await staged(build, key="k")
+    ids = await batched(build, key="k")
     await build.store.drop_batch("s")
     await build.store.drop_batch("s")
     with pytest.raises(NotAcceptedError):
@@ -179,14 +179,14 @@ async def test_an_unknown_batch_cannot_be_committed(store: Store) -> None:
 async def test_no_part_can_be_added_to_a_committed_batch(build: Build) -> None:
     await committed(build)
     with pytest.raises(NotAcceptedError):
-        await staged(build)
+        await batched(build)
 
 
 async def test_actions_apply_to_tasks_of_a_committed_batch_before_its_release(build: Build) -> None:
     cancelled, urgent, plain = await committed(build)
     assert await build.store.cancel([cancelled]) == {cancelled: CancelStatus.CANCELLED}
     assert await build.store.reprioritise([urgent], Priority.INTERACTIVE) == {urgent: ActionStatus.DONE}
-    [late] = await staged(build, 1, stage="t", delay_seconds=600.0)
+    [late] = await batched(build, 1, batch="t", delay_seconds=600.0)
     await build.store.commit_batch("t")
     assert await build.store.run_now([late]) == {late: ActionStatus.DONE}
     assert await moved(build.store) == 3
@@ -196,7 +196,7 @@ async def test_actions_apply_to_tasks_of_a_committed_batch_before_its_release(bu
 
 
 async def test_an_uncommitted_batch_is_deleted_after_a_day(build: Build, clock: SettableClock) -> None:
-    ids = await staged(build, 5)
+    ids = await batched(build, 5)
     clock.advance(DAY - 1)
     assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 0
     clock.advance(2)
@@ -218,7 +218,7 @@ async def test_a_committed_batch_is_never_deleted_before_its_release(
     assert await build.store.delete_expired(finished_seconds=DAY, dead_seconds=DAY) == 1
 
 
-async def stage_many(build: Build, new: list[NewTask]) -> None:
+async def enqueue_many_parts(build: Build, new: list[NewTask]) -> None:
     for start in range(0, len(new), 5_000):
         await build.store.enqueue_part("s", new[start : start + 5_000])
 
@@ -249,7 +249,7 @@ async def test_other_writers_do_not_wait_long_for_a_bulk_enqueue(
 
     beside = asyncio.create_task(keep_working())
     began = time.monotonic()
-    await stage_many(build, new)
+    await enqueue_many_parts(build, new)
     losers = await build.store.commit_batch("s")
     took = time.monotonic() - began
     assert await moved(build.store) == count - count // 100

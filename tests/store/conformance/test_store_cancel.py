@@ -159,16 +159,16 @@ async def test_the_status_of_a_cancel_agrees_with_the_outcome_at_any_moment(
     await working
     rows = await store.read_tasks(ids)
     for task_id in ids:
-        state, told = rows[task_id].state, ended.get(task_id, [])
-        assert told.count("Succeeded") <= 1
+        state, reported = rows[task_id].state, ended.get(task_id, [])
+        assert reported.count("Succeeded") <= 1
         if answers[task_id] is CANCELLED:
             assert state is State.CANCELLED
-            assert "Succeeded" not in told
+            assert "Succeeded" not in reported
         elif answers[task_id] is FINISHED:
-            assert (state, told[-1]) == (State.SUCCEEDED, "Succeeded")
+            assert (state, reported[-1]) == (State.SUCCEEDED, "Succeeded")
         else:
             assert answers[task_id] is ASKED
-            assert state is (State.SUCCEEDED if told[-1] == "Succeeded" else State.CANCELLED)
+            assert state is (State.SUCCEEDED if reported[-1] == "Succeeded" else State.CANCELLED)
     assert len(set(answers.values())) == 3, "the moments were not spread over the tasks' lives"
     assert await store.check_integrity() == []
 

@@ -177,9 +177,9 @@ async def test_a_redrive_removes_a_past_deadline_that_was_given_as_a_moment(
 
 
 async def test_a_redriven_task_takes_its_unique_name_again(build: Build) -> None:
-    buried = await build.in_state(State.DEAD, unique="u")
-    assert await build.store.redrive([buried]) == {buried: DONE}
-    assert (await build.store.enqueue([build.new(unique="u")]))[0].task_id == buried
+    dead_tasks = await build.in_state(State.DEAD, unique="u")
+    assert await build.store.redrive([dead_tasks]) == {dead_tasks: DONE}
+    assert (await build.store.enqueue([build.new(unique="u")]))[0].task_id == dead_tasks
 
 
 async def test_a_redrive_is_refused_while_another_task_has_the_unique_name(build: Build) -> None:
@@ -199,16 +199,16 @@ async def test_of_two_dead_tasks_with_one_unique_name_only_one_is_redriven(build
 
 
 async def test_a_purged_task_is_deleted_with_everything(build: Build, store: Store) -> None:
-    buried, other = await build.in_state(State.DEAD), await build.in_state(State.DEAD)
-    assert await store.purge([buried]) == {buried: DONE}
-    assert await store.purge([buried]) == {buried: UNKNOWN}
-    assert await store.redrive([buried]) == {buried: UNKNOWN}
-    assert set(await build.states([buried, other])) == {other}
-    assert await store.get_history(buried) == []
+    dead_tasks, other = await build.in_state(State.DEAD), await build.in_state(State.DEAD)
+    assert await store.purge([dead_tasks]) == {dead_tasks: DONE}
+    assert await store.purge([dead_tasks]) == {dead_tasks: UNKNOWN}
+    assert await store.redrive([dead_tasks]) == {dead_tasks: UNKNOWN}
+    assert set(await build.states([dead_tasks, other])) == {other}
+    assert await store.get_history(dead_tasks) == []
     await build.sound()
 
 
 async def test_the_reason_of_the_last_failure_stays_after_a_redrive(build: Build) -> None:
-    buried = await build.in_state(State.DEAD)
-    await build.store.redrive([buried])
-    assert (await build.row(buried)).reason == FAILED.reason
+    dead_tasks = await build.in_state(State.DEAD)
+    await build.store.redrive([dead_tasks])
+    assert (await build.row(dead_tasks)).reason == FAILED.reason

@@ -89,15 +89,15 @@ async def test_a_late_finish_is_fenced_while_the_task_waits_for_its_next_run(bui
 
 
 async def test_a_late_finish_like_the_reapers_but_with_other_texts_is_fenced(build: Build) -> None:
-    [released, buried] = await build.orphaned(2)
+    [released, dead_tasks] = await build.orphaned(2)
     await build.done(
         Released(released.fence, "its neighbour crashed"),
-        Dead(buried.fence, CRASHED, Charge.CRASH, "crash limit"),
+        Dead(dead_tasks.fence, CRASHED, Charge.CRASH, "crash limit"),
     )
     answers = await build.store.finish(
         [
             Released(released.fence, "shutdown"),
-            Dead(buried.fence, CRASHED, Charge.ATTEMPT, "attempts are spent"),
+            Dead(dead_tasks.fence, CRASHED, Charge.ATTEMPT, "attempts are spent"),
         ]
     )
     assert answers == [FinishStatus.FENCED, FinishStatus.FENCED]

@@ -166,8 +166,8 @@ async def test_a_cancelled_run_has_its_reason(build: Build) -> None:
 
 @pytest.mark.parametrize("charge", [charge for charge in Charge if charge is not Charge.INTERRUPTED])
 async def test_each_charge_increments_its_own_counter(build: Build, charge: Charge) -> None:
-    retried, buried = (task.fence for task in await build.running(2))
-    await build.done(retrying(retried, charge=charge), dead(buried, charge=charge))
+    retried, dead_tasks = (task.fence for task in await build.running(2))
+    await build.done(retrying(retried, charge=charge), dead(dead_tasks, charge=charge))
     spent = {
         Charge.ATTEMPT: Counters(attempts=1),
         Charge.PARK: Counters(parks=1),
@@ -178,7 +178,7 @@ async def test_each_charge_increments_its_own_counter(build: Build, charge: Char
         Charge.NOTHING: Counters(),
     }[charge]
     assert (await build.row(retried.task_id)).counters == spent
-    assert (await build.row(buried.task_id)).counters == spent
+    assert (await build.row(dead_tasks.task_id)).counters == spent
 
 
 async def test_a_release_increments_only_the_releases(build: Build) -> None:
@@ -255,11 +255,12 @@ async def test_a_failure_with_any_text_is_recorded(build: Build, text: str) -> N
         Verdict.UNKNOWN, Reason.UNKNOWN, message=text, error_class=text, status=599, code=text,
         request_id=text, evidence=text, traceback=text,
     )  # fmt: skip
-    retried, buried = (task.fence for task in await build.running(2))
+    retried, dead_tasks = (task.fence for task in await build.running(2))
     await build.done(
-        retrying(retried, failure=failure, why=text, rule=text[:50]), dead(buried, failure=failure, why=text)
+        retrying(retried, failure=failure, why=text, rule=text[:50]),
+        dead(dead_tasks, failure=failure, why=text),
     )
-    [entry] = [entry for entry in await build.store.get_history(buried.task_id) if entry.kind == "run"]
+    [entry] = [entry for entry in await build.store.get_history(dead_tasks.task_id) if entry.kind == "run"]
     expected = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
     assert entry.message == entry.traceback == entry.why == expected
     assert (await build.row(retried.task_id)).message == expected

@@ -180,8 +180,8 @@ async def test_batches_with_the_same_names_in_any_order_get_results_in_their_own
         for order, got in zip((names, names[::-1], names), answers, strict=True)
     ]
     for name in names:
-        assert len({told[name].task_id for told in holders}) == 1
-        assert sum(told[name].created for told in holders) == 1
+        assert len({reported[name].task_id for reported in holders}) == 1
+        assert sum(reported[name].created for reported in holders) == 1
 
 
 async def test_tasks_of_a_batch_are_claimed_in_its_order_independent_of_their_names(build: Build) -> None:

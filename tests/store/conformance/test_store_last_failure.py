@@ -67,17 +67,17 @@ async def test_a_redriven_task_gets_the_failure_it_died_of(build: Build, clock: 
 
 
 @pytest.mark.parametrize(
-    ("said", "given"),
+    ("printed", "given"),
     [
         ("refused: key sk-test-1abcdefghijklmnop", "sk-test-1abcdefghijklmnop"),
         ('a "quote", a \\ and a \x00 \ud800 é', "\x00"),
     ],
 )
 async def test_the_message_of_the_last_failure_has_secrets_masked(
-    build: Build, clock: SettableClock, said: str, given: str
+    build: Build, clock: SettableClock, printed: str, given: str
 ) -> None:
     run = await build.run()
-    failure = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, message=said)
+    failure = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, message=printed)
     again = await next_run(build, clock, run, retrying(run.fence, failure=failure, delay=1.0))
     assert again.last_failure is not None
     (ended,) = [entry for entry in await build.store.get_history(run.fence.task_id) if entry.run == 1]

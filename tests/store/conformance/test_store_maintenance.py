@@ -101,10 +101,10 @@ async def test_expired_final_tasks_are_deleted_with_everything_that_belongs_to_t
 
 
 async def test_dead_letters_have_their_own_retention(build: Build, clock: SettableClock) -> None:
-    buried, done = await build.in_state(State.DEAD), await build.in_state(State.SUCCEEDED)
+    dead_tasks, done = await build.in_state(State.DEAD), await build.in_state(State.SUCCEEDED)
     clock.advance(2 * HOUR)
     assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
-    assert set(await build.states([buried, done])) == {buried}
+    assert set(await build.states([dead_tasks, done])) == {dead_tasks}
     clock.advance(2 * HOUR)
     assert await build.store.delete_expired(finished_seconds=HOUR, dead_seconds=3 * HOUR) == 1
     assert await build.store.list_tasks(TaskFilter()) == []
@@ -113,17 +113,22 @@ async def test_dead_letters_have_their_own_retention(build: Build, clock: Settab
 async def test_maintenance_keeps_finished_tasks_for_seven_days_and_dead_ones_for_ninety(
     build: Build, clock: SettableClock
 ) -> None:
-    done, gone, buried = [
+    done, gone, dead_tasks = [
         await build.in_state(state) for state in (State.SUCCEEDED, State.CANCELLED, State.DEAD)
     ]
-    for days, left in ((6.9, {done, gone, buried}), (0.2, {buried}), (82.8, {buried}), (0.2, set())):
+    for days, left in (
+        (6.9, {done, gone, dead_tasks}),
+        (0.2, {dead_tasks}),
+        (82.8, {dead_tasks}),
+        (0.2, set()),
+    ):
         clock.advance(days * 24 * HOUR)
-        await swept_by_a_steward(build.store)
-        assert set(await build.states([done, gone, buried])) == left
+        await deleted_by_maintenance(build.store)
+        assert set(await build.states([done, gone, dead_tasks])) == left
     await build.sound()
 
 
-async def swept_by_a_steward(store: Store) -> None:
+async def deleted_by_maintenance(store: Store) -> None:
     """Run maintenance with the default times until it has deleted expired rows."""
     swept = asyncio.Event()
 

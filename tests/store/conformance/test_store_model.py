@@ -239,7 +239,7 @@ class Contract(RuleBasedStateMachine):
                 State.CANCELLED if isinstance(outcome, Retrying | Released | Cancelled) else State.DEAD
             )
 
-    # --- what stewards and people do ---
+    # --- what maintenance and people do ---
 
     @rule(seconds=st.sampled_from([1.0, 15.0, 90.0]))
     def promote(self, seconds: float) -> None:

@@ -127,11 +127,11 @@ async def test_the_history_has_every_run_and_action_in_order(build: Build, clock
     clock.advance(1)
     await build.done(succeeded(task.fence))
 
-    told = await build.store.get_history(task_id)
-    assert [(entry.kind, entry.at - START, entry.run) for entry in told] == [
+    reported = await build.store.get_history(task_id)
+    assert [(entry.kind, entry.at - START, entry.run) for entry in reported] == [
         ("enqueued", 0, None), ("run", 0, 1), ("run now", 2, None), ("run", 3, 2), ("redriven", 5, None), ("run", 6, 3),
     ]  # fmt: skip
-    first = told[1]
+    first = reported[1]
     assert (first.outcome, first.charge, first.verdict, first.reason) == (
         "retrying",
         "attempt",
@@ -140,8 +140,12 @@ async def test_the_history_has_every_run_and_action_in_order(build: Build, clock
     )
     assert (first.ended_at, first.next_run_at, first.why) == (START + 1, START + 601, "backoff 600 s")
     assert (first.message, first.error_class, first.worker_id) == (FAILED.message, FAILED.error_class, worker)
-    assert (told[3].outcome, told[3].next_run_at, told[3].why) == ("dead", None, "attempts are spent")
-    assert (told[5].outcome, told[5].ended_at) == ("succeeded", START + 7)
+    assert (reported[3].outcome, reported[3].next_run_at, reported[3].why) == (
+        "dead",
+        None,
+        "attempts are spent",
+    )
+    assert (reported[5].outcome, reported[5].ended_at) == ("succeeded", START + 7)
 
 
 # --- lists ---
@@ -205,10 +209,10 @@ async def test_tasks_are_found_by_every_field(
 
 async def test_tasks_are_found_by_their_last_failure(build: Build) -> None:
     retried = await build.in_state(State.RETRYING)
-    buried = await build.in_state(State.DEAD)
+    dead_tasks = await build.in_state(State.DEAD)
     await build.in_state(State.SUCCEEDED)
     for task_filter in (TaskFilter(reason="network"), TaskFilter(error_class="builtins.OSError")):
-        assert [row.id for row in await build.store.list_tasks(task_filter)] == [buried, retried]
+        assert [row.id for row in await build.store.list_tasks(task_filter)] == [dead_tasks, retried]
     assert await build.store.list_tasks(TaskFilter(reason="timeout")) == []
     assert await build.store.list_tasks(TaskFilter(error_class="ValueError")) == []
 

@@ -18,7 +18,9 @@ def pieces(fence: Fence, *places: int) -> list[NewChunk]:
     return [NewChunk(fence, place, b"%d" % (fence.run * 100 + place)) for place in places]
 
 
-async def told(store: Store, task_id: str, after: int = 0, limit: int = 100) -> list[tuple[int, int, bytes]]:
+async def reported(
+    store: Store, task_id: str, after: int = 0, limit: int = 100
+) -> list[tuple[int, int, bytes]]:
     found = await store.read_chunks({task_id: after}, limit=limit)
     return [(chunk.sequence, chunk.run, chunk.data) for chunk in found.get(task_id, [])]
 
@@ -35,7 +37,7 @@ async def test_chunks_are_read_in_the_order_they_were_emitted(build: Build, cloc
     assert await build.store.append_chunks(pieces(fence, 1, 2)) == []
     clock.advance(1)
     assert await build.store.append_chunks(pieces(fence, 3)) == []
-    assert await told(build.store, fence.task_id) == [(1, 1, b"101"), (2, 1, b"102"), (3, 1, b"103")]
+    assert await reported(build.store, fence.task_id) == [(1, 1, b"101"), (2, 1, b"102"), (3, 1, b"103")]
     found = (await build.store.read_chunks({fence.task_id: 0}))[fence.task_id]
     assert found[2].at - found[1].at == 1
 
@@ -43,10 +45,10 @@ async def test_chunks_are_read_in_the_order_they_were_emitted(build: Build, cloc
 async def test_a_stream_can_be_read_from_any_number_and_in_parts(build: Build) -> None:
     fence = (await build.run()).fence
     await build.store.append_chunks(pieces(fence, *range(1, 21)))
-    assert [chunk[0] for chunk in await told(build.store, fence.task_id, 7)] == list(range(8, 21))
-    assert [chunk[0] for chunk in await told(build.store, fence.task_id, 7, limit=3)] == [8, 9, 10]
-    assert await told(build.store, fence.task_id, 20) == []
-    assert await told(build.store, fence.task_id, 10_000) == []
+    assert [chunk[0] for chunk in await reported(build.store, fence.task_id, 7)] == list(range(8, 21))
+    assert [chunk[0] for chunk in await reported(build.store, fence.task_id, 7, limit=3)] == [8, 9, 10]
+    assert await reported(build.store, fence.task_id, 20) == []
+    assert await reported(build.store, fence.task_id, 10_000) == []
 
 
 async def test_many_streams_are_read_at_once(build: Build) -> None:
@@ -65,7 +67,7 @@ async def test_a_resend_changes_nothing(build: Build) -> None:
     await build.store.append_chunks(pieces(fence, 1, 2))
     assert await build.store.append_chunks(pieces(fence, 1, 2)) == []
     assert await build.store.append_chunks(pieces(fence, 2, 3)) == []
-    assert [chunk[0] for chunk in await told(build.store, fence.task_id)] == [1, 2, 3]
+    assert [chunk[0] for chunk in await reported(build.store, fence.task_id)] == [1, 2, 3]
     assert (await build.store.read_stream_heads([fence.task_id]))[fence.task_id].last_sequence == 3
 
 
@@ -75,7 +77,7 @@ async def test_chunk_numbers_continue_with_the_next_run(build: Build) -> None:
     second = await again(build, first)
     await build.store.append_chunks(pieces(second, 1))
     await build.store.append_chunks(pieces(second, 1, 2))
-    assert await told(build.store, first.task_id) == [
+    assert await reported(build.store, first.task_id) == [
         (1, 1, b"101"),
         (2, 1, b"102"),
         (3, 2, b"201"),
@@ -90,8 +92,8 @@ async def test_only_the_current_run_adds_to_a_stream(build: Build) -> None:
     ghost = Fence(UNKNOWN, 1)
     gone = await build.store.append_chunks(pieces(first, 1) + pieces(good, 1) + pieces(ghost, 1))
     assert set(gone) == {first, ghost}
-    assert await told(build.store, second.task_id) == []
-    assert [chunk[0] for chunk in await told(build.store, good.task_id)] == [1]
+    assert await reported(build.store, second.task_id) == []
+    assert [chunk[0] for chunk in await reported(build.store, good.task_id)] == [1]
 
 
 @pytest.mark.parametrize("end", [succeeded, dead])
@@ -102,7 +104,7 @@ async def test_the_final_state_closes_a_stream_and_it_stays_readable(build: Buil
     assert await build.store.append_chunks(pieces(fence, 2)) == [fence]
     head = (await build.store.read_stream_heads([fence.task_id]))[fence.task_id]
     assert (head.last_sequence, head.state.value in {"succeeded", "dead"}) == (1, True)
-    assert [chunk[0] for chunk in await told(build.store, fence.task_id)] == [1]
+    assert [chunk[0] for chunk in await reported(build.store, fence.task_id)] == [1]
 
 
 async def test_a_redriven_task_continues_its_stream(build: Build) -> None:
@@ -112,7 +114,7 @@ async def test_a_redriven_task_continues_its_stream(build: Build) -> None:
     await build.store.redrive([fence.task_id])
     second = (await build.claim(await build.worker()))[0].fence
     await build.store.append_chunks(pieces(second, 1))
-    assert [chunk[:2] for chunk in await told(build.store, fence.task_id)] == [(1, 1), (2, 2)]
+    assert [chunk[:2] for chunk in await reported(build.store, fence.task_id)] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ async def test_a_head_has_the_run_and_the_progress(build: Build) -> None:
 async def test_another_process_reads_the_stream(build: Build, twin: Store) -> None:
     fence = (await build.run()).fence
     await build.store.append_chunks(pieces(fence, 1))
-    assert [chunk[0] for chunk in await told(twin, fence.task_id)] == [1]
+    assert [chunk[0] for chunk in await reported(twin, fence.task_id)] == [1]
 
 
 async def test_a_stream_is_deleted_with_its_task(build: Build, clock: SettableClock) -> None:
@@ -147,10 +149,10 @@ async def test_a_stream_is_deleted_with_its_task(build: Build, clock: SettableCl
     await build.store.append_chunks(pieces(kept, 1) + pieces(purged, 1))
     await build.done(succeeded(kept), dead(purged))
     await build.store.purge([purged.task_id])
-    assert await told(build.store, purged.task_id) == []
+    assert await reported(build.store, purged.task_id) == []
     clock.advance(100)
     await build.store.delete_expired(finished_seconds=50, dead_seconds=50)
-    assert await told(build.store, kept.task_id) == []
+    assert await reported(build.store, kept.task_id) == []
     assert await build.store.read_stream_heads([kept.task_id, purged.task_id]) == {}
     await build.sound()
 

@@ -236,9 +236,9 @@ async def test_a_probe_requested_by_a_person_is_one_task(store: Store, build: Bu
 
 
 async def test_a_call_can_report_on_its_upstream_without_a_run(store: Store, build: Build) -> None:
-    told = await store.report_failure("u", SLOW)
-    assert told == await gate(store)
-    assert told.state is GateState.PARKED
+    reported = await store.report_failure("u", SLOW)
+    assert reported == await gate(store)
+    assert reported.state is GateState.PARKED
 
 
 # --- limits ----------------------------------------------------------------------------------------------

@@ -124,8 +124,8 @@ async def test_the_run_that_ended_a_worker_is_marked_as_the_culprit(build: Build
     await build.store.retire_worker(
         worker, why="killed by signal 11", is_loss=False, only_if_expired=False, culprit=culprit.fence
     )
-    told = {orphan.fence: orphan.is_culprit for orphan in await build.store.list_orphans()}
-    assert told == {culprit.fence: True, **{task.fence: False for task in neighbours}}
+    reported = {orphan.fence: orphan.is_culprit for orphan in await build.store.list_orphans()}
+    assert reported == {culprit.fence: True, **{task.fence: False for task in neighbours}}
 
 
 async def test_an_earlier_run_of_a_task_is_not_blamed_for_a_later_one(build: Build) -> None:

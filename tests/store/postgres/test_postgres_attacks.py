@@ -21,11 +21,11 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_callers_open_transaction_does_not_keep_runs_from_ending(worker_url: str) -> None:
     app = Tidegate(worker_url, timings=FAST, pools=[Pool(concurrency=4, poll_interval=0.05)])
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     @app.task(name="unique")
     async def unique() -> str:
-        await told.wait()
+        await reported.wait()
         return "unique"
 
     @app.task(name="other")
@@ -39,7 +39,7 @@ async def test_a_callers_open_transaction_does_not_keep_runs_from_ending(worker_
             async with connection.transaction():  # idle in it, as during a slow call to another service
                 again = await unique.using(conn=connection, unique="until_final").enqueue()
                 assert again.id == first.id
-                told.set()
+                reported.set()
                 assert await first.result(timeout=10) == "unique"
                 assert await (await other.enqueue()).result(timeout=10) == "other"
     finally:

@@ -64,10 +64,10 @@ async def test_behind_an_old_snapshot_scans_stay_short_and_new_tasks_are_found_w
     found = store._channels.remember
 
     def noted(
-        request: ClaimRequest, its_lanes: Collection[Channel], entries: int, *, everywhere: bool
+        request: ClaimRequest, its_channels: Collection[Channel], entries: int, *, everywhere: bool
     ) -> None:
         seen.append(entries)
-        found(request, its_lanes, entries, everywhere=everywhere)
+        found(request, its_channels, entries, everywhere=everywhere)
 
     store._channels.remember = noted  # type: ignore[method-assign]
     worker = await build.worker()

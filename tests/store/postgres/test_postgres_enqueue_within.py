@@ -71,7 +71,7 @@ def over(url: str, driver: str) -> str:
 
 
 @dataclass(frozen=True)
-class Goods:
+class Products:
     """Tasks to enqueue in a transaction: one by `using`, more by `enqueue_many`."""
 
     app: Tidegate
@@ -94,7 +94,7 @@ class Goods:
         yield from (self.work.prepare(number) for number in range(2, self.number + 1))
 
 
-async def by_asyncpg(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_asyncpg(url: str, successes: Products, commit: bool) -> list[str]:
     connection = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -105,7 +105,7 @@ async def by_asyncpg(url: str, successes: Goods, commit: bool) -> list[str]:
     return ids
 
 
-async def by_asyncpg_pool(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_asyncpg_pool(url: str, successes: Products, commit: bool) -> list[str]:
     async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
         try:
             async with connection.transaction():
@@ -118,7 +118,7 @@ async def by_asyncpg_pool(url: str, successes: Goods, commit: bool) -> list[str]
     return ids
 
 
-async def by_async_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_async_psycopg(url: str, successes: Products, commit: bool) -> list[str]:
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute(ORDER)
         ids = await successes.within(connection)
@@ -126,7 +126,7 @@ async def by_async_psycopg(url: str, successes: Goods, commit: bool) -> list[str
     return ids
 
 
-def by_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+def by_psycopg(url: str, successes: Products, commit: bool) -> list[str]:
     with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
         connection.execute(ORDER)
         ids = successes.within_sync(connection)
@@ -134,14 +134,14 @@ def by_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
     return ids
 
 
-def by_psycopg_autocommit_block(url: str, successes: Goods, commit: bool) -> list[str]:
+def by_psycopg_autocommit_block(url: str, successes: Products, commit: bool) -> list[str]:
     connection = psycopg.connect(url, autocommit=True)
     with connection, connection.transaction(force_rollback=not commit):
         connection.execute(ORDER)
         return successes.within_sync(connection)
 
 
-def by_psycopg_pipeline(url: str, successes: Goods, commit: bool) -> list[str]:
+def by_psycopg_pipeline(url: str, successes: Products, commit: bool) -> list[str]:
     with psycopg.connect(url) as connection, connection.pipeline():
         connection.execute(ORDER)
         ids = successes.within_sync(connection)
@@ -149,7 +149,7 @@ def by_psycopg_pipeline(url: str, successes: Goods, commit: bool) -> list[str]:
     return ids
 
 
-def by_session(url: str, successes: Goods, commit: bool) -> list[str]:
+def by_session(url: str, successes: Products, commit: bool) -> list[str]:
     engine = sa.create_engine(over(url, "psycopg"))
     with Session(engine) as session:
         session.execute(sa.text(ORDER))
@@ -159,7 +159,7 @@ def by_session(url: str, successes: Goods, commit: bool) -> list[str]:
     return ids
 
 
-def by_sqlalchemy_connection(url: str, successes: Goods, commit: bool) -> list[str]:
+def by_sqlalchemy_connection(url: str, successes: Products, commit: bool) -> list[str]:
     engine = sa.create_engine(over(url, "psycopg"))
     with engine.connect() as connection:
         connection.execute(sa.text(ORDER))
@@ -169,7 +169,7 @@ def by_sqlalchemy_connection(url: str, successes: Goods, commit: bool) -> list[s
     return ids
 
 
-async def by_async_session(url: str, successes: Goods, commit: bool, driver: str = "asyncpg") -> list[str]:
+async def by_async_session(url: str, successes: Products, commit: bool, driver: str = "asyncpg") -> list[str]:
     engine = create_async_engine(over(url, driver))
     async with AsyncSession(engine) as session:
         await session.execute(sa.text(ORDER))
@@ -179,11 +179,11 @@ async def by_async_session(url: str, successes: Goods, commit: bool, driver: str
     return ids
 
 
-async def by_async_session_over_psycopg(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_async_session_over_psycopg(url: str, successes: Products, commit: bool) -> list[str]:
     return await by_async_session(url, successes, commit, "psycopg")
 
 
-async def by_async_sqlalchemy_connection(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_async_sqlalchemy_connection(url: str, successes: Products, commit: bool) -> list[str]:
     engine = create_async_engine(over(url, "asyncpg"))
     async with engine.connect() as connection:
         await connection.execute(sa.text(ORDER))
@@ -193,7 +193,7 @@ async def by_async_sqlalchemy_connection(url: str, successes: Goods, commit: boo
     return ids
 
 
-async def by_sync_code_under_an_async_session(url: str, successes: Goods, commit: bool) -> list[str]:
+async def by_sync_code_under_an_async_session(url: str, successes: Products, commit: bool) -> list[str]:
     engine = create_async_engine(over(url, "asyncpg"))
     async with AsyncSession(engine) as session:
         await session.execute(sa.text(ORDER))
@@ -208,7 +208,7 @@ CALLERS = {
 }
 
 
-async def called(caller: Any, url: str, successes: Goods, commit: bool) -> list[str]:
+async def called(caller: Any, url: str, successes: Products, commit: bool) -> list[str]:
     if inspect.iscoroutinefunction(caller):
         return await caller(url, successes, commit)
     return await asyncio.to_thread(caller, url, successes, commit)
@@ -225,7 +225,7 @@ async def test_a_committed_transaction_creates_its_tasks(
     user_url: str, shop: Any, caller: Any, number: int
 ) -> None:
     app, work = shop
-    ids = await called(caller, user_url, Goods(app, work, number), commit=True)
+    ids = await called(caller, user_url, Products(app, work, number), commit=True)
     assert len(ids) == number
     for place, task_id in enumerate(ids, 1):
         assert (await app.status(task_id)).state is State.READY
@@ -242,7 +242,7 @@ async def test_a_rolled_back_transaction_creates_no_task(
     user_url: str, shop: Any, caller: Any, number: int
 ) -> None:
     app, work = shop
-    ids = await called(caller, user_url, Goods(app, work, number), commit=False)
+    ids = await called(caller, user_url, Products(app, work, number), commit=False)
     assert len(ids) == number
     assert await core_of(app).store.read_tasks(ids) == {}
     assert orders(user_url) == 0
@@ -288,7 +288,7 @@ async def test_sqlalchemy_notifies_after_its_commits(user_url: str, worker_url: 
     waiting = asyncio.create_task(core_of(other).store.wait_for_change(SOON))
     await asyncio.sleep(0)
     began = asyncio.get_running_loop().time()
-    await by_async_session(user_url, Goods(*shop), commit=True)
+    await by_async_session(user_url, Products(*shop), commit=True)
     await waiting
     assert asyncio.get_running_loop().time() - began < SOON / 2
     await other.aclose()

@@ -404,13 +404,13 @@ async def test_a_wrong_database_or_user_raises_an_error_with_the_fix(postgres: S
 ])  # fmt: skip
 def test_each_error_has_its_kind(error: Exception, trouble: errors.ErrorKind) -> None:
     assert errors.error_kind(error) is trouble
-    said = errors.wrap(error, "db.example.com/shop")
+    printed = errors.wrap(error, "db.example.com/shop")
     if trouble in (errors.ErrorKind.CONTENT, errors.ErrorKind.OTHER):
-        assert said is error
+        assert printed is error
     else:
-        assert isinstance(said, StoreError)
-        assert said.fix
-        assert said.__cause__ is error
+        assert isinstance(printed, StoreError)
+        assert printed.fix
+        assert printed.__cause__ is error
 
 
 @pytest.mark.parametrize("count", [1, COPY_TASKS])

@@ -40,8 +40,8 @@ async def database(url: str, connections: int) -> AsyncIterator[Database]:
 
 async def mode(database: Database, *, generic_plan: bool) -> tuple[str, str]:
     """Return the plan cache mode for such work, and the server process."""
-    said: str = await database.autocommit(lambda db: db.value(MODE), generic_plan=generic_plan)
-    how, _, pid = said.partition(" ")
+    printed: str = await database.autocommit(lambda db: db.value(MODE), generic_plan=generic_plan)
+    how, _, pid = printed.partition(" ")
     return how, pid
 
 
@@ -137,10 +137,10 @@ async def test_a_plan_from_empty_tables_does_not_scan_them_later(
         kinds = (await connection.prepare(statement)).get_parameters()
         nothing = f"({', '.join('NULL' for _ in kinds)})" if kinds else ""
         await connection.execute(f"PREPARE hot AS {statement}")
-        told = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot{nothing}")
+        reported = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot{nothing}")
     finally:
         await connection.close()
-    for node in nodes(json.loads(told)[0]["Plan"]):
+    for node in nodes(json.loads(reported)[0]["Plan"]):
         if node.get("Relation Name") in OF_TASKS and "Scan" in node["Node Type"]:
             by_place = node["Node Type"] == "Tid Scan"
             by_bitmap = node["Node Type"] == "Bitmap Heap Scan"

@@ -17,7 +17,7 @@ from postgres_support import SCHEMA, fresh_database, migrated
 from tidegate.store.postgres.connections import GENERIC_PLANS
 from tidegate.store.postgres.statements import in_schema, load
 
-LANES = ("a", "b", "c", "d", "e")
+CHANNELS = ("a", "b", "c", "d", "e")
 SLOTS = 500
 PAGES_A_TASK = {"peek": 3, "take": 40, "succeed": 40, "due": 10}
 """Most pages read per task, most of them repeatedly. A scan of a whole table needs far more."""
@@ -65,10 +65,10 @@ class Explained:
     async def plan(self, operation: str, name: str, *values: object) -> dict[str, Any]:
         """Return the executed plan."""
         statement = in_schema(load(operation)[name], SCHEMA)
-        told = await self._connection.fetchval(
+        reported = await self._connection.fetchval(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *values
         )
-        plan: dict[str, Any] = json.loads(told)[0]["Plan"]
+        plan: dict[str, Any] = json.loads(reported)[0]["Plan"]
         return plan
 
     async def rows(self, operation: str, name: str, *values: object) -> list[Any]:
@@ -124,7 +124,7 @@ def take_of(channels: tuple[str, ...], tasks: int) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("functions", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
+@pytest.mark.parametrize("functions", [CHANNELS, CHANNELS[:1]], ids=["five lanes", "one lane"])
 async def test_a_scan_reads_channels_from_their_index_alone(
     explained: Explained, functions: tuple[str, ...]
 ) -> None:
@@ -136,7 +136,7 @@ async def test_a_scan_reads_channels_from_their_index_alone(
     assert not any(node["Node Type"] == "Bitmap Heap Scan" for node in reads)
 
 
-@pytest.mark.parametrize("channels", [LANES, LANES[:1]], ids=["five lanes", "one lane"])
+@pytest.mark.parametrize("channels", [CHANNELS, CHANNELS[:1]], ids=["five lanes", "one lane"])
 async def test_a_claim_deletes_by_ctid_and_touches_only_the_rows_it_takes(
     explained: Explained, channels: tuple[str, ...]
 ) -> None:
@@ -147,7 +147,7 @@ async def test_a_claim_deletes_by_ctid_and_touches_only_the_rows_it_takes(
 
 
 async def test_a_finish_deletes_by_ctid_and_touches_only_the_rows_it_ends(explained: Explained) -> None:
-    taken = await explained.rows("claim", "take", *take_of(LANES, SLOTS))
+    taken = await explained.rows("claim", "take", *take_of(CHANNELS, SLOTS))
     ids = sorted(row["task_id"] for row in taken)
     plan = await explained.plan("finish", "succeed", None, ids, [1] * len(ids), [], [], [])
     held_to(plan, "succeed", SLOTS)

@@ -45,15 +45,15 @@ async def test_delete_expired_skips_locked_rows_and_deletes_them_the_next_time(
     build: Build, worker_url: str
 ) -> None:
     held, *others = await finished(build, 4)
-    buried = await build.in_state(State.DEAD)
+    dead_tasks = await build.in_state(State.DEAD)
     build.clock.advance(60)
     other = await asyncpg.connect(worker_url)
     async with other.transaction():
         await other.execute("SELECT 1 FROM tidegate.archive WHERE task_id = $1 FOR UPDATE", held)
-        await other.execute("SELECT 1 FROM tidegate.dead WHERE task_id = $1 FOR UPDATE", buried)
+        await other.execute("SELECT 1 FROM tidegate.dead WHERE task_id = $1 FOR UPDATE", dead_tasks)
         async with asyncio.timeout(SOON):
             assert await build.store.delete_expired(**NOW) == len(others)
-        assert set(await build.states([held, *others, buried])) == {held, buried}
+        assert set(await build.states([held, *others, dead_tasks])) == {held, dead_tasks}
     await other.close()
     assert await build.store.delete_expired(**NOW) == 2
     await build.sound()

@@ -22,7 +22,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.asked_for_tls = False
-        self.said: dict[str, str] = {}
+        self.printed: dict[str, str] = {}
         self.password = ""
 
     async def __aenter__(self) -> Self:
@@ -40,7 +40,7 @@ class Listener:
             writer.write(b"N")
             length, code = struct.unpack("!ii", await reader.readexactly(8))
         words = (await reader.readexactly(length - 8)).rstrip(b"\0").decode().split("\0")
-        self.said = dict(zip(words[::2], words[1::2], strict=True))
+        self.printed = dict(zip(words[::2], words[1::2], strict=True))
         writer.write(struct.pack("!cii", b"R", 8, 3))  # AuthenticationCleartextPassword
         _, length = struct.unpack("!ci", await reader.readexactly(5))
         self.password = (await reader.readexactly(length - 4)).rstrip(b"\0").decode()
@@ -59,7 +59,11 @@ async def test_missing_parts_of_a_url_come_from_the_variables(
         with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1/shop"):
             await store.open()
         await store.close()
-    assert (listener.said["user"], listener.said["database"], listener.password) == ("ada", "shop", "pa ss")
+    assert (listener.printed["user"], listener.printed["database"], listener.password) == (
+        "ada",
+        "shop",
+        "pa ss",
+    )
     assert not listener.asked_for_tls
 
 
@@ -73,7 +77,11 @@ async def test_the_url_overrides_the_variables(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(StoreUnavailableError):
             await store.open()
         await store.close()
-    assert (listener.said["user"], listener.said["database"], listener.password) == ("ada", "shop", "word")
+    assert (listener.printed["user"], listener.printed["database"], listener.password) == (
+        "ada",
+        "shop",
+        "word",
+    )
     assert listener.asked_for_tls
 
 

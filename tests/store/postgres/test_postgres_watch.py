@@ -67,7 +67,7 @@ async def refuse() -> None:
 
 
 async def test_many_commits_send_few_hints(twin: PostgresStore, worker_url: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     with psycopg.connect(worker_url, autocommit=True) as ear:
         ear.execute(f"LISTEN {SCHEMA}")
         loop = asyncio.get_running_loop()
@@ -76,8 +76,8 @@ async def test_many_commits_send_few_hints(twin: PostgresStore, worker_url: str)
         await asyncio.gather(*(build.one() for _ in range(100)))
         took = loop.time() - began
         await twin.close()
-        heard += [notice.channel for notice in ear.notifies(timeout=0.2)]
-    assert 1 <= len(heard) <= took / hints.GAP_SECONDS + 2
+        received += [notice.channel for notice in ear.notifies(timeout=0.2)]
+    assert 1 <= len(received) <= took / hints.GAP_SECONDS + 2
 
 
 async def test_a_disconnected_listener_listens_again(
@@ -98,13 +98,13 @@ async def test_a_disconnected_listener_listens_again(
 
 
 async def test_a_listener_notices_that_the_server_lost_its_session(worker_url: str, postgres: Server) -> None:
-    heard = asyncio.Event()
-    listener = Listener(worker_url, SCHEMA, heard.set, probe_seconds=0.05)
+    received = asyncio.Event()
+    listener = Listener(worker_url, SCHEMA, received.set, probe_seconds=0.05)
     listener.start()
-    await asyncio.wait_for(heard.wait(), SOON)
-    heard.clear()
+    await asyncio.wait_for(received.wait(), SOON)
+    received.clear()
     listener._channel = "another"  # as if the server had lost the session
-    await asyncio.wait_for(heard.wait(), SOON)
+    await asyncio.wait_for(received.wait(), SOON)
     await listener.stop()
 
 

@@ -88,9 +88,9 @@ async def test_a_new_store_in_place_of_an_earlier_one_logs_a_warning(
     other = SqliteStore(path)
     await other.open()
     await other.close()
-    (said,) = [record for record in caplog.records if record.name == "tidegate.store"]
-    assert (said.levelname, str(path) in said.getMessage()) == ("WARNING", True)
-    assert "an earlier one was moved or deleted" in said.getMessage()
+    (printed,) = [record for record in caplog.records if record.name == "tidegate.store"]
+    assert (printed.levelname, str(path) in printed.getMessage()) == ("WARNING", True)
+    assert "an earlier one was moved or deleted" in printed.getMessage()
 
 
 async def test_a_first_store_is_created_without_a_warning(

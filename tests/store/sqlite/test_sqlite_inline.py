@@ -44,19 +44,19 @@ async def test_tasks_go_through_all_states_without_a_thread(path: Path, clock: S
 async def test_a_commit_of_one_simulated_process_wakes_another(path: Path, clock: SettableClock) -> None:
     one, other = inline(path, clock), inline(path, clock)
     await one.open()
-    heard: list[str] = []
+    received: list[str] = []
 
     async def listen() -> None:
-        while len(heard) < 3:
+        while len(received) < 3:
             await other.wait_for_change(30.0)
-            heard[:] = sorted(await other.load_manifests())
+            received[:] = sorted(await other.load_manifests())
 
     listening = asyncio.create_task(listen())
     for app in ("a", "b", "c"):
         await asyncio.sleep(0)
         await one.save_manifest(app, {})
     await asyncio.wait_for(listening, 5.0)
-    assert heard == ["a", "b", "c"]
+    assert received == ["a", "b", "c"]
     await one.close()
     await other.close()
 

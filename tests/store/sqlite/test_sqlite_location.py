@@ -198,5 +198,5 @@ def test_the_clock_never_goes_back_for_any_wall_clock() -> None:
     walls = iter([5.0, 3.0, 9.0, 1.0, 8.0, 20.0, 0.0, 19.0])
     ticks = iter(range(100))
     now = HighWaterClock(wall=lambda: next(walls), steady=lambda: next(ticks) * 0.001)
-    told = [now() for _ in range(7)]
-    assert told == sorted(told)
+    reported = [now() for _ in range(7)]
+    assert reported == sorted(reported)

@@ -91,19 +91,19 @@ def test_eight_workers_and_four_producers_start_each_task_once(tmp_path: Path) -
 
 def test_a_process_killed_during_writes_loses_no_acknowledged_task(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
-    told = []
+    reported = []
     for n in range(4):
         process = start(PRODUCER, path, tmp_path / f"accepted{n}", 100_000)
         wait_for_lines(tmp_path / f"accepted{n}", 25)
         process.kill()
         process.communicate()
-        told = lines(tmp_path, "accepted*")
+        reported = lines(tmp_path, "accepted*")
     assert integrity(path) == "ok"
     db = apsw.Connection(str(path))
     stored = {bytes(row[0]).hex() for row in db.execute("SELECT task_id FROM ready")}
     db.close()
     # The last line of the log may be incomplete; complete lines were acknowledged.
-    assert {task_id.replace("-", "") for task_id in told if len(task_id) == 36} <= stored
+    assert {task_id.replace("-", "") for task_id in reported if len(task_id) == 36} <= stored
     assert len(stored) >= 100
 
 

@@ -18,7 +18,7 @@ FILES = sorted(FOLDER.glob("*.sql"))
 NAMES = [file.stem for file in FILES]
 SHARED = {"actions", "keys", "permits"}
 """Statements that several methods use."""
-STAGED = {"commit_batch": "enqueue"}
+BATCHED = {"commit_batch": "enqueue"}
 """Makes enqueued tasks visible, so its transitions are those of enqueue."""
 BY_PRINCIPLE = {
     "enqueue": {State.HELD}, "finish": {State.SUSPENDED}, "promote": {State.SUSPENDED}, "cancel": set(),
@@ -34,7 +34,7 @@ def moves_of(file: Path) -> set[tuple[State | None, State]]:
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_declared_transitions_are_in_the_state_table(file: Path) -> None:
-    assert moves_of(file) <= MOVES.get(STAGED.get(file.stem, file.stem), frozenset())
+    assert moves_of(file) <= MOVES.get(BATCHED.get(file.stem, file.stem), frozenset())
 
 
 @pytest.mark.parametrize("operation", sorted(set(MOVES) - {"admit"}))
@@ -63,7 +63,7 @@ def test_a_file_that_writes_a_state_declares_the_transition(file: Path) -> None:
     for table in written:
         assert PLACES[table] & targets, table
     for target in targets - {State.CANCELLED, State.SUCCEEDED}:
-        if file.stem not in STAGED:
+        if file.stem not in BATCHED:
             assert any(target in PLACES[table] for table in written)
 
 

@@ -554,7 +554,7 @@ $$;
 -- name; `conflict`: the task `holder` has the key with other arguments; `elsewhere`: this is not the database that the
 -- caller expects. Only `stored` means that something was stored.
 CREATE FUNCTION /*schema*/enqueue_1(
-    home uuid,                          -- what identity() must return; NULL for any
+    expected_schema uuid,                          -- what identity() must return; NULL for any
     at double precision,                -- see moment
     id uuid, function text, queue text, priority smallint, upstream text, tenant text, codec_tag text, args bytea,
     fingerprint bytea, key_name text, key_seconds double precision, unique_name text,
@@ -574,7 +574,7 @@ DECLARE
     due_at CONSTANT double precision := coalesce(run_at, now + delay_seconds);
     is_conflict boolean;
 BEGIN
-    IF home <> /*schema*/identity() THEN
+    IF expected_schema <> /*schema*/identity() THEN
         answer := 'elsewhere';
         RETURN;
     END IF;

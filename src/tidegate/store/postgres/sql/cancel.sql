@@ -35,7 +35,7 @@ left_waiting AS (
     ))
     RETURNING task_id, run, due_at
 ),
-left_stage AS (
+left_batch AS (
     DELETE FROM /*schema*/enqueue_batch_task AS s
     USING /*schema*/enqueue_batch AS c
     WHERE s.task_id = ANY($1::uuid[])
@@ -49,7 +49,7 @@ gone AS (
     UNION ALL
     SELECT task_id, run, due_at, 0 FROM left_waiting
     UNION ALL
-    SELECT task_id, 0, due_at, 1 FROM left_stage
+    SELECT task_id, 0, due_at, 1 FROM left_batch
 ),
 at AS (
     SELECT /*schema*/moment($2) AS now

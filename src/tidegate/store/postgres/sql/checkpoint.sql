@@ -4,14 +4,14 @@
 -- name: fold
 -- 1 how many rows at most
 WITH few AS MATERIALIZED (
-    SELECT ctid AS spot
+    SELECT ctid AS row_location
     FROM /*schema*/tally
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
 gone AS (
     DELETE FROM /*schema*/tally
-    WHERE ctid = ANY (ARRAY (SELECT spot FROM few))
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
     RETURNING
         minute, queue, function, upstream, tenant, enqueued, succeeded, dead, cancelled, retried, released,
         run_seconds, wait_seconds, first_final_at

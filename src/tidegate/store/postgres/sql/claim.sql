@@ -168,7 +168,7 @@ WITH holder AS MATERIALIZED (
 ),
 head AS MATERIALIZED (
     SELECT
-        r.spot, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
+        r.row_location, r.task_id, r.queue, r.priority, r.upstream, r.function, r.tenant, r.rank, r.ready_at, r.run,
         channel.position, channel.crash_limit, channel.crash_base, channel.crash_cap
     FROM holder
     CROSS JOIN unnest(
@@ -179,7 +179,7 @@ head AS MATERIALIZED (
     )
     CROSS JOIN LATERAL (
         SELECT
-            x.ctid AS spot, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
+            x.ctid AS row_location, x.task_id, x.queue, x.priority, x.upstream, x.function, x.tenant, x.rank, x.ready_at,
             x.run
         FROM /*schema*/ready AS x
         WHERE x.queue = channel.queue
@@ -195,7 +195,7 @@ head AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM /*schema*/ready
-    WHERE ctid = ANY (ARRAY (SELECT spot FROM head))
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM head))
     RETURNING task_id
 ),
 chosen AS MATERIALIZED (

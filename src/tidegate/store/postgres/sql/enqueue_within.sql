@@ -39,13 +39,13 @@ FROM /*schema*/enqueue_1(
 )
 
 -- name: given_numbered
-WITH given AS (SELECT $1::uuid AS home, $2::text::json AS tasks)
+WITH given AS (SELECT $1::uuid AS expected_schema, $2::text::json AS tasks)
 
 -- name: given_format
-WITH given AS (SELECT %s::uuid AS home, %s::text::json AS tasks)
+WITH given AS (SELECT %s::uuid AS expected_schema, %s::text::json AS tasks)
 
 -- name: given_named
-WITH given AS (SELECT CAST(:p1 AS uuid) AS home, CAST(CAST(:p2 AS text) AS json) AS tasks)
+WITH given AS (SELECT CAST(:p1 AS uuid) AS expected_schema, CAST(CAST(:p2 AS text) AS json) AS tasks)
 
 -- name: many
 , clock AS MATERIALIZED (
@@ -68,7 +68,7 @@ CROSS JOIN LATERAL ROWS FROM (
     total_timeout_seconds, deadline_at, position
 )
 CROSS JOIN LATERAL /*schema*/enqueue_1(
-    given.home, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
+    given.expected_schema, clock.now, g.id, g.function, g.queue, g.priority, g.upstream, g.tenant, g.codec_tag,
     decode(g.args, 'base64'), decode(g.fingerprint, 'base64'), g.key_name, g.key_seconds, g.unique_name,
     g.unique_seconds, g.delay_seconds, g.run_at, g.deadline_seconds, g.timeout_seconds, g.max_attempts, g.labels,
     g.total_timeout_seconds, g.deadline_at

@@ -12,12 +12,12 @@ WITH clock AS MATERIALIZED (
 ),
 held AS MATERIALIZED (
     SELECT
-        r.spot, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
+        r.row_location, r.task_id, r.run, r.worker_id, r.queue, r.upstream, r.function, r.tenant, r.ready_at, r.started_at,
         r.unique_name, r.probe
     FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
     CROSS JOIN LATERAL (
         SELECT
-            x.ctid AS spot, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
+            x.ctid AS row_location, x.task_id, x.run, x.worker_id, x.queue, x.upstream, x.function, x.tenant, x.ready_at,
             x.started_at, x.unique_name, x.probe
         FROM /*schema*/running AS x
         WHERE x.task_id = given.task_id
@@ -27,7 +27,7 @@ held AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM /*schema*/running
-    WHERE ctid = ANY (ARRAY (SELECT spot FROM held))
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM held))
     RETURNING task_id
 ),
 ended AS MATERIALIZED (
@@ -63,10 +63,10 @@ counted AS (
 freed AS (
     DELETE FROM /*schema*/key
     WHERE ctid = ANY (ARRAY (
-        SELECT name.spot
+        SELECT name.row_location
         FROM ended AS e
         CROSS JOIN LATERAL (
-            SELECT k.ctid AS spot
+            SELECT k.ctid AS row_location
             FROM /*schema*/key AS k
             WHERE k.kind = 'unique'
                 AND k.tenant = e.tenant
@@ -85,10 +85,10 @@ CROSS JOIN clock
 -- End the runs that are current; return their rows and the current time.
 -- 1 at, 2 task ids in order, 3 runs
 WITH held AS MATERIALIZED (
-    SELECT r.spot
+    SELECT r.row_location
     FROM unnest($2::uuid[], $3::integer[]) AS given (task_id, run)
     CROSS JOIN LATERAL (
-        SELECT x.ctid AS spot
+        SELECT x.ctid AS row_location
         FROM /*schema*/running AS x
         WHERE x.task_id = given.task_id
             AND x.run = given.run
@@ -96,7 +96,7 @@ WITH held AS MATERIALIZED (
     ) AS r
 )
 DELETE FROM /*schema*/running
-WHERE ctid = ANY (ARRAY (SELECT spot FROM held))
+WHERE ctid = ANY (ARRAY (SELECT row_location FROM held))
 RETURNING
     task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
     unique_name, cancel_requested_at IS NOT NULL, probe

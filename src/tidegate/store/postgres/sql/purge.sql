@@ -7,7 +7,7 @@ WITH
     archived AS (DELETE FROM /*schema*/archive WHERE task_id = ANY ($1::uuid[])),
     results AS (DELETE FROM /*schema*/result WHERE task_id = ANY ($1::uuid[])),
     letters AS (DELETE FROM /*schema*/dead WHERE task_id = ANY ($1::uuid[])),
-    told AS (DELETE FROM /*schema*/progress WHERE task_id = ANY ($1::uuid[])),
+    reported AS (DELETE FROM /*schema*/progress WHERE task_id = ANY ($1::uuid[])),
     used AS (DELETE FROM /*schema*/usage WHERE task_id = ANY ($1::uuid[])),
     attempts AS (DELETE FROM /*schema*/attempt WHERE task_id = ANY ($1::uuid[])),
     acts AS (DELETE FROM /*schema*/action WHERE task_id = ANY ($1::uuid[])),

@@ -49,7 +49,7 @@ gone AS (
     WHERE task_id = ANY ($2::uuid[])
     RETURNING task_id, run
 ),
-anew AS (
+reset_counters AS (
     UPDATE /*schema*/task AS t
     SET
         attempts = 0,
@@ -83,7 +83,7 @@ noted AS (
 )
 INSERT INTO /*schema*/ready (task_id, queue, priority, upstream, function, tenant, rank, ready_at, run)
 SELECT
-    anew.id, anew.queue, anew.priority, anew.upstream, anew.function, anew.tenant, clock.now, clock.now, gone.run
-FROM anew
-INNER JOIN gone ON gone.task_id = anew.id
+    r.id, r.queue, r.priority, r.upstream, r.function, r.tenant, clock.now, clock.now, gone.run
+FROM reset_counters AS r
+INNER JOIN gone ON gone.task_id = r.id
 CROSS JOIN clock

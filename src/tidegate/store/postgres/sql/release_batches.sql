@@ -5,7 +5,7 @@
 -- Counts the moved tasks as enqueued, by channel.
 -- 1 at, 2 how many at most
 WITH few AS MATERIALIZED (
-    SELECT s.ctid AS spot, s.task_id, s.due_at, c.committed_at
+    SELECT s.ctid AS row_location, s.task_id, s.due_at, c.committed_at
     FROM /*schema*/enqueue_batch AS c
     INNER JOIN /*schema*/enqueue_batch_task AS s ON s.batch_id = c.id
     WHERE c.committed_at IS NOT NULL
@@ -16,7 +16,7 @@ WITH few AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM /*schema*/enqueue_batch_task
-    WHERE ctid = ANY (ARRAY (SELECT spot FROM few))
+    WHERE ctid = ANY (ARRAY (SELECT row_location FROM few))
     RETURNING task_id
 ),
 moved AS MATERIALIZED (
