@@ -1,4 +1,4 @@
-"""A handle on one stored task: what enqueue returns, and what an id can be turned into again."""
+"""A handle on one stored task. `enqueue` returns it, and `app.handle(task_id)` makes one from an id."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class WaitingCall:
         self._woken.clear()
 
     def restart_timeout(self) -> None:
-        """Restart the time it may wait."""
+        """Let it wait for its full time again, counted from now."""
         self._ends_at = self._clock() + self._max_wait_seconds
 
     def wake(self) -> None:

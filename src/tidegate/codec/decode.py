@@ -30,7 +30,7 @@ class Decoder:
         self._plain = msgspec.json.Decoder(hint, dec_hook=_from_json)
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
-        """Return the value of bytes that hold no tag."""
+        """Decode bytes that hold no type tags."""
         return self._plain.decode(data)
 
     def decode_tagged(self, data: bytes) -> Any:
@@ -46,7 +46,7 @@ class FreeDecoder:
     __slots__ = ()
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
-        """Return the value of bytes that hold no tag."""
+        """Decode bytes that hold no type tags."""
         return loads(data)
 
     def decode_tagged(self, data: bytes) -> Any:

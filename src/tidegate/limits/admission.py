@@ -152,7 +152,7 @@ class GateCheck:
         return self._buckets.get(window.name, TokenBucket())
 
     def _without_bursts(self, row: GateRow) -> dict[str, TokenBucket]:
-        """Return the buckets without slots from the time when nothing could start.
+        """Return the buckets, leaving out slots from the time when no task could start.
 
         A learned rate grants no slots for the time before the response it came from: the provider has already
         counted them.

@@ -1,4 +1,4 @@
-"""Reads the usage of a call from its response, for the field names of all providers.
+"""Reads the usage of a call from its response. It knows the field names of every provider.
 
 Sources: the usage objects of OpenAI chat and Responses (which Groq, Together, Fireworks, DeepSeek, Mistral,
 vLLM and TGI share), Anthropic messages, Gemini, Bedrock Converse, Cohere v2, Ollama, Voyage and Replicate.

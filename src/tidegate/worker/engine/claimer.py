@@ -105,7 +105,7 @@ class Claimer:
         """Seconds until a limit admits more of the tasks that the last claim left."""
 
     def notify_slot_freed(self) -> None:
-        """Notify the claimer that there may be a free slot, or a child process that is ready."""
+        """Wake the claimer: a slot may be free, or a child process may be ready."""
         self._slot_freed.set()
         if self._child_wait is not None:
             self._child_wait.reschedule(asyncio.get_running_loop().time())
