@@ -127,7 +127,7 @@ def test_a_declared_limit_sets_the_rate_and_a_daily_one_does_not():
     assert with_learned_rates(minute, gate, NOW + 3) is minute
     assert [window.name for window in with_learned_rates(day, gate, NOW + 3).windows] == [
         "requests_per_day",
-        "learned_pace",
+        "learned_rate",
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tidegate.domain.spec import Window
 from tidegate.limits.values import Gate, GateState, LearnedRate
 
-LEARNED_RATE = "learned_pace"
+LEARNED_RATE = "learned_rate"
 """The name of the learned window and of its bucket."""
 DOUBLING_SECONDS = 60.0
 MEMORY_SECONDS = 600.0

@@ -1,10 +1,10 @@
-"""Decides which runs are charged as attempts. No other module decides this.
+"""Decides which runs are charged as attempts. `retry` and `crash` ask it and apply its rules.
 
 - A run with a call that may have been processed is charged.
 - Exceptions: a crash or loss, which have their own limits; the first `INTERRUPTED_LIMIT` runs that a shutdown
   or another task's crash interrupted; and `ctx.retry(charge=False)` and `RetryAfter` of the task itself.
 - A run whose calls were all refused before any work was done is free `UNCHARGED_LIMIT` times per task.
-- A wait for a limit or gate of ours is never charged, because no call was sent.
+- A wait for our own limits and gates is free, unless an earlier call of the run may have been processed.
 """
 
 from __future__ import annotations

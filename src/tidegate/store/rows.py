@@ -81,7 +81,7 @@ class CrashPolicy:
 
     crash_limit: int = 3
     base_seconds: float = 10.0
-    """Wait after the first crash; doubled each time, at most `max_seconds`."""
+    """Wait after the second crash, doubled each time, at most `max_seconds`. After the first: none."""
     max_seconds: float = 600.0
     max_attempts: int = 3
     """Most charged attempts, unless the task has its own number. The last attempt does not probe a gate."""
