@@ -115,13 +115,13 @@ async def test_a_secret_in_an_error_is_stored_and_shown_nowhere(
             ids += [handle.id for handle in handles]
         rows: dict[str, Any] = await all_final(raising, ids)
     assert {str(row.state) for row in rows.values()} == {"dead"}
-    printed: dict[str, list[str]] = {"the log": [caplog.text]}
-    printed["the API"] = [text async for text in answered(raising, ids)]
+    texts_by_exit: dict[str, list[str]] = {"the log": [caplog.text]}
+    texts_by_exit["the API"] = [text async for text in answered(raising, ids)]
     with contextlib.closing(_in_thread(printed, raising, ids)) as texts:
-        printed["commands"] = list(texts)
+        texts_by_exit["commands"] = list(texts)
     await raising.aclose()
-    printed["the database"] = list(kept(raising, tmp_path, request))
-    for where, texts in printed.items():
+    texts_by_exit["the database"] = list(kept(raising, tmp_path, request))
+    for where, texts in texts_by_exit.items():
         all_tenants = "\n".join(texts)
         assert "***" in all_tenants, where
         assert {secret for secret in SECRETS if secret in all_tenants} == set(), where

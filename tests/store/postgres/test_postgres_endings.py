@@ -53,8 +53,8 @@ def new_app():
 async def body() -> None: ...
 
 async def twice(app):
-    await core_of(app).functions["t"].enqueue()
-    await core_of(app).functions["t"].enqueue()
+    await app.function("t").enqueue()
+    await app.function("t").enqueue()
 
 app = new_app()
 for _ in range(12):
