@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 
 import httpx2
 import openai
@@ -84,11 +86,18 @@ async def test_a_manual_call_counts_with_the_usage_that_the_task_reports(app: Ti
     assert (await handle.status()).usage == UsageTotals(1, 25, 20, 0, 3, 0)
 
 
-async def test_a_plain_function_in_a_thread_counts_too(app: Tidegate):
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    """Closes what a test opens, after the test."""
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+async def test_a_plain_function_in_a_thread_counts_too(app: Tidegate, stack: contextlib.ExitStack):
     upstream = app.upstream("openai", times=QUICK)
     async with SimulatedProvider() as provider:
         http = httpx2.Client(transport=upstream.transport())
-        client = openai.OpenAI(base_url=provider.url, api_key="k", http_client=http)
+        client = stack.enter_context(openai.OpenAI(base_url=provider.url, api_key="k", http_client=http))
 
         @app.task(name="t", upstream=upstream, runs_in="thread")
         def summarise() -> int:
