@@ -29,11 +29,11 @@ def finish_results_are_true(run_record: RunRecord) -> Iterator[Violation]:
             ended[fence] = (commit, outcome)
         elif answer is FinishStatus.ALREADY and before is None:
             yield Violation(
-                "I10", fence.task_id, f"run {fence.run} was told `already`, but never ended before"
+                "I10", fence.task_id, f"run {fence.run} was answered `already`, but never ended before"
             )
         elif answer is FinishStatus.FENCED and before is not None and before[1] == outcome:
             yield Violation(
-                "I10", fence.task_id, f"the end of run {fence.run} was kept, a resend told `fenced`"
+                "I10", fence.task_id, f"the end of run {fence.run} was kept, a resend was answered `fenced`"
             )
     yield from _stored_results_match(run_record, ended)
 
@@ -48,7 +48,9 @@ def _stored_results_match(
         if row.state is not State.SUCCEEDED or run_record.snapshot.results.get(fence.task_id) != digest_of(
             outcome.result
         ):
-            yield Violation("I10", fence.task_id, f"run {fence.run} was told `done`, its result is not there")
+            yield Violation(
+                "I10", fence.task_id, f"run {fence.run} was answered `done`, its result is not there"
+            )
 
 
 def retired_workers_get_nothing(event_log: EventLog) -> Iterator[Violation]:

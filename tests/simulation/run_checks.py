@@ -56,7 +56,7 @@ def _all_finish_in_time(run_record: RunRecord) -> Iterator[Violation]:
             f"{len(open_tasks)} tasks are open {run_record.final_after:.0f} s after the last fault",
         )
     for task_id in run_record.waiting:
-        yield Violation("I13", task_id, "is final, but who waits for its result was not told")
+        yield Violation("I13", task_id, "is final, but the client that waits for its result was not notified")
     for drain in run_record.event_log.drains:
         lasts = drain.ended_at is None and drain.machine not in run_record.deaths
         if lasts and run_record.virtual_seconds - drain.began_at > run_record.final_bound:
@@ -70,8 +70,6 @@ def _finals_stay(run_record: RunRecord) -> Iterator[Violation]:
         row = run_record.snapshot.rows.get(task_id)
         if row is None:
             if task_id not in on_gone:
-                yield Violation("I6", task_id, f"a client was told that it is {state}, and it is not there")
+                yield Violation("I6", task_id, f"a client read that it is {state}, and it is not there")
         elif row.state is not state or run_record.snapshot.results.get(task_id, "") != digest:
-            yield Violation(
-                "I6", task_id, f"a client was told that it is {state}, the store says {row.state}"
-            )
+            yield Violation("I6", task_id, f"a client read that it is {state}, the store says {row.state}")

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from tidegate.domain.calls import CallResult, CallSummary
-from tidegate.domain.failure import Failure, Reason
+from tidegate.domain.failure import ACCOUNT_REASONS, Failure, Reason
 from tidegate.domain.outcome import Charge, Counters
 
 UNCHARGED_LIMIT = 20
@@ -29,7 +29,6 @@ _UNREAD_REASONS = frozenset(
     }
 )
 """For these reasons a provider refuses a request without processing it."""
-_ACCOUNT_REASONS = frozenset({Reason.QUOTA, Reason.AUTH})
 
 
 def is_refused_before_work(failure: Failure) -> bool:
@@ -39,7 +38,7 @@ def is_refused_before_work(failure: Failure) -> bool:
     """
     if failure.is_refusal or failure.is_unsent:
         return True
-    if failure.reason is Reason.RATE_LIMIT or failure.reason in _ACCOUNT_REASONS:
+    if failure.reason is Reason.RATE_LIMIT or failure.reason in ACCOUNT_REASONS:
         return not _has_begun(failure)
     return failure.reason is Reason.OVERLOADED and not _has_begun(failure)
 
