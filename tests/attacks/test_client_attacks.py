@@ -74,11 +74,13 @@ async def test_a_failed_bulk_enqueue_names_the_reason_and_stores_nothing(tmp_pat
 async def test_a_wait_for_a_result_continues_if_the_dead_task_is_redriven_meanwhile(tmp_path: Path) -> None:
     app, store = odd_app(tmp_path)
     ran: list[int] = []
+    looked_once = asyncio.Event()
 
     @app.task(name="t", max_attempts=1)
     async def body() -> str:
         ran.append(1)
         if len(ran) == 1:
+            await looked_once.wait()  # the first look must find it running
             raise ValueError("the first time")
         return "done"
 
@@ -86,12 +88,12 @@ async def test_a_wait_for_a_result_continues_if_the_dead_task_is_redriven_meanwh
         is_dead = (await store.read_tasks([task_id]))[task_id].state is State.DEAD
         if is_dead and "redrive" not in store.calls:
             assert (await store.redrive([task_id]))[task_id] == "done"
-        return await method(task_id)
+        found = await method(task_id)
+        looked_once.set()
+        return found
 
     async with app.worker():
-        store.around["get_result"] = (
-            redrive_first  # before the task can be dead, or the first check is missed
-        )
+        store.around["get_result"] = redrive_first
         handle = await body.enqueue()
         async with asyncio.timeout(10):
             assert await handle.result() == "done"
