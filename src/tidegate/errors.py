@@ -43,7 +43,7 @@ class TidegateError(Exception):
     """
 
     code = "TG000"
-    """Stable across releases; each has a heading in `docs/errors.md`."""
+    """Stable across releases; each has a heading in `docs/reference/errors.md`."""
 
     def __init__(self, message: str, *, fix: str = "", **facts: Any) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""`docs/errors.md` has every error that the code can raise, and no other."""
+"""`docs/reference/errors.md` has every error that the code can raise, and no other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pages import ROOT
 from tidegate import errors
 from tidegate.errors import TidegateError
 
-PAGE = ROOT / "docs" / "errors.md"
+PAGE = ROOT / "docs" / "reference" / "errors.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (TG\d+)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S))
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TidegateError)]

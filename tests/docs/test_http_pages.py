@@ -1,4 +1,4 @@
-"""`docs/http-api.md` and `docs/problems.md` say what the API does."""
+"""`docs/reference/http-api.md` and `docs/reference/problems.md` say what the API does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidegate.web import WebSettings, create_app
 from tidegate.web.problems import PROBLEM_TYPES
 from tidegate.web.tokens import PROTOCOL
 
-API = ROOT / "docs" / "http-api.md"
-PROBLEMS = ROOT / "docs" / "problems.md"
+API = ROOT / "docs" / "reference" / "http-api.md"
+PROBLEMS = ROOT / "docs" / "reference" / "problems.md"
 
 
 def test_every_type_of_problem_has_its_section_with_the_text_of_the_code():

@@ -29,7 +29,7 @@ def _code(cell: str) -> str:
 
 
 def _defaults_on_the_page(heading: str) -> dict[str, str]:
-    rows = table_rows(DOCS / "configuration.md", under=heading)
+    rows = table_rows(DOCS / "reference" / "configuration.md", under=heading)
     return {_code(row[0]): _code(row[1]) for row in rows[1:]}
 
 
@@ -66,18 +66,23 @@ def test_every_setting_of_a_pool_is_on_the_page_with_its_default():
 
 
 def test_every_variable_is_on_the_page():
-    rows = [row[0] for row in table_rows(DOCS / "configuration.md", under="## Environment variables")[1:]]
+    rows = [
+        row[0]
+        for row in table_rows(DOCS / "reference" / "configuration.md", under="## Environment variables")[1:]
+    ]
     named = set(re.findall(r"TIDEGATE_(\w+)", " ".join(rows)))
 
     clocks = {field.name.upper() for field in fields(Timings)}
     assert {name for name in _VARIABLES if name not in clocks} <= named
     used = set(re.findall(r'"TIDEGATE_([A-Z_]+)"', _all_source()))
     assert used <= named
-    assert f"`{DEFAULT_DATABASE_URL}`" in (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert f"`{DEFAULT_DATABASE_URL}`" in (DOCS / "reference" / "configuration.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_example_file_is_a_valid_configuration(tmp_path):
-    (example,) = blocks(DOCS / "configuration.md", "toml")
+    (example,) = blocks(DOCS / "reference" / "configuration.md", "toml")
     (tmp_path / "tidegate.toml").write_text(example.text)
 
     config = load_config(tmp_path, {})
@@ -93,7 +98,9 @@ def test_the_example_file_is_a_valid_configuration(tmp_path):
 
 
 def _reason_rows() -> list[list[str]]:
-    return [row for row in table_rows(DOCS / "failures.md", under="## Reasons") if len(row) == 3]
+    return [
+        row for row in table_rows(DOCS / "explanation" / "failures.md", under="## Reasons") if len(row) == 3
+    ]
 
 
 def test_every_reason_is_on_the_page():
@@ -128,7 +135,7 @@ def test_no_status_with_a_meaning_of_its_own_is_missing_on_the_page():
 
 
 def test_every_exit_code_is_on_the_page():
-    rows = {int(row[0]) for row in table_rows(DOCS / "operations.md", under="## Exit codes")[1:]}
+    rows = {int(row[0]) for row in table_rows(DOCS / "how-to" / "operations.md", under="## Exit codes")[1:]}
     constants = {
         value for name, value in vars(cli_failure).items() if name.isupper() and isinstance(value, int)
     }

@@ -1,4 +1,4 @@
-"""Every answer of `docs/what-happens-when.md` names a test that exists."""
+"""Every answer of `docs/explanation/what-happens-when.md` names a test that exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def test_every_answer_is_held_by_a_test_that_exists() -> None:
-    page = (ROOT / "docs" / "what-happens-when.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "what-happens-when.md").read_text()
     named = re.findall(r"`(test_\w+)`", page)
     code = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 20

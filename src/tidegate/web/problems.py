@@ -1,4 +1,4 @@
-"""The problems (RFC 9457) with which requests are refused. `docs/problems.md` describes every type."""
+"""The problems (RFC 9457) of refused requests. `docs/reference/problems.md` describes every type."""
 
 from __future__ import annotations
 
