@@ -17,7 +17,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow simulate chaos lint format bench bench-economics bench-peers lock clean
+.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
 	@echo "make test-slow  the tests with literal times and many rows"
+	@echo "make test-gpu   the tests that need an NVIDIA GPU, in a minute; skipped with the reason where there is none"
 	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, then checked"
 	@echo "make lint       ruff, mypy --strict, basedpyright over what users write, the import contract, the words"
 	@echo "make format     rewrite the code with ruff"
@@ -64,6 +65,9 @@ simulate: setup
 
 test-slow: setup
 	@$(PYTEST) -m slow --timeout 1800 $(ARGS)
+
+test-gpu: setup
+	@$(PYTEST) tests/gpu -m gpu -rs -p no:xdist $(ARGS)
 
 chaos: setup
 	@for store in $(STORES); do PYTHONPATH=tests .venv/bin/python -m chaos --store $$store $(ARGS) || exit; done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tidegate.worker.children import pool as child_pool
+from tidegate.worker.children import process_tree
 from tidegate.worker.children.pool import ChildPool, ChildRules
 from tidegate.worker.children.vram import AGAIN_SECONDS, VramLimit, vram_reader
 
@@ -70,6 +72,28 @@ def test_without_a_gpu_driver_an_error_is_logged_and_the_limit_is_off(
     monkeypatch.setitem(sys.modules, "pynvml", fake_library(lambda device: [], works=False))
     assert vram_reader() is None
     assert "Driver Not Loaded" in caplog.text
+
+
+@pytest.mark.parametrize("in_container", [True, False])
+def test_in_a_container_with_its_own_process_ids_a_warning_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_container: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_library(lambda device: []))
+    monkeypatch.setattr(process_tree, "has_own_process_ids", lambda: in_container)
+    assert vram_reader() is not None
+    assert ("start the container with --pid=host" in caplog.text) is in_container
+
+
+def test_a_process_with_its_own_process_ids_is_recognized() -> None:
+    code = "from tidegate.worker.children import process_tree; print(process_tree.has_own_process_ids())"
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    try:
+        done = subprocess.run([*inside, sys.executable, "-c", code], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if not done.stdout:
+        pytest.skip(f"a process with process ids of its own cannot be started here: {done.stderr.strip()}")
+    assert done.stdout.strip() == "True"
 
 
 def test_a_lost_gpu_device_fails_no_task(

@@ -16,6 +16,8 @@ MARK = "TIDEGATE_MARK"
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
+_HOST_NAMESPACE = 0xEFFFFFFC
+"""The inode of the first process-id namespace: PROC_PID_INIT_INO in the kernel's proc_ns.h."""
 
 
 def kill_tree(pid: int, mark: str) -> None:
@@ -40,6 +42,14 @@ def find_marked(mark: str) -> list[int]:
         if pid != os.getpid() and _has_mark(environment, name, wanted):
             found.append(pid)
     return found
+
+
+def has_own_process_ids() -> bool:
+    """Return whether this process has other process ids than its host, as in most containers."""
+    try:
+        return (_PROC / "self" / "ns" / "pid").stat().st_ino != _HOST_NAMESPACE
+    except OSError:
+        return False
 
 
 def descendants(pid: int, *, other_sessions: bool = True) -> list[int]:

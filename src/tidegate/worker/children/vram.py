@@ -1,7 +1,7 @@
 """Reads the GPU memory of processes through NVIDIA's management library, if `tidegate[gpu]` is installed.
 
 The library uses the process ids of the host. In a container with its own process ids nothing is found, and
-the limit has no effect.
+the limit has no effect: a warning says so.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ def vram_reader() -> VramByProcess | None:
     except pynvml.NVMLError as error:
         log.error("vram_limit has no effect: the GPUs cannot be read (%s)", error)
         return None
+    if process_tree.has_own_process_ids():
+        log.warning(
+            "vram_limit has no effect if this is a container with process ids of its own: NVIDIA's library "
+            "reports those of the host (start the container with --pid=host)"
+        )
 
     def read() -> dict[int, int]:
         held: dict[int, int] = {}
