@@ -172,6 +172,8 @@ class SimulatedStore:
         self._require_reachable()
         if method == "add_worker":
             self._event_log.workers[arguments[0].id] = self._machine
+        if method in CALLS and self._event_log.user_code_faults is not None:
+            self._event_log.user_code_faults.maybe_fail("store")
         answer = await self._work(method, arguments, options)
         if self._rng.random() < self._chance_of("lost_answers"):
             self._event_log.record_single_fault(self._machine, method, "lost answer")
@@ -188,8 +190,6 @@ class SimulatedStore:
         is_locked = any(
             self._event_log.now() < store_condition.locked_until for store_condition in self._conditions
         )
-        if method in CALLS and self._event_log.user_code_faults is not None:
-            self._event_log.user_code_faults.maybe_fail("store")
         self._runner.call = _StoreCall(method, arguments, options, error, is_locked)
         return await getattr(self._store, method)(*arguments, **options)
 
