@@ -9,11 +9,9 @@ from tidegate._version import __version__
 
 if TYPE_CHECKING:
     from tidegate.admin import Admin, DeadLetterAdmin, QueueAdmin, TaskAdmin, UpstreamAdmin, WorkerAdmin
-    from tidegate.admin.dead_letters import DeadLetterFilters
     from tidegate.admin.tasks import TaskFilters
     from tidegate.admin.values import (
         DeadLetter,
-        DeadLetterReport,
         ProviderLimit,
         QueueStatus,
         RetryBudgetStatus,
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     from tidegate.handle import Handle
     from tidegate.limits.options import UpstreamLimits
     from tidegate.limits.values import GateState, ParkedBy
+    from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
@@ -177,8 +176,8 @@ _HOMES = {
     "Context": "tidegate.context",
     "DeadLetter": "tidegate.admin.values",
     "DeadLetterAdmin": "tidegate.admin",
-    "DeadLetterFilters": "tidegate.admin.dead_letters",
-    "DeadLetterReport": "tidegate.admin.values",
+    "DeadLetterFilters": "tidegate.operations.dead_letters",
+    "DeadLetterReport": "tidegate.operations.dead_letters",
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
     "EmbeddedWorker": "tidegate.worker.embedded",

@@ -11,7 +11,7 @@ import math
 import re
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -375,6 +375,14 @@ def require_before_deadline(wait_seconds: float, deadline_seconds: float | None)
             option="deadline",
             value=deadline_seconds,
         )
+
+
+def require_names(given: Mapping[str, object], names: Collection[str]) -> None:
+    """Raise `OptionError` unless all these options exist."""
+    for name, value in given.items():
+        if name not in names:
+            fix = f"use one of {', '.join(names)}"
+            raise OptionError(f"there is no option {shown(name)}", fix=fix, option=name, value=value)
 
 
 def set_fields(instance: object, **values: Any) -> None:

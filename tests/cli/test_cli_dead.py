@@ -7,9 +7,9 @@ import json
 import pytest
 from cli_support import dead
 
-from tidegate.deadletter import redrive as rules
 from tidegate.domain.failure import Failure, Reason, Verdict
 from tidegate.domain.states import State
+from tidegate.operations import dead_letters as rules
 from tidegate.store.rows import TaskFilter
 
 CRASH = Failure(Verdict.TRANSIENT, Reason.CRASH, "killed by signal 9", "")
@@ -112,9 +112,9 @@ def test_a_task_that_is_not_dead_is_not_shown_as_a_dead_letter(workspace):
     ("args", "reported"),
     [
         ([], "--all"),
-        (["--all", "--queue", "x"], "not both"),
-        (["00000000-0000-7000-8000-000000000000", "--queue", "x"], "not both"),
-        (["00000000-0000-7000-8000-000000000000", "--all"], "not both"),
+        (["--all", "--queue", "x"], "one of the three"),
+        (["00000000-0000-7000-8000-000000000000", "--queue", "x"], "one of the three"),
+        (["00000000-0000-7000-8000-000000000000", "--all"], "one of the three"),
     ],
 )
 def test_an_unclear_choice_is_wrong_usage(workspace, verb, args, reported):
@@ -208,7 +208,7 @@ def test_what_fails_again_during_a_bulk_redrive_is_not_taken_twice(workspace, mo
                 await store.finish([dead(task) for task in claim.tasks])
                 return answers
 
-        return await rules.redrive_matching(Failing(), TaskFilter(), {workspace.greet})
+        return await rules.redrive(Failing(), rules.DeadLetterChoice(None), {workspace.greet})
 
     assert workspace.ask(redrive_and_fail).done == 5
     assert count(workspace) == 5

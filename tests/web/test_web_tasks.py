@@ -159,6 +159,20 @@ async def test_dead_letters_are_listed_without_arguments_redriven_and_purged(app
         assert (await client.get(f"/api/v1/tasks/{ids[1]}")).status_code == 404
 
 
+async def test_dead_tasks_of_another_application_are_retried_and_redriven(app: Tidegate) -> None:
+    async with served(app) as api, api.client() as client:
+        first, second = await dead(api, 2)
+        del core_of(app).functions["web:fail"]
+        asked = {"task_ids": [second]}
+        for path, body in ((f"tasks/{first}/retry", None), ("dead-letters/redrive", asked)):
+            refused = await client.post(f"/api/v1/{path}", json=body)
+            assert (refused.status_code, "no application declares web:fail" in refused.text) == (409, True)
+        await core_of(app).store.save_manifest("other:app", {"functions": ["web:fail"]})
+        assert (await client.post(f"/api/v1/tasks/{first}/retry")).status_code == 202
+        redriven = await client.post("/api/v1/dead-letters/redrive", json=asked)
+        assert redriven.json() == {"tasks": [{"task_id": second, "answer": "done"}]}
+
+
 async def test_functions_are_listed_with_a_schema_that_fits_their_arguments(app: Tidegate) -> None:
     async with served(app) as api, api.client() as client:
         functions = {one["name"]: one for one in (await client.get("/api/v1/functions")).json()["functions"]}

@@ -7,21 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
 from tidegate._bridge import run_sync
-from tidegate.admin.source import (
-    AdminSource,
-    TaskIds,
-    known_functions,
-    require_names,
-    states_option,
-    whole_ids,
-)
+from tidegate.admin.source import AdminSource
 from tidegate.admin.values import WaitExplanation
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.operations.tasks import explain, full_id, read_task, retry_tasks
 from tidegate.options import priority_option
-from tidegate.readers import whole_option
+from tidegate.readers import require_names, whole_option, wrong
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter
+from tidegate.store.short_ids import TaskIds, full_ids
 from tidegate.values import TaskStatus, task_status
 
 MOST_LISTED = 1_000
@@ -64,7 +58,7 @@ class TaskAdmin:
         """
         require_names(filters, TaskFilters.__annotations__)
         task_filter = TaskFilter(
-            states=states_option(filters.get("state")),
+            states=_states(filters.get("state")),
             queue=filters.get("queue"),
             function=filters.get("function"),
             tenant=filters.get("tenant"),
@@ -91,7 +85,7 @@ class TaskAdmin:
         """
         store = await self._source.opened_store()
         row = await read_task(store, task_id)
-        reasons = await explain(store, row, await known_functions(self._source, store))
+        reasons = await explain(store, row, self._source.functions)
         return WaitExplanation(row.id, row.state, tuple(reasons))
 
     def explain_sync(self, task_id: str) -> WaitExplanation:
@@ -109,7 +103,7 @@ class TaskAdmin:
             force: Do not wait for functions that do not stop.
         """
         store = await self._source.opened_store()
-        return await store.cancel(await whole_ids(store, task_ids), why=why, force=force)
+        return await store.cancel(await full_ids(store, task_ids), why=why, force=force)
 
     def cancel_sync(
         self, task_ids: TaskIds, why: str = "", *, force: bool = False
@@ -120,7 +114,7 @@ class TaskAdmin:
     async def run_now(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
         """Make scheduled and retrying tasks ready at once; answer by id. Final ones are refused."""
         store = await self._source.opened_store()
-        return await store.run_now(await whole_ids(store, task_ids))
+        return await store.run_now(await full_ids(store, task_ids))
 
     def run_now_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
         """As `run_now`, from sync code."""
@@ -133,8 +127,7 @@ class TaskAdmin:
             NotAcceptedError: A dead one belongs to a function that no application declares. Nothing was done.
         """
         store = await self._source.opened_store()
-        declared = await known_functions(self._source, store)
-        return await retry_tasks(store, await whole_ids(store, task_ids), declared)
+        return await retry_tasks(store, await full_ids(store, task_ids), self._source.functions)
 
     def retry_sync(self, task_ids: TaskIds) -> dict[str, ActionStatus]:
         """As `retry`, from sync code."""
@@ -149,8 +142,17 @@ class TaskAdmin:
         """
         wanted = priority_option(priority)
         store = await self._source.opened_store()
-        return await store.reprioritise(await whole_ids(store, task_ids), wanted)
+        return await store.reprioritise(await full_ids(store, task_ids), wanted)
 
     def reprioritise_sync(self, task_ids: TaskIds, priority: Priority | str) -> dict[str, ActionStatus]:
         """As `reprioritise`, from sync code."""
         return run_sync(self.reprioritise(task_ids, priority))
+
+
+def _states(value: State | str | Iterable[State | str] | None) -> tuple[State, ...]:
+    """Return the states that were given, by value or by name; none for None."""
+    given = [value] if isinstance(value, str) else list(value or ())
+    try:
+        return tuple(State(state) for state in given)
+    except ValueError:
+        raise wrong("state", value, f"use one of {', '.join(State)}, or a list of them") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.domain.moments import to_datetime, to_datetime_or_none
@@ -16,7 +16,6 @@ from tidegate.policy.drain import Drain
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
 from tidegate.store.rows import (
-    ActionStatus,
     DeadLetterRow,
     QueueStats,
     RetryBudgetRow,
@@ -104,25 +103,6 @@ class DeadLetter:
     redrives: int
     redriven_at: datetime | None
     labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterReport:
-    """What a redrive or purge did; with `dry_run`, what it would have done."""
-
-    matched: int
-    """Dead letters that the ids or the filter named."""
-    done: int = 0
-    """Redriven or purged; 0 for a dry run."""
-    refused: int = 0
-    """No longer dead when their turn came, or a live task holds their unique name."""
-    unknown: int = 0
-    """Ids of no task."""
-    undeclared: Mapping[str, int] = field(default_factory=dict)
-    """Dead letters left alone because no application declares their function, by function."""
-    answers: Mapping[str, ActionStatus] = field(default_factory=dict)
-    """What was done to each task, where ids were given."""
-    is_dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,11 @@ class StoreLocation:
     url: str
     application: Core | None = None
     """The internals of the one named by `--app`; None: it was not given."""
+
+    @property
+    def functions(self) -> Collection[str]:
+        """Return the names of the functions that the application of `--app` declares."""
+        return () if self.application is None else self.application.functions
 
     @classmethod
     def from_options(cls, database: str | None, app: str | None) -> StoreLocation:
@@ -164,17 +169,6 @@ def warn_if_moved(url: str, moved_to: str | None) -> None:
         print_message(
             f"the tasks of {url} have moved to {moved_to}: this file shows their state before the move"
         )
-
-
-async def known_functions(store: Store, location: StoreLocation) -> frozenset[str]:
-    """Return the names of the functions that applications declare.
-
-    These are the applications whose workers have used this store, and the one of `--app`.
-    """
-    from tidegate.deadletter.redrive import declared_functions
-
-    declared = await declared_functions(store)
-    return declared if location.application is None else declared | frozenset(location.application.functions)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

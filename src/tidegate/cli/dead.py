@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,37 +14,96 @@ from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
     json_option,
-    known_functions,
     location_options,
     opened_store,
     run,
 )
-from tidegate.cli.dead_letter_filters import DeadLetterSelection, filter_options
 from tidegate.cli.error_report import CONFLICT
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_task
 from tidegate.cli.tasks import exit_code_of, print_answers
-from tidegate.cli.values import as_task_id, strict_json
-from tidegate.deadletter.redrive import (
-    BulkResult,
-    purge_matching,
-    purge_tasks,
-    redrive_matching,
-    redrive_tasks,
-    require_declared,
-)
-from tidegate.domain.states import State
+from tidegate.cli.values import as_age_or_moment, as_labels, as_named_value, as_task_id, strict_json
 from tidegate.domain.text import counted
-from tidegate.errors import TaskNotFoundError
-from tidegate.operations.tasks import full_id, read_dead_task
+from tidegate.operations import dead_letters
+from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
+from tidegate.operations.tasks import full_id, read_dead_task, read_task
 from tidegate.store.protocol import Store
-from tidegate.store.rows import ActionStatus
 
 if TYPE_CHECKING:
     from tidegate.core import Core
 
-ids_argument = click.argument("task_ids", metavar="[ID]...", nargs=-1, type=as_task_id)
-all_option = click.option("--all", "everything", is_flag=True, help="Select every dead letter.")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_HOW_TO_CHOOSE = "give ids, a filter, or --all for every dead letter: one of the three"
+_FILTERS = (
+    click.option("--queue", metavar="NAME", help="Only this queue."),
+    click.option("--function", metavar="NAME", help="Only this task function, by its full name."),
+    click.option("--reason", metavar="WORD", help="Only this reason: content_policy, crash…"),
+    click.option("--error", "error_class", metavar="CLASS", help="Only this error class, with its module."),
+    click.option("--tenant", metavar="NAME", help="Only this tenant."),
+    click.option(
+        "--label",
+        "labels",
+        metavar="NAME=VALUE",
+        type=as_named_value,
+        multiple=True,
+        help="Only with this label. Repeatable.",
+    ),
+    click.option(
+        "--before",
+        metavar="WHEN",
+        type=as_age_or_moment,
+        help="Only failures before this time (ISO 8601 with offset) or older than an age (7d).",
+    ),
+)
+
+
+def filter_options(command: Command) -> Command:
+    """Add the options that filter dead letters; the command receives them as its argument `filters`."""
+
+    @functools.wraps(command)
+    def with_filters(
+        *args: Any,
+        queue: str | None,
+        function: str | None,
+        reason: str | None,
+        error_class: str | None,
+        tenant: str | None,
+        labels: Sequence[tuple[str, str]],
+        before: datetime | float | None,
+        **options: Any,
+    ) -> Any:
+        filters = DeadLetterFilters(
+            queue=queue,
+            function=function,
+            reason=reason,
+            error_class=error_class,
+            tenant=tenant,
+            labels=as_labels(labels),
+            before=before,
+        )
+        return command(*args, filters=filters, **options)
+
+    decorated: Any = with_filters
+    for option in reversed(_FILTERS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def choice_options(command: Command) -> Command:
+    """Add ids, filters and `--all`; the command receives `task_ids`, None for a filter, and `filters`."""
+
+    @functools.wraps(command)
+    def with_choice(*args: Any, task_ids: Sequence[str], everything: bool, **options: Any) -> Any:
+        ids = task_ids or None
+        dead_letters.require_one_choice(ids, options["filters"], everything=everything, fix=_HOW_TO_CHOOSE)
+        return command(*args, task_ids=ids, **options)
+
+    decorated: Any = click.option("--all", "everything", is_flag=True, help="Select every dead letter.")(
+        with_choice
+    )
+    ids_argument = click.argument("task_ids", metavar="[ID]...", nargs=-1, type=as_task_id)
+    return ids_argument(filter_options(decorated))  # type: ignore[no-any-return]
 
 
 @click.group()
@@ -59,30 +120,30 @@ def command() -> None:
 @location_options
 @json_option
 def list_command(
-    selection: DeadLetterSelection, limit: int, after: str | None, location: StoreLocation, as_json: bool
+    filters: DeadLetterFilters, limit: int, after: str | None, location: StoreLocation, as_json: bool
 ) -> None:
     """List dead letters, the latest failure first."""
-    run(_list(location, selection, after, limit, as_json))
+    run(_list(location, filters, after, limit, as_json))
 
 
 async def _list(
-    location: StoreLocation, selection: DeadLetterSelection, after: str | None, limit: int, as_json: bool
+    location: StoreLocation, filters: DeadLetterFilters, after: str | None, limit: int, as_json: bool
 ) -> None:
     async with opened_store(location) as store:
-        which = await selection.filter(store)
+        which = await dead_letters.task_filter(store, filters)
         after = None if after is None else await full_id(store, after)
-        dead_letters = await store.list_dead_letters(which, after=after, limit=limit)
+        found = await store.list_dead_letters(which, after=after, limit=limit)
         if as_json:
-            for dead_letter in dead_letters:
+            for dead_letter in found:
                 print_json(dead_letter_json(dead_letter))
-        elif dead_letters:
-            print_dead_letters(dead_letters, await store.now())
+        elif found:
+            print_dead_letters(found, await store.now())
         count = await store.count_dead_letters(which)
         print_message(
-            f"{len(dead_letters)} of {counted(count, 'dead letter')}" if count else "no dead letter matches"
+            f"{len(found)} of {counted(count, 'dead letter')}" if count else "no dead letter matches"
         )
-        if len(dead_letters) == limit and count > limit:
-            print_message(f"more: --after {dead_letters[-1].task_id}")
+        if len(found) == limit and count > limit:
+            print_message(f"more: --after {found[-1].task_id}")
 
 
 @command.command("show")
@@ -97,15 +158,12 @@ def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json
 
 async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json: bool) -> None:
     async with opened_store(location) as store:
-        task_id = await full_id(store, task_id)
-        await read_dead_task(store, task_id)
-        await show_task(store, task_id, with_args=with_args, as_json=as_json)
+        row = await read_dead_task(store, task_id)
+        await show_task(store, row, with_args=with_args, as_json=as_json)
 
 
 @command.command("redrive")
-@ids_argument
-@filter_options
-@all_option
+@choice_options
 @click.option(
     "--args",
     "new_args",
@@ -116,7 +174,8 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
 @location_options
 @json_option
 def redrive_command(
-    selection: DeadLetterSelection,
+    task_ids: Sequence[str] | None,
+    filters: DeadLetterFilters,
     new_args: str | None,
     dry_run: bool,
     location: StoreLocation,
@@ -127,84 +186,75 @@ def redrive_command(
     Redrives only tasks whose function is declared by the application of --app, or by one whose workers have
     used this database. Attempts and other counters restart at zero; the history stays.
     """
-    selection.require_choice()
-    if new_args is not None and (len(selection.task_ids) != 1 or location.application is None):
+    if new_args is not None and (len(task_ids or ()) != 1 or location.application is None):
         raise click.UsageError(
             "--args needs exactly one id, and --app to check the arguments against the signature"
         )
-    return run(_redrive(location, selection, new_args, dry_run, as_json))
 
-
-async def _redrive(
-    location: StoreLocation,
-    selection: DeadLetterSelection,
-    new_args: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    async with opened_store(location) as store:
-        selection = await selection.with_full_ids(store)
-        if dry_run:
-            return await _preview(store, selection, "redrive", as_json)
-        declared = await known_functions(store, location)
-        if not selection.task_ids:
-            return await _redrive_matching(store, selection, declared, as_json)
+    async def redrive(store: Store, choice: DeadLetterChoice) -> DeadLetterReport:
         args = None
         if new_args is not None and location.application is not None:
-            task_id = selection.task_ids[0]
-            args = {task_id: await _checked_args(store, task_id, new_args, location.application)}
-        answers = await redrive_tasks(store, selection.task_ids, declared, args=args)
-        return _print_answers(selection.task_ids, answers, as_json)
+            args = await _checked_args(store, choice, new_args, location.application)
+        on_progress = await _progress(store, choice)
+        return await dead_letters.redrive(
+            store, choice, location.functions, args=args, on_progress=on_progress
+        )
 
-
-async def _redrive_matching(
-    store: Store, selection: DeadLetterSelection, declared: frozenset[str], as_json: bool
-) -> int:
-    if selection.which.function is not None:
-        require_declared({selection.which.function}, declared)
-    which = await selection.filter(store)
-    on_progress = _progress(await store.count_dead_letters(which))
-    return _print_bulk_result(
-        await redrive_matching(store, which, declared, on_progress=on_progress), "redriven", as_json
-    )
+    return run(_act(location, task_ids, filters, None if dry_run else redrive, "redrive", as_json))
 
 
 @command.command("purge")
-@ids_argument
-@filter_options
-@all_option
+@choice_options
 @click.option("--yes", is_flag=True, help="Confirm the deletion.")
 @dry_run_option
 @location_options
 @json_option
 def purge_command(
-    selection: DeadLetterSelection, yes: bool, dry_run: bool, location: StoreLocation, as_json: bool
+    task_ids: Sequence[str] | None,
+    filters: DeadLetterFilters,
+    yes: bool,
+    dry_run: bool,
+    location: StoreLocation,
+    as_json: bool,
 ) -> int:
     """Delete dead letters with their arguments and history, by id, by filter, or with --all."""
-    selection.require_choice()
-    return run(_purge(location, selection, yes, dry_run, as_json))
+
+    async def purge(store: Store, choice: DeadLetterChoice) -> DeadLetterReport:
+        return await dead_letters.purge(store, choice, on_progress=await _progress(store, choice))
+
+    code = run(_act(location, task_ids, filters, purge if yes and not dry_run else None, "purge", as_json))
+    if not (yes or dry_run):
+        raise click.UsageError("a purge cannot be undone: add --yes")
+    return code
 
 
-async def _purge(
-    location: StoreLocation, selection: DeadLetterSelection, yes: bool, dry_run: bool, as_json: bool
+async def _act(
+    location: StoreLocation,
+    task_ids: Sequence[str] | None,
+    filters: DeadLetterFilters,
+    act: Callable[[Store, DeadLetterChoice], Awaitable[DeadLetterReport]] | None,
+    verb: str,
+    as_json: bool,
 ) -> int:
+    """Act on dead letters and print what was done. Without `act`, only print how many there are."""
     async with opened_store(location) as store:
-        selection = await selection.with_full_ids(store)
-        if dry_run or not yes:
-            code = await _preview(store, selection, "purge", as_json)
-            if not dry_run:
-                raise click.UsageError("a purge cannot be undone: add --yes")
-            return code
-        if selection.task_ids:
-            return _print_answers(selection.task_ids, await purge_tasks(store, selection.task_ids), as_json)
-        which = await selection.filter(store)
-        on_progress = _progress(await store.count_dead_letters(which))
-        return _print_bulk_result(
-            await purge_matching(store, which, on_progress=on_progress), "purged", as_json
-        )
+        choice = await dead_letters.choose(store, task_ids, filters)
+        if act is None:
+            count = (await dead_letters.preview(store, choice)).matched
+            if as_json:
+                print_json({"would": verb, "count": count})
+            print_message(f"would {verb} {counted(count, 'dead letter')}; nothing was changed")
+            return 0
+        report = await act(store, choice)
+    if choice.task_ids is None:
+        return _print_report(report, {"redrive": "redriven", "purge": "purged"}[verb], as_json)
+    print_answers(choice.task_ids, report.answers, as_json)
+    return exit_code_of(report.answers.values())
 
 
-async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tuple[bytes, str]:
+async def _checked_args(
+    store: Store, choice: DeadLetterChoice, text: str, core: Core
+) -> Mapping[str, tuple[bytes, str]]:
     """Return new arguments as a payload, after checking them against the function's signature."""
     from tidegate.codec import CODEC
 
@@ -214,51 +264,33 @@ async def _checked_args(store: Store, task_id: str, text: str, core: Core) -> tu
         raise click.UsageError(f"--args is not JSON: {error}") from None
     if not isinstance(given, list | dict):
         raise click.UsageError("--args must be a JSON array (by position) or object (by name)")
-    rows = await store.read_tasks([task_id])
-    if task_id not in rows:
-        raise TaskNotFoundError(f"no task has the id {task_id}", fix="check the id", task_id=task_id)
+    (task_id,) = choice.task_ids or ()
+    row = await read_task(store, task_id)
     payload = json.dumps({"a": given} if isinstance(given, list) else {"k": given})
-    signature = core.function(rows[task_id].function).signature
-    return signature.accept(payload.encode()), CODEC
+    return {row.id: (core.function(row.function).signature.accept(payload.encode()), CODEC)}
 
 
-def _progress(count: int) -> Callable[[BulkResult], None]:
-    def print_progress(result: BulkResult) -> None:
-        seen = result.done + result.refused + result.undeclared.total()
+async def _progress(store: Store, choice: DeadLetterChoice) -> Callable[[int], None]:
+    """Return a function that prints how many dead letters of a filter have been seen, until the last."""
+    count = 0 if choice.task_ids is not None else await store.count_dead_letters(choice.which)
+
+    def print_progress(seen: int) -> None:
         if count > seen:
             print_message(f"{seen} of {count}…")
 
     return print_progress
 
 
-async def _preview(store: Store, selection: DeadLetterSelection, verb: str, as_json: bool) -> int:
-    """Print how many dead letters a command would change, and change nothing."""
-    if selection.task_ids:
-        rows = await store.read_tasks(selection.task_ids)
-        count = sum(row.state is State.DEAD for row in rows.values())
-    else:
-        count = await store.count_dead_letters(await selection.filter(store))
+def _print_report(report: DeadLetterReport, done: str, as_json: bool) -> int:
     if as_json:
-        print_json({"would": verb, "count": count})
-    print_message(f"would {verb} {counted(count, 'dead letter')}; nothing was changed")
-    return 0
-
-
-def _print_bulk_result(result: BulkResult, done: str, as_json: bool) -> int:
-    if as_json:
-        print_json({done: result.done, "refused": result.refused, "undeclared": result.undeclared})
+        print_json({done: report.done, "refused": report.refused, "undeclared": report.undeclared})
     else:
-        click.echo(f"{done} {result.done}")
-    if result.refused:
-        print_message(f"{result.refused} refused: no longer dead, or another task has their unique name")
-    for function, count in sorted(result.undeclared.items()):
+        click.echo(f"{done} {report.done}")
+    if report.refused:
+        print_message(f"{report.refused} refused: no longer dead, or another task has their unique name")
+    for function, count in sorted(report.undeclared.items()):
         print_message(
             f"{count} skipped: no application declares {function} "
             "→ start a worker that declares it, or give --app"
         )
-    return CONFLICT if result.undeclared else 0
-
-
-def _print_answers(task_ids: Sequence[str], answers: Mapping[str, ActionStatus], as_json: bool) -> int:
-    print_answers(task_ids, answers, as_json)
-    return exit_code_of(answers.values())
+    return CONFLICT if report.undeclared else 0

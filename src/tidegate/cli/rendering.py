@@ -15,7 +15,6 @@ from tidegate.cli.table import print_table
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
 from tidegate.domain.usage import UsageTotals
-from tidegate.errors import TaskNotFoundError
 from tidegate.policy.explain import HOLDERS
 from tidegate.store.protocol import Store
 from tidegate.store.rows import DeadLetterRow, HistoryRow, TaskRow
@@ -124,27 +123,17 @@ def _progress(row: TaskRow) -> str:
     return f"{row.progress_done:g}{total} {row.progress_note}".strip()
 
 
-async def show_task(store: Store, task_id: str, *, with_args: bool, as_json: bool) -> None:
+async def show_task(store: Store, row: TaskRow, *, with_args: bool, as_json: bool) -> None:
     """Print one task with its history.
 
     Args:
         store: An open store.
-        task_id: The task's full id.
+        row: The task.
         with_args: Whether to show the arguments and the whole result; they may be private. Without it, the
             text form shows the beginning of the result.
         as_json: Whether to print one JSON object.
-
-    Raises:
-        TaskNotFoundError: The task does not exist.
     """
-    row = (await store.read_tasks([task_id])).get(task_id)
-    if row is None:
-        raise TaskNotFoundError(
-            f"no task has the id {task_id}",
-            fix="check the id; finished tasks are deleted after 7 days",
-            task_id=task_id,
-        )
-    history = await store.get_history(task_id)
+    history = await store.get_history(row.id)
     private = await _private(store, row) if with_args else {}
     if as_json:
         print_json(task_json(row) | {"history": jsonable(history)} | jsonable(private))

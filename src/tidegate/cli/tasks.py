@@ -12,7 +12,6 @@ from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
     json_option,
-    known_functions,
     location_options,
     opened_store,
     run,
@@ -24,7 +23,14 @@ from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.text import counted
-from tidegate.operations.tasks import CANCELLABLE, PRIORITY_CHANGEABLE, RETRYABLE, full_id, retry_tasks
+from tidegate.operations.tasks import (
+    CANCELLABLE,
+    PRIORITY_CHANGEABLE,
+    RETRYABLE,
+    full_id,
+    read_task,
+    retry_tasks,
+)
 from tidegate.store.rows import ActionStatus, CancelStatus, TaskFilter, TaskRow
 from tidegate.store.short_ids import full_ids
 
@@ -100,7 +106,7 @@ def show_command(task_id: str, with_args: bool, location: StoreLocation, as_json
 
 async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json: bool) -> None:
     async with opened_store(location) as store:
-        await show_task(store, await full_id(store, task_id), with_args=with_args, as_json=as_json)
+        await show_task(store, await read_task(store, task_id), with_args=with_args, as_json=as_json)
 
 
 @command.command("why")
@@ -153,7 +159,7 @@ async def _retry(location: StoreLocation, task_ids: Sequence[str], dry_run: bool
         task_ids = await full_ids(store, task_ids)
         if dry_run:
             return _preview(await store.read_tasks(task_ids), task_ids, RETRYABLE, "retry", as_json)
-        answers = await retry_tasks(store, task_ids, await known_functions(store, location))
+        answers = await retry_tasks(store, task_ids, location.functions)
         return _print_results(task_ids, answers, as_json)
 
 

@@ -64,18 +64,16 @@ def as_labels(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     return {name_option("label name", name): text for name, text in pairs}
 
 
-def before_moment(text: str | None, now: float) -> float | None:
-    """Return the time that `--before` gives: ISO 8601 with an offset, or an age such as `7d`.
+def as_age_or_moment(text: str) -> float | datetime:
+    """Return the seconds of an age such as `7d`, or the time of an ISO 8601 text. A type for click.
 
     Raises:
         OptionError: The text is neither.
     """
-    if text is None:
-        return None
     try:
-        return now - seconds_option("before", text)
+        return seconds_option("before", text)
     except OptionError:
-        return instant_from_text("before", text).timestamp()
+        return instant_from_text("before", text)
 
 
 def json_or_text(text: str) -> Any:

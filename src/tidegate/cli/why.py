@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tidegate.cli.common import StoreLocation, known_functions, opened_store
+from tidegate.cli.common import StoreLocation, opened_store
 from tidegate.cli.formatting import printable
 from tidegate.cli.output import print_json
 from tidegate.operations.tasks import explain, read_task
@@ -18,7 +18,7 @@ async def print_why(location: StoreLocation, task_id: str, as_json: bool) -> Non
     """
     async with opened_store(location) as store:
         row = await read_task(store, task_id)
-        reasons = await explain(store, row, await known_functions(store, location))
+        reasons = await explain(store, row, location.functions)
     if as_json:
         print_json({"task_id": row.id, "state": row.state, "why": reasons})
         return

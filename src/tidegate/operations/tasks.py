@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
 from tidegate.errors import TaskNotFoundError, WrongStateError
+from tidegate.operations.dead_letters import redrive_tasks
 from tidegate.policy.explain import WaitingTask, explain_wait
-from tidegate.store.live_workers import load_live_workers
+from tidegate.store.live_workers import declared_functions, load_live_workers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, TaskRow
 from tidegate.store.short_ids import full_ids
@@ -80,15 +80,13 @@ async def read_dead_task(store: Store, text: str) -> TaskRow:
     return row
 
 
-async def retry_tasks(
-    store: Store, task_ids: Sequence[str], declared: Collection[str]
-) -> dict[str, ActionStatus]:
+async def retry_tasks(store: Store, task_ids: Sequence[str], own: Collection[str]) -> dict[str, ActionStatus]:
     """Run tasks again now: waiting ones become due, dead ones are redriven, others are refused.
 
     Args:
         store: Where they are.
         task_ids: Full ids.
-        declared: Functions that some application declares.
+        own: Functions that the caller's application declares.
 
     Raises:
         NotAcceptedError: A dead one belongs to a function that nobody declares. Nothing was done.
@@ -98,19 +96,19 @@ async def retry_tasks(
         task_id: ActionStatus.REFUSED if task_id in rows else ActionStatus.UNKNOWN for task_id in task_ids
     }
     if dead := [task_id for task_id, row in rows.items() if row.state is State.DEAD]:
-        answers |= await redrive_tasks(store, dead, declared)
+        answers |= await redrive_tasks(store, dead, own)
     if waiting := [task_id for task_id, row in rows.items() if row.state in CAN_RUN_NOW]:
         answers |= await store.run_now(waiting)
     return answers
 
 
-async def explain(store: Store, row: TaskRow, declared: Collection[str]) -> list[str]:
+async def explain(store: Store, row: TaskRow, own: Collection[str]) -> list[str]:
     """Return what keeps a task from running, in sentences, the most telling reason first.
 
     Args:
         store: Where it is.
         row: The task.
-        declared: Functions that some application declares.
+        own: Functions that the caller's application declares.
     """
     upstream = next((found for found in await store.list_upstreams() if found.name == row.upstream), None)
     waiting = WaitingTask(
@@ -125,6 +123,6 @@ async def explain(store: Store, row: TaskRow, declared: Collection[str]) -> list
         gates=await store.list_gates(),
         in_flight=0 if upstream is None else upstream.in_flight,
         serving=await load_live_workers(store, await store.now()),
-        is_declared=row.function in declared,
+        is_declared=row.function in await declared_functions(store, own),
     )
     return explain_wait(waiting, await store.now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidegate.policy.live_workers import LiveWorker, LiveWorkers
@@ -22,6 +22,17 @@ def late_seconds(worker: WorkerRow, now: float) -> float | None:
     """Return the seconds since the last heartbeat of a worker that is late; None if it is not late."""
     silent = now - worker.heartbeat_at
     return silent if silent > LATE_SHARE * (worker.expires_at - worker.heartbeat_at) else None
+
+
+async def declared_functions(store: Store, own: Iterable[str] = ()) -> frozenset[str]:
+    """Return the task functions that applications declare.
+
+    Args:
+        store: Has the manifests that workers saved.
+        own: Functions of the caller's application, of which no worker may have run yet.
+    """
+    manifests = await store.load_manifests()
+    return frozenset(own).union(*(manifest.get("functions", ()) for manifest in manifests.values()))
 
 
 async def load_live_workers(store: Store, now: float) -> LiveWorkers:

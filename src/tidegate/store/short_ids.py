@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from tidegate.domain.ids import id_or_none, id_range
-from tidegate.errors import OptionError
+from tidegate.errors import OptionError, UsageError
+from tidegate.readers import shown
 from tidegate.store.protocol import Store
 
 _SHOWN = 3
 
+TaskIds = str | Iterable[str]
+"""One task id or several: full ones, or their first digits where these name one task."""
 
-async def full_ids(store: Store, task_ids: Sequence[str], *, tenant: str | None = None) -> list[str]:
-    """Return full ids for short ones. An id that names no task is returned unchanged.
+
+async def full_ids(store: Store, task_ids: TaskIds, *, tenant: str | None = None) -> list[str]:
+    """Return full ids for short ones, each once. An id that names no task is returned unchanged.
 
     Args:
         store: Where the tasks are.
@@ -21,8 +25,14 @@ async def full_ids(store: Store, task_ids: Sequence[str], *, tenant: str | None 
 
     Raises:
         OptionError: A short id matches several tasks.
+        UsageError: One of them is not text.
     """
-    return [id_or_none(text) or await _full_id(store, text, tenant) for text in task_ids]
+    given = [task_ids] if isinstance(task_ids, str) else list(task_ids)
+    for task_id in given:
+        if not isinstance(task_id, str):
+            raise UsageError(f"{shown(task_id)} is no task id", fix="give ids as text: handle.id")
+    found = [id_or_none(text) or await _full_id(store, text, tenant) for text in given]
+    return list(dict.fromkeys(found))
 
 
 async def _full_id(store: Store, text: str, tenant: str | None) -> str:

@@ -123,7 +123,7 @@ class ApiContext:
         return row
 
     async def full_ids(self, task_ids: Sequence[str], principal: Principal) -> list[str]:
-        """Return the ids with short ones made full, among the tasks that the principal may see.
+        """Return the ids, each once, with short ones made full, among the tasks that the principal may see.
 
         Raises:
             OptionError: Several of these tasks have an id that begins with a short one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.deadletter.redrive import purge_tasks, redrive_tasks
+from tidegate.operations.dead_letters import purge_tasks, redrive_tasks
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, json_response
 from tidegate.web.protected_routes import (
@@ -76,7 +76,7 @@ def add_routes(api: ProtectedRouter, context: ApiContext) -> None:
         principal = principal_of(request)
         with context.body_in_flight(request, context.settings.body_limit):
             ids = await context.read_json(request, TaskIdsRequest, items=context.settings.batch_limit)
-        task_ids = list(dict.fromkeys(await context.full_ids(ids.task_ids, principal)))
+        task_ids = await context.full_ids(ids.task_ids, principal)
         visible = list(await context.visible_tasks(task_ids, principal))
         store = await context.store()
         answers = dict.fromkeys(task_ids, ActionStatus.UNKNOWN)

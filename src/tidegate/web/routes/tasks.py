@@ -9,9 +9,9 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.deadletter.redrive import redrive_tasks
 from tidegate.domain.ids import id_or_none
 from tidegate.domain.states import State
+from tidegate.operations.tasks import retry_tasks
 from tidegate.store.rows import ActionStatus, TaskFilter
 from tidegate.web.api_context import ApiContext, TaskId, etag_response, json_response, task_not_found
 from tidegate.web.problems import Problem
@@ -29,8 +29,6 @@ from tidegate.web.request_body import requested_wait
 from tidegate.web.routes.submit import RETRY_AFTER, wait_until_final
 from tidegate.web.schemas import ActionOut, CancelTaskRequest, HistoryOut, TaskOut, TaskPage, TaskResult
 from tidegate.web.serialize import to_run_out, to_task_result, to_task_status
-
-_RUN_NOW_STATES = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 def _page_cursor(after: str | None) -> str | None:
@@ -152,14 +150,8 @@ def _add_action_routes(api: ProtectedRouter, context: ApiContext) -> None:
         """Run a task now: a dead task is redriven, a scheduled or retrying task becomes due."""
         principal = principal_of(request)
         row = await context.row(task_id, principal)
-        task_id, store = row.id, await context.store()
-        if row.state is State.DEAD:
-            answers = await redrive_tasks(store, [task_id], context.core.functions)
-        elif row.state in _RUN_NOW_STATES:
-            answers = await store.run_now([task_id])
-        else:
-            answers = {task_id: ActionStatus.REFUSED}
-        status = answers[task_id]
+        task_id = row.id
+        status = (await retry_tasks(await context.store(), [task_id], context.core.functions))[task_id]
         await context.audit.record_action(principal, "retry", [(task_id, status.value)])
         if status is ActionStatus.UNKNOWN:
             raise task_not_found(task_id)
