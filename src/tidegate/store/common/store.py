@@ -72,7 +72,7 @@ class CommonStore(Store):
             alone: Whether it is a single statement, which needs no explicit transaction.
             generic_plan: Whether one plan of its statement fits all values.
             repeatable: Whether it may be repeated after a lost connection.
-            notify: Whether other processes may wait for the change.
+            notify: Whether other processes may wait for the change. They are not notified of an answer of 0.
         """
 
     # --- tasks ---

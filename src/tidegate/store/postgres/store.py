@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from tidegate.domain.spec import Priority
 from tidegate.store.common import promote, runs, workers
 from tidegate.store.common.migrate import log_newer_schema
 from tidegate.store.common.session import Session
-from tidegate.store.common.store import CommonStore, Work
+from tidegate.store.common.store import CommonStore
 from tidegate.store.postgres import (
     actions,
     batches,
@@ -28,7 +28,7 @@ from tidegate.store.postgres import (
 )
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.channels import KnownChannels
-from tidegate.store.postgres.database import BUSY_SECONDS, Database
+from tidegate.store.postgres.database import BUSY_SECONDS, Database, Work
 from tidegate.store.postgres.enqueue_within import TransactionEnqueuer, identity
 from tidegate.store.postgres.errors import refused_content
 from tidegate.store.postgres.facts import (
@@ -105,14 +105,15 @@ class PostgresStore(CommonStore):
         """Run work in one transaction; a single statement is one by itself."""
         do = self._database.autocommit if alone else self._database.transact
         answer = await do(work, repeatable=repeatable, generic_plan=generic_plan)
-        if notify:
-            self._watch.committed()
-        return answer
+        return self._notify(answer) if notify else answer
 
-    async def _and_notify(self, work: Awaitable[T]) -> T:
-        """Run work that others may wait for, and notify them."""
-        answer = await work
-        self._watch.committed()
+    def _notify(self, answer: T) -> T:
+        """Notify others that work which they may wait for is committed; return its answer.
+
+        An answer of 0 or False shows that nothing changed. Then nobody is notified.
+        """
+        if answer != 0:
+            self._watch.committed()
         return answer
 
     def _notify_from_anywhere(self) -> None:
@@ -128,13 +129,6 @@ class PostgresStore(CommonStore):
         else:
             self._watch.committed()
 
-    async def _and_notify_if_any(self, work: Awaitable[int]) -> int:
-        """Run work that others may wait for, and notify them if it changed anything."""
-        rows = await work
-        if rows:
-            self._watch.committed()
-        return rows
-
     # --- lifecycle ---
 
     async def open(self) -> None:
@@ -142,7 +136,7 @@ class PostgresStore(CommonStore):
         log_newer_schema(await self.count_newer_migrations(), self._database.location)
 
     async def count_newer_migrations(self) -> int:
-        return await self._database.transact(schema.count_newer_migrations, snapshot=True)
+        return await self._read(schema.count_newer_migrations, snapshot=True)
 
     async def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -152,18 +146,18 @@ class PostgresStore(CommonStore):
     async def _checked_identity(self) -> str:
         """Return the database's identity after a schema check: `enqueue_within` works without `open`."""
         await self.count_newer_migrations()
-        return await self._database.autocommit(identity)
+        return await self._write(identity, alone=True)
 
     async def migrate(self) -> list[str]:
         return await schema.upgrade(self._database)
 
     async def upgrade_script(self) -> str:
         """Return the SQL of `migrate` for a person to run; empty if there is nothing to do."""
-        return await self._database.transact(schema.script, snapshot=True)
+        return await self._read(schema.script, snapshot=True)
 
     async def server_facts(self) -> ServerFacts:
         """Return facts about the server for `tidegate doctor`."""
-        return await self._database.read(server_facts)
+        return await self._read(server_facts)
 
     async def describe_connections(self, *, processes: int, supervisors: int) -> tuple[str, bool]:
         """Return a sentence on how many connections these may open in all, and whether there are too few.
@@ -184,19 +178,19 @@ class PostgresStore(CommonStore):
         return await self._database.is_pooled()
 
     async def now(self) -> float:
-        self._latest = max(self._latest, await self._database.read(_now))
+        self._latest = max(self._latest, await self._read(_now))
         return self._latest
 
     async def wait_for_change(self, timeout_seconds: float) -> None:
         await self._watch.wait_for_change(timeout_seconds)
 
     async def check_integrity(self) -> list[str]:
-        return await self._database.transact(upkeep.check_integrity, snapshot=True)
+        return await self._read(upkeep.check_integrity, snapshot=True)
 
     # --- tasks ---
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        return await self._and_notify(enqueue.enqueue(self._database, tasks)) if tasks else []
+        return self._notify(await enqueue.enqueue(self._database, tasks)) if tasks else []
 
     async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         return await self._transaction_enqueuer.enqueue(conn, tasks) if tasks else []
@@ -208,7 +202,7 @@ class PostgresStore(CommonStore):
         await batches.enqueue_part(self._database, batch_id, tasks)
 
     async def commit_batch(self, batch_id: str) -> dict[str, str]:
-        return await self._and_notify(batches.commit_batch(self._database, batch_id))
+        return self._notify(await batches.commit_batch(self._database, batch_id))
 
     async def drop_batch(self, batch_id: str) -> None:
         await batches.drop_batch(self._database, batch_id)
@@ -216,17 +210,13 @@ class PostgresStore(CommonStore):
     async def cancel(
         self, task_ids: Sequence[str], *, why: str = "", force: bool = False
     ) -> dict[str, CancelStatus]:
-        return await self._and_notify(
-            self._database.transact(lambda db: actions.cancel(db, task_ids, why, force=force))
-        )
+        return await self._write(lambda db: actions.cancel(db, task_ids, why, force=force), notify=True)
 
     async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
-        return await self._and_notify(
-            self._database.transact(lambda db: actions.reprioritise(db, task_ids, priority))
-        )
+        return await self._write(lambda db: actions.reprioritise(db, task_ids, priority), notify=True)
 
     async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._and_notify(self._database.transact(lambda db: actions.run_now(db, task_ids)))
+        return await self._write(lambda db: actions.run_now(db, task_ids), notify=True)
 
     # --- work ---
 
@@ -236,7 +226,7 @@ class PostgresStore(CommonStore):
 
     async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
         """Write outcomes. A batch refused because of its content is written in several transactions."""
-        return await self._and_notify(finish.finish(self._database, outcomes)) if outcomes else []
+        return self._notify(await finish.finish(self._database, outcomes)) if outcomes else []
 
     async def save_progress(self, notes: Sequence[ProgressUpdate]) -> list[Fence]:
         async def keep(db: Session) -> list[Fence]:
@@ -248,12 +238,12 @@ class PostgresStore(CommonStore):
     async def append_chunks(self, new: Sequence[NewChunk]) -> list[Fence]:
         if not new:
             return []
-        return await self._and_notify(self._database.autocommit(lambda db: streams.append_chunks(db, new)))
+        return await self._write(lambda db: streams.append_chunks(db, new), alone=True, notify=True)
 
     async def read_chunks(
         self, after: Mapping[str, int], *, limit: int = 100, max_bytes: int = CHUNKS_BYTES
     ) -> dict[str, list[StoredChunk]]:
-        return await self._database.read(
+        return await self._read(
             lambda db: streams.read_chunks(db, after, limit, max_bytes), generic_plan=True
         )
 
@@ -273,14 +263,12 @@ class PostgresStore(CommonStore):
 
     async def promote(self, limit: int = 500) -> int:
         """Promote due tasks. Without a due task, nothing is locked."""
-        if not await self._database.autocommit(promote.has_work):
+        if not await self._write(promote.has_work, alone=True):
             return 0
-        return await self._and_notify_if_any(self._database.transact(lambda db: promote.promote(db, limit)))
+        return await self._write(lambda db: promote.promote(db, limit), notify=True)
 
     async def release_batches(self, limit: int = 5_000) -> int:
-        return await self._and_notify_if_any(
-            self._database.autocommit(lambda db: maintenance.release_batches(db, limit))
-        )
+        return await self._write(lambda db: maintenance.release_batches(db, limit), alone=True, notify=True)
 
     async def delete_expired(
         self, *, finished_seconds: float, dead_seconds: float, limit: int = 1_000
@@ -299,12 +287,10 @@ class PostgresStore(CommonStore):
     async def redrive(
         self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
     ) -> dict[str, ActionStatus]:
-        return await self._and_notify(
-            self._database.transact(lambda db: redrive.redrive(db, task_ids, args or {}))
-        )
+        return await self._write(lambda db: redrive.redrive(db, task_ids, args or {}), notify=True)
 
     async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
-        return await self._database.transact(lambda db: redrive.purge(db, task_ids))
+        return await self._write(lambda db: redrive.purge(db, task_ids))
 
 
 async def _now(db: Session) -> float:

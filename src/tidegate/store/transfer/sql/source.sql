@@ -135,92 +135,82 @@ SELECT count(*)
 FROM moved
 
 -- name: task
+-- The rows of tasks are copied by the names of their columns, so these statements take every column there is. A new
+-- column travels without a change here. If the target does not have it, the transfer fails.
 -- 1 ids: carray of 16-byte ids
-SELECT
-    id, function, queue, priority, upstream, tenant, user_key, concurrency_key, route, parent_id, map_id,
-    map_position, idempotency_key, unique_name, unique_until_final, timeout_seconds, total_timeout_seconds,
-    max_attempts, deadline_seconds, deadline_at, labels, enqueued_at, attempts, parks, crashes, losses, releases,
-    rule_attempts, redrives, redriven_at, first_started_at, parked_at, paused_seconds, last_reason, last_message
+SELECT *
 FROM task
 WHERE id IN (SELECT value FROM carray(?1))
 
 -- name: payload
 -- 1 ids
-SELECT task_id, codec_tag, args
+SELECT *
 FROM payload
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: ready
 -- 1 ids
-SELECT
-    task_id, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, ready_at, run
+SELECT *
 FROM ready
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: waiting
 -- 1 ids
-SELECT
-    task_id, state, due_at, queue, priority, upstream, function, tenant, user_key, concurrency_key, route, rank, run,
-    why, spends, urgent, since_at, floor_at, held_until_at, held_by
+SELECT *
 FROM waiting
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: archive
 -- 1 ids
-SELECT task_id, state, run, worker_id, ready_at, started_at, finished_at, upstream
+SELECT *
 FROM archive
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: result
 -- 1 ids
-SELECT task_id, codec_tag, data
+SELECT *
 FROM result
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: dead
 -- 1 ids
-SELECT
-    task_id, queue, function, tenant, reason, error_class, message, run, worker_id, started_at, failed_at, upstream
+SELECT *
 FROM dead
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: attempt
 -- 1 ids
-SELECT
-    task_id, run, worker_id, started_at, ended_at, outcome, charge, verdict, reason, error_class, message, traceback,
-    status, code, request_id, evidence, next_run_at, why, upstream
+SELECT *
 FROM attempt
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: action
 -- 1 ids
-SELECT task_id, at, kind, why
+SELECT *
 FROM action
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: progress
 -- 1 ids
-SELECT task_id, run, at, done, total, note
+SELECT *
 FROM progress
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: usage
 -- 1 ids
-SELECT
-    task_id, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
-    cost_microdollars
+SELECT *
 FROM usage
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: stream
 -- 1 ids
-SELECT task_id, run, base, last
+SELECT *
 FROM stream
 WHERE task_id IN (SELECT value FROM carray(?1))
 
 -- name: chunk
 -- 1 ids
-SELECT task_id, sequence, run, at, data
+SELECT *
 FROM chunk
 WHERE task_id IN (SELECT value FROM carray(?1))
 
@@ -230,13 +220,11 @@ WHERE task_id IN (SELECT value FROM carray(?1))
 SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
 FROM carray(?1) AS given
 CROSS JOIN task AS t ON t.id = given.value
-CROSS JOIN key AS k ON k.kind = 'key' AND k.tenant = t.tenant AND k.name = t.idempotency_key
-WHERE k.task_id = t.id
-UNION ALL
-SELECT k.kind, k.tenant, k.name, k.task_id, k.fingerprint, k.expires_at
-FROM carray(?1) AS given
-CROSS JOIN task AS t ON t.id = given.value
-CROSS JOIN key AS k ON k.kind = 'unique' AND k.tenant = t.tenant AND k.name = t.unique_name
+CROSS JOIN (SELECT 'key' AS kind UNION ALL SELECT 'unique') AS held
+CROSS JOIN key AS k
+    ON k.kind = held.kind
+    AND k.tenant = t.tenant
+    AND k.name = CASE held.kind WHEN 'key' THEN t.idempotency_key ELSE t.unique_name END
 WHERE k.task_id = t.id
 
 -- name: finished_keys
