@@ -31,12 +31,19 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The file it is the content of, named by a comment in its first line."""
+        """The file it is the content of, named by a comment in its first line or by the note above it."""
+        if self.note.startswith("file: "):
+            return self.note.removeprefix("file: ")
         first = self.text.partition("\n")[0]
-        return first.removeprefix("# ") if first.startswith("# ") and first.endswith(".py") else None
+        return first.removeprefix("# ") if re.fullmatch(r"# [\w/.-]+\.(py|toml)", first) else None
 
 
 def blocks(page: Path, language: str) -> list[Block]:
+    return [block for block in all_blocks(page) if block.language == language]
+
+
+def all_blocks(page: Path) -> list[Block]:
+    """Return every fenced block of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -47,7 +54,6 @@ def blocks(page: Path, language: str) -> list[Block]:
             note=found["note"] or "",
         )
         for found in _FENCE.finditer(text)
-        if found["language"] == language
     ]
 
 

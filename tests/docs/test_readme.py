@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shlex
@@ -9,19 +10,20 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pages import ROOT, blocks, commands
+from pages import ROOT, all_blocks, blocks, commands
+from sessions import Session
 
 README = ROOT / "README.md"
+CHINESE = ROOT / "README.zh.md"
 FILES = {block.file: block.text for block in blocks(README, "python") if block.file}
 TIDEGATE = [sys.executable, "-c", "from tidegate.cli import main; main()"]
 FINAL = {"succeeded", "dead", "cancelled"}
-
-_SLEEP = "sleep(0.02 if __import__('os').path.exists('go') else 600)"
 
 
 class Tour:
@@ -29,20 +31,21 @@ class Tour:
 
     Args:
         directory: Where.
-        quick: Short leases, and bodies that last until `go` is called, instead of the literal times.
+        provider: The address of the simulated provider.
     """
 
-    def __init__(self, directory: Path, *, quick: bool) -> None:
+    def __init__(self, directory: Path, provider: str) -> None:
         self.directory = directory
         for name, text in FILES.items():
-            (directory / name).write_text(text.replace("sleep(0.5)", _SLEEP) if quick else text)
-        clocks = {"TIDEGATE_LEASE": "1", "TIDEGATE_REAP": "0.2"} if quick else {}
+            (directory / name).write_text(text)
         settings = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
-        self.env = settings | clocks | {"TIDEGATE_SCRATCH": str(directory / "scratch")}
-
-    def go(self) -> None:
-        """Let bodies end from now on."""
-        (self.directory / "go").touch()
+        self.env = settings | {
+            "TIDEGATE_LEASE": "1",
+            "TIDEGATE_REAP": "0.2",
+            "TIDEGATE_SCRATCH": str(directory / "scratch"),
+            "OPENAI_BASE_URL": provider,
+            "OPENAI_API_KEY": "simulated",
+        }
 
     def python(self, script: str) -> list[str]:
         return self._run([sys.executable, script])
@@ -87,6 +90,38 @@ class Tour:
         return done.stdout.splitlines()
 
 
+class Provider:
+    """The simulated provider in its own process. Its answers take ten minutes until `answer_quickly`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def answer_quickly(self) -> None:
+        request = urllib.request.Request(
+            self.url.removesuffix("/v1") + "/_sim/settings",
+            data=json.dumps({"latency_seconds": 0.02}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.testing.provider", "--latency", "600"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield Provider(json.loads(process.stdout.readline())["url"])
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
 def _until(truth: Callable[[], bool], what: str, *, within: float = 60.0) -> None:
     ends_at = time.monotonic() + within
     while not truth():
@@ -102,7 +137,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _kill_and_start_again(tour: Tour, *, whole_worker: bool) -> list[str]:
+def _kill_and_start_again(tour: Tour, provider: Provider, *, whole_worker: bool) -> list[str]:
     """Go through the tour up to the point where every task is final; return the ids."""
     ids = tour.python("submit.py")
     assert tour.states() == dict.fromkeys(ids, "ready")
@@ -117,7 +152,7 @@ def _kill_and_start_again(tour: Tour, *, whole_worker: bool) -> list[str]:
     assert set(tour.states()) == set(ids)
     assert not set(tour.states().values()) <= FINAL
     _until(lambda: not any(map(_is_alive, pids)), "its pool processes are gone")
-    tour.go()
+    provider.answer_quickly()
 
     with tour.worker():
         _until(lambda: set(tour.states().values()) <= FINAL, "every task is final")
@@ -126,25 +161,48 @@ def _kill_and_start_again(tour: Tour, *, whole_worker: bool) -> list[str]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("whole_worker", [False, True], ids=["its supervisor", "all of it"])
-def test_after_a_kill_and_a_new_start_every_task_of_the_tour_is_final(tmp_path, whole_worker):
-    tour = Tour(tmp_path, quick=True)
+def test_after_a_kill_and_a_new_start_every_task_of_the_tour_is_final(tmp_path, provider, whole_worker):
+    tour = Tour(tmp_path, provider.url)
 
-    *texts, empty = _kill_and_start_again(tour, whole_worker=whole_worker)
+    *texts, refused = _kill_and_start_again(tour, provider, whole_worker=whole_worker)
 
-    assert tour.states() == dict.fromkeys(texts, "succeeded") | {empty: "dead"}
+    assert tour.states() == dict.fromkeys(texts, "succeeded") | {refused: "dead"}
     (letter,) = map(json.loads, tour.tidegate("dead", "ls", "--json"))
-    assert letter["message"] == "nothing to summarize"
-    assert tour.printed("tidegate dead redrive ID", empty)
+    assert letter["reason"] == "content_policy"
+    assert tour.printed("tidegate dead redrive ID", refused)
     with tour.worker():
-        _until(lambda: tour.states()[empty] == "succeeded", "the corrected task has succeeded")
-    assert "redriven" in "\n".join(tour.printed("tidegate tasks show ID", empty))
+        _until(lambda: tour.states()[refused] == "succeeded", "the corrected task has succeeded")
+    assert "redriven" in "\n".join(tour.printed("tidegate tasks show ID", refused))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_tour_with_its_literal_times(tmp_path):
-    tour = Tour(tmp_path, quick=False)
+@pytest.mark.parametrize("page", [README, CHINESE], ids=["English", "Chinese"])
+def test_the_tour_typed_as_it_is_printed(tmp_path, page):
+    directory = tmp_path / "empty"
+    directory.mkdir()
 
-    ids = _kill_and_start_again(tour, whole_worker=False)
+    with Session(directory) as session:
+        session.do(page)
 
-    assert sorted(tour.states().values()) == ["dead", *["succeeded"] * (len(ids) - 1)]
+        assert session.output("worker").count("succeeded:") > 12
+
+
+def test_the_first_code_stands_near_the_top_and_is_ten_statements_that_call_an_sdk():
+    first = blocks(README, "python")[0]
+    statements = [node for node in ast.walk(ast.parse(first.text)) if isinstance(node, ast.stmt)]
+
+    assert first.line < 15
+    assert len(statements) <= 10
+    assert "AsyncOpenAI(" in first.text
+    assert "transport()" in first.text
+
+
+def test_the_chinese_readme_shows_the_same_code_and_the_same_commands():
+    english = [block.text for block in all_blocks(README) if block.language]
+
+    assert [block.text for block in all_blocks(CHINESE) if block.language] == english
+
+
+def test_the_readme_has_no_benchmarks():
+    assert "tasks/s" not in README.read_text(encoding="utf-8")
