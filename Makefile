@@ -17,7 +17,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers lock clean
+.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -32,7 +32,8 @@ help:
 	@echo "make bench      throughput, latency and memory, each compared with its limit"
 	@echo "make bench-economics  what calls cost: above the quota, in an outage and after it  ARGS=\"--scale 1\""
 	@echo "make bench-peers  the same work by other queues, for comparison  ARGS=\"--peers pgqueuer,limit --n 5000\""
-	@echo "make lock       renew requirements/dev.lock from pyproject.toml (needs uv)"
+	@echo "make docs       build the documentation site into build/docs/html and check its links"
+	@echo "make lock       renew requirements/*.lock from pyproject.toml (needs uv)"
 	@echo "make clean      remove .venv and every cache"
 
 setup: .venv/.ready
@@ -109,11 +110,24 @@ benchmarks/peers/node_modules/.ready: benchmarks/peers/package.json
 	else echo "no npm here: the queues on Node are left out" >&2; fi
 	@touch $@
 
+# Sphinx has an environment of its own, so that no test and no tool can come to need what it brings.
+docs: .venv-docs/.ready
+	@.venv-docs/bin/python -m tools.docs_site
+
+.venv-docs/.ready: requirements/docs.lock
+	@echo "setting up .venv-docs from $<" >&2
+	@$(PYTHON) -m venv --clear .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --require-hashes -r $< >&2
+	@touch $@
+
 lock:
 	@uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet $(ARGS) \
 		--output-file requirements/dev.lock
+	@uv pip compile --group docs --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet $(ARGS) \
+		--output-file requirements/docs.lock
 
 clean:
-	@rm -rf .venv .venv-peers benchmarks/peers/node_modules dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-docs .venv-peers benchmarks/peers/node_modules dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
