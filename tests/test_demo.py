@@ -160,8 +160,8 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: in
 
 
 def test_a_missing_package_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "h11" else object())
-    with pytest.raises(ConfigError, match=r'h11.*pip install "tidegate\[demo\]"'):
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "uvicorn" else object())
+    with pytest.raises(ConfigError, match=r'uvicorn.*pip install "tidegate\[demo\]"'):
         demo.run_demo()
 
 

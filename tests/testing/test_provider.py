@@ -583,8 +583,16 @@ async def test_settings_that_cannot_work_are_refused_at_once(settings):
 
 
 def test_importing_tidegate_loads_nothing_of_the_provider():
-    code = "import sys, tidegate, tidegate.testing; print(sorted({'h11', 'httpx2'} & set(sys.modules)))"
+    code = "import sys, tidegate, tidegate.testing; print(sorted({'uvicorn', 'starlette', 'httpx2'} & set(sys.modules)))"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
 
     assert loaded.stdout.strip() == b"[]"
+
+
+def test_a_missing_server_package_is_named_with_the_fix():
+    code = "import sys; sys.modules['uvicorn'] = None; import tidegate.testing.provider"
+
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+
+    assert b"needs uvicorn \xe2\x86\x92 pip install 'tidegate[testing]'" in failed.stderr

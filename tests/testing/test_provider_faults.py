@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx2
@@ -201,6 +202,21 @@ async def test_a_connection_carries_calls_one_after_the_other_even_sent_ahead(se
     assert statuses == [200] * 3
 
 
+async def test_a_response_is_not_delayed_by_the_system_until_its_head_is_acknowledged(serve):
+    provider = await serve()
+
+    async with connected(provider) as (reader, writer):
+        seconds = []
+        for _ in range(20):
+            began_at = time.monotonic()
+            writer.write(raw_call())
+            assert (await read_response(reader))[0] == 200
+            seconds.append(time.monotonic() - began_at)
+
+    # An acknowledgement that is delayed takes 40 ms.
+    assert min(seconds[5:]) < 0.03
+
+
 async def test_connection_close_ends_the_connection(serve):
     provider = await serve()
 
@@ -304,6 +320,41 @@ async def test_stopping_ends_calls_in_flight_and_notes_them_unbilled(serve, http
     await provider.start()
     await provider.change(latency_seconds=0.0)
     assert (await chat(http, provider)).status_code == 200, "the budget was not touched"
+
+
+async def test_stopping_closes_connections_in_every_state_at_once_and_logs_nothing(serve, caplog):
+    provider = await serve(latency_seconds=3_600, tokens_per_second=0.01)
+    stream = json.dumps({**json.loads(BODY), "stream": True}).encode()
+
+    async with AsyncExitStack() as stack:
+
+        async def client(sent):
+            reader, writer = await stack.enter_async_context(connected(provider))
+            writer.write(sent)
+            return reader
+
+        idle = await client(b"")
+        half = await client(raw_call()[:-5])
+        waiting = await client(raw_call())
+        await until(lambda: provider.in_flight == 1)
+        await provider.change(latency_seconds=0.0)
+        streaming = await client(raw_call(stream))
+        assert await streaming.readuntil(b"\n\n")
+        await provider.begin_outage("hang")
+        hanging = await client(raw_call())
+        await until(lambda: provider.ledger.count(outcome="outage hang") == 1)
+        malformed = await client(b"hello\r\n\r\n")
+        assert (await read_response(malformed))[0] == 400
+
+        async with asyncio.timeout(1):
+            await provider.stop()
+
+        for reader in (idle, half, waiting, hanging, malformed):
+            assert await reader.read() == b""
+        assert b"[DONE]" not in await streaming.read()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    outcomes = sorted(call.outcome for call in provider.ledger.calls())
+    assert outcomes == ["answered", "outage hang", "stopped"]
 
 
 async def test_a_provider_can_be_stopped_twice_unstarted_and_started_again(http):

@@ -9,7 +9,7 @@ import click
 from tidegate.cli.common import json_option
 from tidegate.errors import ConfigError
 
-_EXTRAS = {"h11", "httpx2", "rich"}
+_EXTRAS = {"httpx2", "rich", "starlette", "uvicorn"}
 
 
 @click.command()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidegate.errors import ConfigError
 
-_NEEDED = ("httpx2", "h11", "fastapi", "uvicorn")
+_NEEDED = ("httpx2", "fastapi", "uvicorn")
 
 
 def run_demo(

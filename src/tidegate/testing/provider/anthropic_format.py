@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from tidegate.testing.provider.completions import Completion, words_in
-from tidegate.testing.provider.messages import EVENT_STREAM, Reply, json_reply
+from tidegate.testing.provider.messages import event_stream, json_response
 from tidegate.testing.provider.prompts import Prompt
 from tidegate.testing.provider.refusals import Refusal
 
@@ -22,7 +23,7 @@ _ERROR_TYPES = {
 }
 
 
-def error_reply(refusal: Refusal) -> Reply:
+def error_response(refusal: Refusal) -> Response:
     """Return a refusal as an HTTP answer."""
     error: dict[str, object] = {
         "type": _ERROR_TYPES.get(refusal.status, "api_error"),
@@ -30,10 +31,10 @@ def error_reply(refusal: Refusal) -> Reply:
     }
     if refusal.code == "insufficient_quota":
         error["details"] = {"error_code": "enforced_spend_limit_reached"}
-    return json_reply(refusal.status, {"type": "error", "error": error}, refusal.headers)
+    return json_response(refusal.status, {"type": "error", "error": error}, refusal.headers)
 
 
-def render_message(answer: Completion, prompt: Prompt, *, call_id: str, pause_seconds: float) -> Reply:
+def render_message(answer: Completion, prompt: Prompt, *, call_id: str, pause_seconds: float) -> Response:
     """Return the answer, whole or in pieces as the prompt asked for."""
     head: dict[str, object] = {
         "id": f"msg_{call_id}",
@@ -47,11 +48,10 @@ def render_message(answer: Completion, prompt: Prompt, *, call_id: str, pause_se
     }
     ended = "max_tokens" if answer.cut_short else "end_turn"
     if prompt.stream:
-        chunks = _stream(head, answer, ended)
-        return Reply(200, chunks=chunks, pause_seconds=pause_seconds, content_type=EVENT_STREAM)
+        return event_stream(_stream(head, answer, ended), pause_seconds)
     usage = {"input_tokens": prompt.tokens, "output_tokens": answer.tokens_out}
     content = [{"type": "text", "text": answer.text}]
-    return json_reply(200, {**head, "content": content, "stop_reason": ended, "usage": usage})
+    return json_response(200, {**head, "content": content, "stop_reason": ended, "usage": usage})
 
 
 def _stream(head: dict[str, object], answer: Completion, ended: str) -> tuple[bytes, ...]:

@@ -12,8 +12,9 @@ import zlib
 from dataclasses import dataclass
 
 import msgspec
+from starlette.responses import Response
 
-from tidegate.testing.provider.messages import EVENT_STREAM, Reply, json_reply
+from tidegate.testing.provider.messages import event_stream, json_response
 from tidegate.testing.provider.prompts import CHARACTERS_PER_TOKEN, Prompt, estimate_tokens
 
 _READ_CHARACTERS = 20_000
@@ -84,21 +85,20 @@ def words_in(text: str) -> list[str]:
     return _WORDS_AND_SPACES.findall(text)
 
 
-def render(answer: Completion, prompt: Prompt, *, call_id: str, pause_seconds: float) -> Reply:
+def render(answer: Completion, prompt: Prompt, *, call_id: str, pause_seconds: float) -> Response:
     """Return the answer in the form this prompt asked for."""
     if prompt.param == "input":
         return _embeddings(answer, prompt)
     if prompt.stream:
-        chunks = _stream(answer, prompt, f"chatcmpl-{call_id}")
-        return Reply(200, chunks=chunks, pause_seconds=pause_seconds, content_type=EVENT_STREAM)
+        return event_stream(_stream(answer, prompt, f"chatcmpl-{call_id}"), pause_seconds)
     return _completion(answer, prompt, f"chatcmpl-{call_id}")
 
 
-def _completion(answer: Completion, prompt: Prompt, completion_id: str) -> Reply:
+def _completion(answer: Completion, prompt: Prompt, completion_id: str) -> Response:
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     choice = _choice(finish_reason=_finish(answer), message=message, logprobs=None)
     head = _head("chat.completion", answer, prompt, completion_id)
-    return json_reply(200, {**head, "choices": [choice], "usage": _usage(answer, prompt)})
+    return json_response(200, {**head, "choices": [choice], "usage": _usage(answer, prompt)})
 
 
 def _stream(answer: Completion, prompt: Prompt, completion_id: str) -> tuple[bytes, ...]:
@@ -122,13 +122,13 @@ def _choice(*, finish_reason: str | None, **content: object) -> dict[str, object
     return {"index": 0, **content, "finish_reason": finish_reason}
 
 
-def _embeddings(answer: Completion, prompt: Prompt) -> Reply:
+def _embeddings(answer: Completion, prompt: Prompt) -> Response:
     data = [
         {"object": "embedding", "index": index, "embedding": _encoded(vector, prompt.base64)}
         for index, vector in enumerate(answer.vectors)
     ]
     usage = {"prompt_tokens": prompt.tokens, "total_tokens": prompt.tokens}
-    return json_reply(200, {"object": "list", "data": data, "model": prompt.model, "usage": usage})
+    return json_response(200, {"object": "list", "data": data, "model": prompt.model, "usage": usage})
 
 
 def _encoded(vector: tuple[float, ...], as_base64: bool) -> tuple[float, ...] | str:

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from tidegate.errors import OptionError
-from tidegate.testing.provider.messages import Reply, Request, json_reply
+from tidegate.testing.provider.messages import Request, json_response
 from tidegate.testing.provider.outages import OutageKind
 from tidegate.testing.provider.refusals import invalid_request
 
@@ -28,15 +29,15 @@ class _OutageOrder(msgspec.Struct, forbid_unknown_fields=True):
     seconds: float | None = None
 
 
-async def answer(provider: SimulatedProvider, request: Request) -> Reply:
+async def answer(provider: SimulatedProvider, request: Request) -> Response:
     """Execute a control request; 400 if it is invalid, 404 if there is no such route."""
     handler = _ROUTES.get((request.method, request.path))
     if handler is None:
-        return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).reply()
+        return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).response()
     try:
-        return json_reply(200, await handler(provider, request.body))
+        return json_response(200, await handler(provider, request.body))
     except (OptionError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return invalid_request(str(error)).reply()
+        return invalid_request(str(error)).response()
 
 
 async def _outage(provider: SimulatedProvider, body: bytes) -> dict[str, Any]:

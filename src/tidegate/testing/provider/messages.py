@@ -1,15 +1,17 @@
-"""The requests and replies that pass between the connection and the model."""
+"""The requests and responses that pass between the server and the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from starlette.responses import Response, StreamingResponse
 
-JSON = "application/json"
-EVENT_STREAM = "text/event-stream"
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,42 +19,40 @@ class Request:
     """One HTTP request, whole."""
 
     method: str
-    target: str
-    """Path and query, as sent."""
+    path: str
     headers: Mapping[str, str]
-    """Names in lower case; of a repeated header the last value."""
+    """Names in any case."""
     body: bytes = b""
 
-    @property
-    def path(self) -> str:
-        """The target without its query."""
-        return self.target.partition("?")[0]
+
+class NoResponse(Response):
+    """The request gets no response: its connection is reset, or stays open until the client disconnects."""
+
+    def __init__(self, ending: Literal["hang", "reset"]) -> None:
+        super().__init__()
+        self.ending = ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """End the connection if it is to be reset, and return when it has ended."""
+        if self.ending == "reset":
+            scope["state"]["connection"].reset()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One HTTP response: a body, or chunks with a pause between them."""
-
-    status: int
-    body: bytes = b""
-    chunks: tuple[bytes, ...] = ()
-    """Sent instead of `body` if there are any."""
-    pause_seconds: float = 0.0
-    content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def with_headers(self, headers: Mapping[str, str]) -> Reply:
-        """Return the reply with more headers; its own win."""
-        return replace(self, headers={**headers, **self.headers})
-
-
-@dataclass(frozen=True, slots=True)
-class NoReply:
-    """The request gets no response."""
-
-    ending: Literal["hang", "reset"]
-
-
-def json_reply(status: int, content: object, headers: Mapping[str, str] | None = None) -> Reply:
+def json_response(status: int, content: object, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with `content` as JSON."""
-    return Reply(status, msgspec.json.encode(content), headers=headers or {})
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+
+
+def event_stream(chunks: Sequence[bytes], pause_seconds: float) -> Response:
+    """Return a stream of server-sent events with a pause between two chunks."""
+    # A header instead of a media type, to which Starlette adds a charset.
+    return StreamingResponse(_paced(chunks, pause_seconds), headers={"content-type": "text/event-stream"})
+
+
+async def _paced(chunks: Sequence[bytes], pause_seconds: float) -> AsyncIterator[bytes]:
+    for index, chunk in enumerate(chunks):
+        if index and pause_seconds:
+            await asyncio.sleep(pause_seconds)
+        yield chunk

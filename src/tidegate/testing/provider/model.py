@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from starlette.responses import Response
+
 from tidegate.testing.provider import anthropic_format
 from tidegate.testing.provider.admission import CallAdmission
 from tidegate.testing.provider.buckets import Monotonic
@@ -16,7 +18,7 @@ from tidegate.testing.provider.completions import Completion, generate, render
 from tidegate.testing.provider.headers import limit_headers
 from tidegate.testing.provider.idempotency import IdempotencyCache
 from tidegate.testing.provider.ledger import Ledger, ProviderCall
-from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
+from tidegate.testing.provider.messages import NoResponse, Request, json_response
 from tidegate.testing.provider.outages import OutageKind, OutageSchedule
 from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings, read_messages
 from tidegate.testing.provider.refusals import Refusal, overloaded, unavailable
@@ -89,7 +91,7 @@ class SimulatedModel:
             self._random = SeededRandom(settings.seed)
         self.settings = settings
 
-    async def call(self, request: Request) -> Reply | NoReply:
+    async def call(self, request: Request) -> Response:
         """Respond to one model call and record it in the ledger.
 
         A completion is billed even if the caller disconnects.
@@ -98,15 +100,15 @@ class SimulatedModel:
         receipt = _Receipt(f"req_{uuid.uuid4().hex}", self._clock(), request, prompt)
         self.in_flight += 1
         try:
-            reply = await self._answer(receipt)
+            response = await self._answer(receipt)
         except asyncio.CancelledError:
             self._record(receipt, 0, "stopped")
             raise
         finally:
             self.in_flight -= 1
-        return self._with_request_id(reply, receipt.id)
+        return self._with_request_id(response, receipt.id)
 
-    def models(self, request: Request) -> Reply | NoReply:
+    def models(self, request: Request) -> Response:
         """List the models, under the same outages and keys as calls."""
         kind = self._schedule.current
         if kind and kind != "503":
@@ -114,10 +116,10 @@ class SimulatedModel:
         refusal = unavailable() if kind else self._admission.wrong_key(request)
         names = self.settings.models or (_DEFAULT_MODEL,)
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "tidegate"} for name in names]
-        reply = refusal.reply() if refusal else json_reply(200, {"object": "list", "data": data})
-        return self._with_request_id(reply, f"req_{uuid.uuid4().hex}")
+        response = refusal.response() if refusal else json_response(200, {"object": "list", "data": data})
+        return self._with_request_id(response, f"req_{uuid.uuid4().hex}")
 
-    async def _answer(self, receipt: _Receipt) -> Reply | NoReply:
+    async def _answer(self, receipt: _Receipt) -> Response:
         if kind := self._schedule.current:
             return self._during_outage(receipt, kind)
         prompt = receipt.prompt
@@ -169,15 +171,16 @@ class SimulatedModel:
             created_at=int(self._clock()),
         )
 
-    def _during_outage(self, receipt: _Receipt, kind: OutageKind) -> Reply | NoReply:
+    def _during_outage(self, receipt: _Receipt, kind: OutageKind) -> Response:
         if kind == "503":
             return self._refuse(receipt, unavailable())
         self._record(receipt, 0, f"outage {kind}")
         return _unanswered(kind)
 
-    def _refuse(self, receipt: _Receipt, refusal: Refusal) -> Reply:
+    def _refuse(self, receipt: _Receipt, refusal: Refusal) -> Response:
         self._record(receipt, refusal.status, refusal.ledger_outcome)
-        return anthropic_format.error_reply(refusal) if _is_anthropic(receipt.request) else refusal.reply()
+        written_by_anthropic = _is_anthropic(receipt.request)
+        return anthropic_format.error_response(refusal) if written_by_anthropic else refusal.response()
 
     def _record(self, receipt: _Receipt, status: int, outcome: str, answer: Completion | None = None) -> None:
         prompt = receipt.prompt if isinstance(receipt.prompt, Prompt) else None
@@ -198,16 +201,15 @@ class SimulatedModel:
             )
         )
 
-    def _with_request_id(self, reply: Reply | NoReply, call_id: str) -> Reply | NoReply:
-        if isinstance(reply, NoReply):
-            return reply
-        return reply.with_headers({"x-request-id": call_id, **limit_headers(self._admission.limits)})
+    def _with_request_id(self, response: Response, call_id: str) -> Response:
+        response.headers.update({"x-request-id": call_id, **limit_headers(self._admission.limits)})
+        return response
 
 
 def _is_anthropic(request: Request) -> bool:
     return request.path == anthropic_format.PATH
 
 
-def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoReply:
+def _unanswered(kind: Literal["hang", "refuse", "reset"]) -> NoResponse:
     # A request that arrives while the port closes gets a reset, as if the process had ended.
-    return NoReply("hang" if kind == "hang" else "reset")
+    return NoResponse("hang" if kind == "hang" else "reset")

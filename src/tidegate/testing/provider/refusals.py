@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from starlette.responses import Response
+
 from tidegate.testing.provider.buckets import LimitExceeded
 from tidegate.testing.provider.headers import go_duration, retry_headers
 from tidegate.testing.provider.ledger import THROTTLED
-from tidegate.testing.provider.messages import Reply, json_reply
+from tidegate.testing.provider.messages import json_response
 
 INVALID_REQUEST = "invalid_request_error"
 
@@ -32,10 +34,10 @@ class Refusal:
         """The outcome in the ledger."""
         return self.outcome or self.code or self.type
 
-    def reply(self) -> Reply:
+    def response(self) -> Response:
         """Return the error as an HTTP response."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return json_reply(self.status, {"error": error}, self.headers)
+        return json_response(self.status, {"error": error}, self.headers)
 
 
 def invalid_request(message: str, *, status: int = 400, param: str | None = None) -> Refusal:

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
 from tidegate.testing.provider import control
 from tidegate.testing.provider.buckets import Monotonic
-from tidegate.testing.provider.http_connection import HttpConnection, MalformedError
 from tidegate.testing.provider.ledger import Ledger
 from tidegate.testing.provider.listener import HOST, ProviderListener
-from tidegate.testing.provider.messages import NoReply, Reply, Request, json_reply
+from tidegate.testing.provider.messages import Request, json_response
 from tidegate.testing.provider.model import READERS, SimulatedModel
 from tidegate.testing.provider.outages import OutageKind, OutageSchedule
 from tidegate.testing.provider.refusals import Refusal, invalid_request
@@ -62,11 +66,10 @@ class SimulatedProvider:
         self._model = SimulatedModel(
             self._initial, ledger=self.ledger, schedule=self._schedule, monotonic=monotonic, clock=clock
         )
-        self._listener = ProviderListener(self._accept)
+        self._listener = ProviderListener(self._serve)
         self._listener_lock = asyncio.Lock()
         self._has_schedule_changed = asyncio.Event()
         self._outage_job: asyncio.Task[None] | None = None
-        self._connections: dict[asyncio.Task[None], HttpConnection] = {}
 
     @property
     def settings(self) -> ProviderSettings:
@@ -106,12 +109,7 @@ class SimulatedProvider:
         if job is not None:
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)
-        self._listener.close()
-        connections = dict(self._connections)
-        for task, connection in connections.items():
-            task.cancel()
-            connection.abort()
-        await asyncio.gather(*connections, return_exceptions=True)
+        await self._listener.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -165,67 +163,57 @@ class SimulatedProvider:
         self._schedule.restart()
         await self._schedule_changed()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = HttpConnection(reader, writer)
-        task = asyncio.create_task(self._serve_connection(connection), name="simulated provider: connection")
-        self._connections[task] = connection
-        task.add_done_callback(self._connections.pop)
-
-    async def _serve_connection(self, connection: HttpConnection) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application: answer one request."""
         try:
-            await self._serve_requests(connection)
-        except ConnectionError:
-            pass  # The client disconnected; its call is in the ledger.
-        except MalformedError as fault:
-            await self._send_last_error(connection, invalid_request(str(fault), status=fault.status))
+            response = await self._respond_to(scope, receive)
+            await response(scope, receive, send)
+        except (ClientDisconnect, asyncio.CancelledError):
+            return  # Nobody reads a response: the client disconnected, or `stop` closed its connection.
+
+    async def _respond_to(self, scope: Scope, receive: Receive) -> Response:
+        try:
+            response = await self._route(scope, receive)
+        except (ClientDisconnect, asyncio.CancelledError):
+            raise
         except Exception:
             _log.exception("the simulated provider failed on a request")
-            await self._send_last_error(
-                connection, Refusal(500, "server_error", "The simulated provider has a fault.")
-            )
-        finally:
-            await connection.close()
+            response = Refusal(500, "server_error", "The simulated provider has a fault.").response()
+        response.headers.setdefault("x-request-id", f"req_{uuid.uuid4().hex}")
+        if not self._listener.is_open:
+            response.headers["connection"] = "close"
+        return response
 
-    async def _serve_requests(self, connection: HttpConnection) -> None:
-        keep_alive = True
-        while keep_alive:
-            request = await connection.next_request(max_body_bytes=self.settings.max_body_bytes)
-            if request is None:
-                return
-            reply = await self._route(request)
-            if isinstance(reply, NoReply):
-                await self._end_without_reply(connection, reply)
-                return
-            keep_alive = await connection.send(_with_request_id(reply), last=not self._listener.is_open)
-
-    async def _end_without_reply(self, connection: HttpConnection, no_reply: NoReply) -> None:
-        if no_reply.ending == "hang":
-            await connection.hang()
-        else:
-            connection.reset()
-
-    async def _send_last_error(self, connection: HttpConnection, refusal: Refusal) -> None:
-        try:
-            if connection.can_reply:
-                await connection.send(_with_request_id(refusal.reply()), last=True)
-                await connection.linger()
-        except OSError:
-            connection.abort()
-
-    async def _route(self, request: Request) -> Reply | NoReply:
+    async def _route(self, scope: Scope, receive: Receive) -> Response:
+        head = HttpRequest(scope, receive)
+        body = await self._read_body(head)
+        if body is None:
+            limit = self.settings.max_body_bytes
+            return invalid_request(f"The request body is larger than {limit} bytes.", status=413).response()
+        request = Request(head.method, scope["path"], head.headers, body)
         match request.method, request.path:
             case "POST", path if path in READERS:
                 return await self._model.call(request)
             case "GET", "/v1/models":
                 return self._model.models(request)
             case "GET", "/healthz":
-                return json_reply(200, {"status": "ok"})
+                return json_response(200, {"status": "ok"})
             case _, path if path.startswith(control.PREFIX):
                 return await control.answer(self, request)
             case _, path if path in (*READERS, "/v1/models", "/healthz"):
-                return invalid_request(f"Not allowed to {request.method} {path}.", status=405).reply()
+                return invalid_request(f"Not allowed to {request.method} {path}.", status=405).response()
             case _:
-                return invalid_request(f"Unknown URL: {request.method} {request.path}", status=404).reply()
+                message = f"Unknown URL: {request.method} {request.path}"
+                return invalid_request(message, status=404).response()
+
+    async def _read_body(self, head: HttpRequest) -> bytes | None:
+        """Return the body; None if it is too large."""
+        body = bytearray()
+        async for chunk in head.stream():
+            body += chunk
+            if len(body) > self.settings.max_body_bytes:
+                return None
+        return bytes(body)
 
     async def _schedule_changed(self) -> None:
         if self._outage_job is not None:
@@ -252,13 +240,5 @@ class SimulatedProvider:
         async with self._listener_lock:
             if self._schedule.current != "refuse":
                 await self._listener.open(self.port)
-            elif self._listener.is_open:
+            else:
                 self._listener.refuse()
-                for connection in [
-                    connection for connection in self._connections.values() if connection.idle
-                ]:
-                    connection.abort()
-
-
-def _with_request_id(reply: Reply) -> Reply:
-    return reply.with_headers({"x-request-id": f"req_{uuid.uuid4().hex}"})
