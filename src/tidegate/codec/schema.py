@@ -8,7 +8,7 @@ import msgspec
 
 from tidegate.codec import models
 from tidegate.codec.declaration import Declaration, Parameter
-from tidegate.domain.redaction import redact
+from tidegate.domain.redaction import redact, redact_named
 
 _REFS = "#/$defs/{name}"
 _NAMED = frozenset({"properties", "$defs"})
@@ -65,8 +65,7 @@ def _without_secrets(schema: Any, name: str = "") -> Any:
 
 def _value(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        before = f"{name}="
-        return redact(f"{before}'{value}'")[len(before) + 1 : -1]
+        return redact_named(value, name)
     if isinstance(value, list):
         return [_value(item, name) for item in value]
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ searches for fixed strings. No pattern backtracks further than a constant distan
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -125,6 +126,22 @@ def redact(text: str) -> str:
     if any(word in lowered for word in _NEAR_WORDS):
         text = _NEAR.sub(_near, text)
     return text
+
+
+def redact_named(value: str, name: str) -> str:
+    """Return a value with its secrets replaced, judged by the name under which it is kept.
+
+    Example:
+        >>> redact_named("hunter2", "password"), redact_named("hunter2", "title")
+        ('***', 'hunter2')
+    """
+    value = redact(value)
+    assigned = f"{name}={json.dumps(value, ensure_ascii=False)}"  # quotes and line ends in it are escaped
+    masked = redact(assigned)
+    try:
+        return value if masked == assigned else str(json.loads(masked[len(name) + 1 :]))
+    except ValueError:  # an escape was cut in two
+        return STARS
 
 
 def looks_random(value: str, *, least: int = 16) -> bool:
