@@ -1,0 +1,335 @@
+"""Runs the task function of a stored task once, here: with its arguments, and without its store or network.
+
+The function runs in the worker's own executor, so the outcome is what a worker would decide. What the
+function stores goes to a temporary store. The task's own store is not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import random
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+
+from tidegate.codec.signature import Signature
+from tidegate.context import Progress
+from tidegate.core import Core
+from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
+from tidegate.domain.moments import to_datetime
+from tidegate.domain.outcome import Charge, Dead, Fence, Outcome, Retrying, Succeeded
+from tidegate.domain.spec import RunsIn, TaskSpec
+from tidegate.operations.tasks import read_task
+from tidegate.store.connect import open_store
+from tidegate.store.protocol import Store
+from tidegate.store.rows import ClaimedTask, HistoryRow, TaskFilter, TaskRow
+from tidegate.worker.application import Runnable
+from tidegate.worker.engine.executor import Executor
+from tidegate.worker.engine.lease import Lease
+from tidegate.worker.engine.outcome_decider import OutcomeDecider
+from tidegate.worker.engine.run_hooks import run_start_hooks, run_stop_hooks
+from tidegate.worker.engine.task_run import TaskRun
+
+STOP_GRACE_SECONDS = 1.0
+"""How long a function may go on after its time limit."""
+_THREAD_NAME = "tidegate-function"
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTask:
+    """A task as its store has it."""
+
+    row: TaskRow
+    args: bytes
+    codec_tag: str
+    history: Sequence[HistoryRow]
+
+    @property
+    def runs(self) -> list[HistoryRow]:
+        """Its runs, in order."""
+        return [entry for entry in self.history if entry.kind == "run"]
+
+    @property
+    def last_failed_run(self) -> HistoryRow | None:
+        """The latest run that failed; None if none did."""
+        return next((run for run in reversed(self.runs) if run.reason), None)
+
+
+@dataclass(slots=True)
+class Observer:
+    """Called while the function runs."""
+
+    on_progress: Callable[[Progress], None] = lambda progress: None
+    on_chunk: Callable[[bytes], None] = lambda chunk: None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What one run of the function did."""
+
+    outcome: Outcome
+    seconds: float
+    progress: tuple[Progress, ...]
+    chunks: tuple[bytes, ...]
+    """Encoded."""
+    enqueued: tuple[TaskRow, ...]
+    """Tasks that the function enqueued, into the temporary store."""
+    error: BaseException | None
+    """What the function raised; None if it raised nothing."""
+    stack: str
+    """Where the function was when its time ended; empty if it ended by itself."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed; None if it did not."""
+        return self.outcome.failure if isinstance(self.outcome, Retrying | Dead) else None
+
+    @property
+    def result(self) -> bytes | None:
+        """The encoded result; None if the function did not return."""
+        return self.outcome.result if isinstance(self.outcome, Succeeded) else None
+
+    @property
+    def why(self) -> str:
+        """Why the worker would have gone on as it would, as text."""
+        return "" if isinstance(self.outcome, Succeeded) else self.outcome.why
+
+
+@dataclass(slots=True)
+class _Observed:
+    progress: list[Progress] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
+    error: BaseException | None = None
+    stack: str = ""
+
+
+async def read_recorded(store: Store, task_id: str) -> RecordedTask:
+    """Return a task with its arguments and history.
+
+    Args:
+        store: Where it is.
+        task_id: Its id, or a short one.
+
+    Raises:
+        OptionError: The short id stands for several tasks.
+        TaskNotFoundError: No task has this id.
+    """
+    row = await read_task(store, task_id)
+    args, codec_tag = await store.get_payload(row.id)
+    return RecordedTask(row, args, codec_tag, await store.get_history(row.id))
+
+
+async def replay(
+    core: Core, task: RecordedTask, *, timeout_seconds: float | None = None, observer: Observer | None = None
+) -> Replay:
+    """Run the task's function once in this process, as its last run was.
+
+    Args:
+        core: The internals of the application that declares it.
+        task: The task.
+        timeout_seconds: The time limit of the run; None for the function's own.
+        observer: Called while it runs.
+
+    Raises:
+        UnknownFunctionError: The application does not declare it.
+    """
+    function = _LocalFunction(core.function(task.row.function))
+    observed = _Observed()
+    with tempfile.TemporaryDirectory(prefix="tidegate-replay-") as directory:
+        async with _temporary_store(core, Path(directory)) as store:
+            before = time.perf_counter()
+            outcome = await _run(
+                core,
+                function,
+                _claimed(task, timeout_seconds),
+                Path(directory),
+                observed,
+                observer or Observer(),
+            )
+            seconds = time.perf_counter() - before
+            enqueued = await store.list_tasks(TaskFilter(), limit=1000)
+    return Replay(
+        outcome,
+        seconds,
+        tuple(observed.progress),
+        tuple(observed.chunks),
+        tuple(reversed(enqueued)),
+        observed.error,
+        observed.stack,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _temporary_store(core: Core, directory: Path) -> AsyncIterator[Store]:
+    """Give the application another store for the block."""
+    await core.aclose()
+    own = core.store
+    core.store = open_store(f"sqlite:///{directory}/replay.db")
+    try:
+        yield await core.opened_store()
+    finally:
+        await core.aclose()
+        core.store = own
+
+
+async def _run(
+    core: Core,
+    function: Runnable,
+    claimed: ClaimedTask,
+    directory: Path,
+    observed: _Observed,
+    observer: Observer,
+) -> Outcome:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[Outcome] = loop.create_future()
+
+    def on_finished(task_run: TaskRun, outcome: Outcome | None) -> None:
+        assert outcome is not None  # the lease of a replay is never lost
+        ended.set_result(outcome)
+
+    executor = Executor(
+        functions={claimed.function: function},
+        scratch_root=directory / "scratch",
+        stop_grace=STOP_GRACE_SECONDS,
+        on_finished=on_finished,
+        decider=_Decider(observed, core),
+        lease=Lease(loop.time),
+    )
+    is_child = core.function(claimed.function).spec.runs_in is RunsIn.PROCESS
+    executor.base_context = await (
+        _run_child_hooks(core) if is_child else run_start_hooks(core, keeps_context=True)
+    )
+    try:
+        task_run = executor.start(claimed)
+        task_run.control.on_progress = lambda progress: _on_progress(progress, observed, observer)
+        task_run.control.on_emit = lambda chunk: _on_chunk(chunk, observed, observer)
+        return await ended
+    finally:
+        executor.close()
+        if not is_child:
+            await run_stop_hooks(core)
+
+
+async def _run_child_hooks(core: Core) -> contextvars.Context:
+    """Run what a child process runs before its first task, and return the context for the function."""
+    for hook in core.child_start_hooks:
+        returned = hook()
+        if inspect.isawaitable(returned):
+            await returned
+    return contextvars.copy_context()
+
+
+class _LocalFunction:
+    """A task function that runs in this process, never in a child process."""
+
+    def __init__(self, function: Runnable) -> None:
+        runs_in = RunsIn.LOOP if function.is_async else RunsIn.THREAD
+        self.spec: TaskSpec = replace(function.spec, runs_in=runs_in)
+        self.function = function.function
+        self.is_async = function.is_async
+        self.signature: Signature = function.signature
+
+
+def _claimed(task: RecordedTask, timeout_seconds: float | None) -> ClaimedTask:
+    """Return the claim of its last run, as far as the store still knows it."""
+    row, now = task.row, time.time()
+    failed = [run for run in task.runs if run.reason and run.run is not None]
+    is_last_charged = bool(failed) and failed[-1].charge == Charge.ATTEMPT
+    return ClaimedTask(
+        fence=Fence(row.id, max(1, row.run)),
+        function=row.function,
+        queue=row.queue,
+        priority=row.priority,
+        upstream=row.upstream,
+        tenant=row.tenant,
+        args=task.args,
+        codec_tag=task.codec_tag,
+        counters=replace(row.counters, attempts=max(0, row.counters.attempts - is_last_charged)),
+        enqueued_at=row.enqueued_at,
+        ready_at=now,
+        claimed_at=now,
+        spent_seconds=0.0,
+        timeout_seconds=timeout_seconds,
+        max_attempts=row.max_attempts,
+        labels=row.labels,
+        last_failure=_failure_of(failed[-2]) if len(failed) > 1 else None,
+    )
+
+
+def _failure_of(run: HistoryRow) -> LastFailure:
+    return LastFailure(
+        Reason(run.reason),
+        Verdict(run.verdict),
+        run.message,
+        run.run or 0,
+        to_datetime(run.at if run.ended_at is None else run.ended_at),
+    )
+
+
+class _Decider(OutcomeDecider):
+    """Decides as a worker does, and keeps what the function raised."""
+
+    def __init__(self, observed: _Observed, core: Core) -> None:
+        super().__init__(
+            clock=asyncio.get_running_loop().time,
+            wall_clock=time.time,
+            rng=random.Random(),
+            classifiers=core.classifiers,
+        )
+        self._observed = observed
+
+    def on_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
+        self._observed.error = error
+        if task_run.control.stop is not None and not self._observed.stack:
+            self._observed.stack = "".join(traceback.format_tb(own_traceback(error)))
+        return super().on_exception(task_run, error)
+
+    def on_stop(self, task_run: TaskRun) -> Outcome | None:
+        if task_run.thread is not None and task_run.control.stop is not None and not self._observed.stack:
+            self._observed.stack = _stack_of_function()
+        return super().on_stop(task_run)
+
+
+def _stack_of_function() -> str:
+    """Return where the function's thread is now, as text, without the frames that started it."""
+    frames = sys._current_frames()  # noqa: SLF001 - the documented way to see another thread
+    for thread in threading.enumerate():
+        if thread.name.startswith(_THREAD_NAME) and thread.ident in frames:
+            stack = traceback.extract_stack(frames[thread.ident])
+            started = next((at for at, frame in enumerate(stack) if _is_ours(frame.filename)), -1)
+            return "".join(traceback.format_list(stack[started + 1 :]))
+    return ""
+
+
+def _is_ours(filename: str) -> bool:
+    return Path(filename).is_relative_to(_PACKAGE)
+
+
+def own_traceback(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error from the first frame that is not ours; the whole one if all are."""
+    frame = error.__traceback__
+    while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return frame or error.__traceback__
+
+
+def _on_progress(progress: Progress, observed: _Observed, observer: Observer) -> None:
+    observed.progress.append(progress)
+    observer.on_progress(progress)
+
+
+def _on_chunk(chunk: bytes, observed: _Observed, observer: Observer) -> bool:
+    if chunk:
+        observed.chunks.append(chunk)
+        observer.on_chunk(chunk)
+    return True
