@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -129,6 +130,20 @@ def test_it_serves_until_stopped_and_the_first_token_ends_open_access(workspace,
     assert ask(url + reported["location"], Authorization=f"Bearer {token}")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == 0
+
+
+def test_a_response_on_a_kept_connection_is_not_delayed_by_the_system(api):
+    url, _ = api
+    ask(f"{url}/livez")
+    seconds = []
+    with contextlib.closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)) as kept:
+        for _ in range(20):
+            began_at = time.monotonic()
+            kept.request("GET", "/livez")
+            kept.getresponse().read()
+            seconds.append(time.monotonic() - began_at)
+    # Nagle's algorithm holds the body back until the client acknowledges the head, which takes 40 ms.
+    assert min(seconds[5:]) < 0.03
 
 
 def test_a_stop_ends_open_streams_whole_and_at_once(workspace, api):

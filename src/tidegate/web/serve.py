@@ -172,12 +172,16 @@ class _UvicornServer(uvicorn.Server):
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
+        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror or error}",
             fix="use another --port, or stop the program that uses this one",
         ) from error
+    # Connections inherit it. asyncio sets it only for sockets that name their protocol; without it, each body
+    # waits until the client acknowledges its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _names(host: str) -> tuple[str, ...]:
