@@ -7,7 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
 
 from tidegate.errors import ConfigError, TidegateError, UsageError
 
@@ -16,6 +18,20 @@ T = TypeVar("T")
 _PATCHERS = {"gevent.monkey": ("threading", "select"), "eventlet.patcher": ("thread", "select")}
 """Monkey-patching modules, and the standard modules an event loop in a thread needs unpatched."""
 _UWSGI_THREAD_OPTIONS = {"enable-threads", "threads"}
+
+
+class SubstituteLoop(Protocol):
+    """A loop that serves the sync calls of some code instead of the bridge's loop."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def caller_waits(self, waiting: Future[Any]) -> None:
+        """Note that a thread does nothing until this future is done."""
+        ...
+
+
+substitute_loop: ContextVar[SubstituteLoop | None] = ContextVar("tidegate_substitute_loop", default=None)
+"""The loop that serves the sync calls of the current context; None for the bridge's loop."""
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -38,8 +54,12 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        waiting = asyncio.run_coroutine_threadsafe(work, _bridge_loop())
+        substitute = substitute_loop.get()
+        loop = _bridge_loop() if substitute is None else substitute.loop
+        waiting = asyncio.run_coroutine_threadsafe(work, loop)
         try:
+            if substitute is not None:
+                substitute.caller_waits(waiting)
             return waiting.result()
         except BaseException:
             waiting.cancel()  # interrupted, for example by Ctrl-C: work that nobody waits for must not go on
@@ -95,11 +115,12 @@ def start_in_background(work: Coroutine[Any, Any, None]) -> None:
 
 
 def running_or_bridge_loop() -> asyncio.AbstractEventLoop:
-    """Return the running loop, or the bridge's loop if none runs."""
+    """Return the running loop, or the loop that serves sync calls if none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        return _bridge_loop()
+        substitute = substitute_loop.get()
+        return _bridge_loop() if substitute is None else substitute.loop
 
 
 def _bridge_loop() -> asyncio.AbstractEventLoop:
@@ -111,6 +132,14 @@ def _bridge_loop() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="tidegate-bridge", daemon=True).start()
         return _loop
+
+
+def abandon_bridge_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Let later calls use a new loop, because a coroutine blocks this one for ever."""
+    global _loop
+    with _lock:
+        if _loop is loop:
+            _loop = None
 
 
 def _reset_after_fork() -> None:

@@ -190,6 +190,8 @@ class Context:
             scratch_name=f"tidegate-{os.getpid()}-{os.urandom(4).hex()}",
             clock=time.monotonic,
         )
+        for observe in tuple(plain_call_observers):
+            observe(control)
         return cls(control, task_id="00000000-0000-0000-0000-000000000000", run=1, attempt=1, max_attempts=1)
 
     @property
@@ -350,6 +352,10 @@ class Context:
             temporary.replace(final)
             finished.unlink()
         return final
+
+
+plain_call_observers: list[Callable[[RunControl], None]] = []
+"""Called with the control of each plain call of a task function that takes a context. For tests."""
 
 
 def _one_line(text: object) -> str:

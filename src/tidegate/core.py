@@ -11,7 +11,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -168,6 +169,24 @@ class Core(HookLists):
     def store(self) -> Store:
         """The store, made at its first use; `opened_store` also opens it."""
         return open_store(self.url)
+
+    @contextmanager
+    def replaced_store(self, store: Store, url: str) -> Iterator[None]:
+        """Use another store inside the block. For tests: nothing may wait for a task when the block ends."""
+        names = ("store", "url", "unserved", "_opened_in_pid", "_task_watchers")
+        before = {name: vars(self)[name] for name in names if name in vars(self)}
+        vars(self).update(
+            store=store,
+            url=url,
+            unserved=UnservedTaskWarner(self.pools),
+            _opened_in_pid=0,
+            _task_watchers=WeakKeyDictionary(),
+        )
+        try:
+            yield
+        finally:
+            del vars(self)["store"]
+            vars(self).update(before)
 
     # --- storing -----------------------------------------------------------------------------------------
 

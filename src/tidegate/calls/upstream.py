@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from tidegate.limits.values import is_key_gate
 from tidegate.readers import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from tidegate.calls.keys import KeyRing
@@ -57,6 +59,7 @@ class Upstream:
         self.keys = keys
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
+        self._clock: Callable[[], float] = time.monotonic
 
     def __repr__(self) -> str:
         return f"<upstream {self.name}>"
@@ -72,7 +75,7 @@ class Upstream:
 
         if self.keys is not None:
             self.keys.check()
-        return GatePermitSource(self.declared, self._opened_store, keys=self.keys)
+        return GatePermitSource(self.declared, self._opened_store, keys=self.keys, clock=self._clock)
 
     def transport(self, inner: Any = None, *, times: CallTimes | None = None) -> UpstreamTransport:
         """Return a transport for one client of `httpx2` or `httpx`: `AsyncClient(transport=…)`.
@@ -117,6 +120,30 @@ class Upstream:
 
     def _settings(self, times: CallTimes | None) -> CallSettings:
         return self.calls if times is None else replace(self.calls, times=times)
+
+    @contextmanager
+    def fresh_permits(self, clock: Callable[[], float]) -> Iterator[None]:
+        """Forget inside the block, and at its end, what this process knows of the service. For tests.
+
+        Transports keep their source of permits, so that source itself begins again.
+
+        Args:
+            clock: Returns monotonic seconds.
+        """
+        self._clock = clock
+        try:
+            self._renew_permits()
+            yield
+        finally:
+            self._clock = time.monotonic
+            self._renew_permits()
+
+    def _renew_permits(self) -> None:
+        permits = vars(self).get("permits")
+        if permits is not None:
+            type(permits).__init__(
+                permits, self.declared, self._opened_store, keys=self.keys, clock=self._clock
+            )
 
     def with_keys(self) -> list[LimitDeclaration]:
         """Return the declarations of the upstream and its keys for the store."""

@@ -1,1 +1,60 @@
-"""Tools for tests and demos: a simulated provider, a history checker, virtual time and a demo."""
+"""Test your tasks: `Kit` gives an application its own store for one test, and controls its tasks and clock.
+
+Also tools for Tidegate's own tests and demo: a simulated provider, a history checker and virtual time. Each
+name is loaded when it is first used: pytest imports this package at its start in every project.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegate.testing.kit.cases import AsyncKitTestCase, KitMixin, KitTestCase
+    from tidegate.testing.kit.enqueued import EnqueuedTask
+    from tidegate.testing.kit.kit import Kit
+    from tidegate.testing.kit.results import (
+        Drained,
+        DrainedRun,
+        KitError,
+        NeverEndedError,
+        RunFailedError,
+    )
+
+__all__ = [
+    "AsyncKitTestCase",
+    "Drained",
+    "DrainedRun",
+    "EnqueuedTask",
+    "Kit",
+    "KitError",
+    "KitMixin",
+    "KitTestCase",
+    "NeverEndedError",
+    "RunFailedError",
+]
+
+_HOMES = {
+    "AsyncKitTestCase": "cases",
+    "Drained": "results",
+    "DrainedRun": "results",
+    "EnqueuedTask": "enqueued",
+    "Kit": "kit",
+    "KitError": "results",
+    "KitMixin": "cases",
+    "KitTestCase": "cases",
+    "NeverEndedError": "results",
+    "RunFailedError": "results",
+}
+"""The module of `tidegate.testing.kit` that each name lives in."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"{__name__}.kit.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -51,9 +51,9 @@ class MaintenanceLoop:
             "reap", timings.reap, self._reaper.run_once, rng=rng, on_failure=self._reaper.reset_patience
         )
         self._jobs = [
-            MaintenanceJob("promote", timings.promote, self._promote, rng=rng),
+            MaintenanceJob("promote", timings.promote, self.promote, rng=rng),
             self._reap_job,
-            MaintenanceJob("retention", RETENTION_SECONDS, self._delete_expired, rng=rng),
+            MaintenanceJob("retention", RETENTION_SECONDS, self.delete_expired, rng=rng),
             MaintenanceJob("capacity", CAPACITY_SECONDS, CapacityWatch(store).run_once, rng=rng),
         ]
 
@@ -84,12 +84,14 @@ class MaintenanceLoop:
             async with asyncio.timeout(within):
                 await self._reaper.decide_orphans()
 
-    async def _promote(self) -> bool:
+    async def promote(self) -> bool:
+        """Make due tasks ready, one batch. Return whether there is more to do at once."""
         released = await self._store.release_batches(RELEASE_LIMIT)
         promoted = await self._store.promote(self._timings.promote_batch)
         return promoted >= self._timings.promote_batch or released > 0
 
-    async def _delete_expired(self) -> bool:
+    async def delete_expired(self) -> bool:
+        """Delete what is kept no longer, one batch. Return whether there is more to do at once."""
         deleted = await self._store.delete_expired(
             finished_seconds=self._timings.retention_finished,
             dead_seconds=self._timings.retention_dead,

@@ -1,0 +1,26 @@
+-- next_due: find the next moment at which maintenance has something to do. Tests with a clock of their own jump there.
+
+-- name: due
+-- The moment at which the first waiting task is due.
+SELECT coalesce(held_until_at, due_at)
+FROM waiting
+WHERE due_at IS NOT NULL
+    AND +state IN ('scheduled', 'retrying')
+ORDER BY coalesce(held_until_at, due_at)
+LIMIT 1
+
+-- name: expiry
+-- The moment at which the first row is kept no longer.
+-- 1 seconds that finished tasks are kept, 2 seconds that dead letters are kept
+SELECT min(at)
+FROM (
+    SELECT min(finished_at) + ?1 AS at FROM archive
+    UNION ALL
+    SELECT min(failed_at) + ?2 FROM dead
+    UNION ALL
+    SELECT min(expires_at) FROM key WHERE expires_at IS NOT NULL
+)
+
+-- name: ready
+-- Whether the main queue has any task.
+SELECT EXISTS (SELECT 1 FROM ready)

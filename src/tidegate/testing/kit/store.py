@@ -1,0 +1,154 @@
+"""The store of one test: the SQLite store on a temporary file, with the test's clock."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tidegate.domain.outcome import Fence, FinishStatus, Outcome
+from tidegate.store.rows import (
+    ActionStatus,
+    CancelRequest,
+    CancelStatus,
+    ClaimedTask,
+    ClaimRequest,
+    ClaimResult,
+    EnqueueResult,
+    NewTask,
+)
+from tidegate.store.sqlite import next_due
+from tidegate.store.sqlite.job import Mode
+from tidegate.store.sqlite.store import SqliteStore
+from tidegate.testing.kit.clock import KitClock
+from tidegate.testing.kit.runner import KitRunner
+
+T = TypeVar("T")
+LEAST_SECONDS = 0.01
+"""Shortest time until the next claim: the claimer itself waits at least half of it."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of private directories
+
+
+class KitStore(SqliteStore):
+    """The store of one test.
+
+    Args:
+        path: The database file. It is created as a copy of an empty store.
+        clock: The test's clock.
+    """
+
+    def __init__(self, path: Path, clock: KitClock) -> None:
+        path.write_bytes(_empty_store())
+        self.runner = KitRunner(path)
+        super().__init__(path, runner=self.runner, clock=clock)
+        self.clock = clock
+        self.on_enqueued: Callable[[], Awaitable[None]] | None = None
+        """Awaited after each enqueue is committed; None: nothing is."""
+        self.claimed: dict[Fence, ClaimedTask] = {}
+        """The runs that a drain began, until `forget_runs`."""
+        self.outcomes: list[Outcome] = []
+        """How runs ended, in the order of their ends, until `forget_runs`."""
+        self.next_claim_at = float("inf")
+        """The moment at which a limit admits more of the tasks that the last claim left."""
+        self.has_cancel_request = False
+        """Whether someone asked for a cancel that no worker has seen yet."""
+        self.failure: Exception | None = None
+        """What a call of the engine failed with; None if none did."""
+        self.runner.run_now(lambda db: db.execute("PRAGMA synchronous = OFF"), Mode.BARE)
+
+    def now_complete(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run one of this store's calls to its end, with or without an event loop, and return its result."""
+        return self.runner.complete(call)
+
+    def has_ready(self) -> bool:
+        """Return whether any task can run now."""
+        return self.runner.run_now(next_due.has_ready)
+
+    def next_due_at(self) -> float:
+        """Return the moment at which the first waiting task is due; infinity if there is none."""
+        return min(self.runner.run_now(next_due.next_due_at), self.next_claim_at)
+
+    def next_expiry_at(self, *, finished_seconds: float, dead_seconds: float) -> float:
+        """Return the moment at which the first row is kept no longer; infinity if there is none."""
+        return self.runner.run_now(
+            lambda db: next_due.next_expiry_at(
+                db, finished_seconds=finished_seconds, dead_seconds=dead_seconds
+            )
+        )
+
+    def forget_runs(self) -> None:
+        """Begin a new list of runs."""
+        self.claimed, self.outcomes, self.failure = {}, [], None
+
+    # --- the store's calls ---
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        answers = await super().enqueue(tasks)
+        await self._enqueued()
+        return answers
+
+    async def commit_batch(self, batch_id: str) -> dict[str, str]:
+        answers = await super().commit_batch(batch_id)
+        await self._enqueued()
+        return answers
+
+    async def redrive(
+        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    ) -> dict[str, ActionStatus]:
+        answers = await super().redrive(task_ids, args=args)
+        await self._enqueued()
+        return answers
+
+    async def _enqueued(self) -> None:
+        if self.on_enqueued is not None:
+            await self.on_enqueued()
+
+    async def cancel(
+        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
+    ) -> dict[str, CancelStatus]:
+        answers = await super().cancel(task_ids, why=why, force=force)
+        self.has_cancel_request = True
+        return answers
+
+    async def list_cancel_requests(self, worker_id: str) -> list[CancelRequest]:
+        self.has_cancel_request = False
+        return await super().list_cancel_requests(worker_id)
+
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        try:
+            claim = await super().claim(request)
+        except Exception as error:
+            self.failure = error
+            raise
+        seconds = claim.next_claim_seconds
+        self.next_claim_at = float("inf") if seconds is None else self.clock() + max(LEAST_SECONDS, seconds)
+        self.claimed |= {task.fence: task for task in claim.tasks}
+        return claim
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> list[FinishStatus]:
+        statuses = await super().finish(outcomes)
+        self.outcomes += [
+            outcome for outcome, status in zip(outcomes, statuses, strict=True) if status is FinishStatus.DONE
+        ]
+        return statuses
+
+
+def new_directory() -> Path:
+    """Make a private directory for one test's store, in memory where the system has such a place."""
+    has_memory = os.access(MEMORY, os.W_OK)
+    return Path(tempfile.mkdtemp(prefix="tidegate-test-", dir=MEMORY if has_memory else None))
+
+
+@cache
+def _empty_store() -> bytes:
+    """Return the content of an empty store's file. Made once in each process: a copy is cheaper."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-test-") as directory:
+        path = Path(directory) / "empty.db"
+        runner = KitRunner(path)
+        runner.complete(SqliteStore(path, runner=runner).open())
+        runner.run_now(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)"), Mode.BARE)
+        runner.close_now()
+        return path.read_bytes()

@@ -1,0 +1,209 @@
+"""The kit in sync tests: a store of its own, manual drains, and what they report."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import kit_app
+import pytest
+from kit_app import NOWHERE, Refused, app, ask_child_sync, chain, double, greet, refuse, sleep
+
+from tidegate import ArgumentsError, State, UsageError
+from tidegate.internals import core_of
+from tidegate.testing import Kit, NeverEndedError, RunFailedError
+
+
+def test_tasks_go_to_the_store_of_the_test_and_wait_until_it_drains() -> None:
+    with Kit(app) as kit:
+        handle = double.enqueue_sync(21)
+        assert handle.status_sync().state is State.READY
+        assert kit.drain_sync().succeeded == 1
+        assert handle.result_sync(timeout=1) == 42
+        assert kit.drain_sync().succeeded == 0
+    assert not Path(NOWHERE).exists()
+
+
+def test_each_kit_begins_with_an_empty_store() -> None:
+    for _ in range(2):
+        with Kit(app) as kit:
+            assert kit.enqueued() == []
+            double.enqueue_sync(1)
+
+
+def test_the_application_gets_its_own_store_back_also_when_the_test_fails() -> None:
+    core = core_of(app)
+    before = core.url, vars(core).get("store")
+
+    def fail() -> None:
+        with Kit(app):
+            assert app.url != before[0]
+            double.enqueue_sync(1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (core.url, vars(core).get("store")) == before
+
+
+def test_the_file_of_the_store_is_gone_after_the_test() -> None:
+    with Kit(app):
+        double.enqueue_sync(1)
+        path = Path(app.url.removeprefix("sqlite:///"))
+        assert path.exists()
+    assert not path.parent.exists()
+
+
+def test_two_kits_of_two_tests_at_once_do_not_share_a_file() -> None:
+    with Kit(app):
+        first = app.url
+        with Kit(app) as inner:
+            assert app.url != first
+            double.enqueue_sync(1)
+            assert len(inner.enqueued()) == 1
+        assert app.url == first
+
+
+def test_a_drain_runs_what_its_tasks_enqueue() -> None:
+    with Kit(app) as kit:
+        chain.enqueue_sync(3)
+        assert kit.drain_sync().succeeded == 4
+
+
+def test_a_drain_runs_one_queue_only_if_asked() -> None:
+    with Kit(app) as kit:
+        greet.enqueue_sync("Ada")
+        double.enqueue_sync(1)
+        assert [run.function for run in kit.drain_sync(queue="mail").runs] == ["kit_app:greet"]
+        assert kit.drain_sync().succeeded == 1
+
+
+def test_a_task_may_wait_for_the_result_of_a_task_that_it_enqueued() -> None:
+    with Kit(app) as kit:
+        handle = ask_child_sync.enqueue_sync(5)
+        kit.drain_sync()
+        assert handle.result_sync(timeout=1) == 11
+
+
+def test_a_plain_function_runs_in_a_thread_of_its_own_and_may_use_sync_methods() -> None:
+    with Kit(app) as kit:
+        seen: list[str] = []
+        kit_app.double.function, original = (
+            lambda number: seen.append(threading.current_thread().name),
+            double.function,
+        )
+        try:
+            double.enqueue_sync(1)
+            kit.drain_sync()
+        finally:
+            kit_app.double.function = original
+        assert len(seen) == 1
+        assert seen[0] != threading.current_thread().name
+
+
+def test_a_failed_run_is_reported_with_what_the_function_raised() -> None:
+    with Kit(app) as kit:
+        refuse.enqueue_sync("not today")
+        drained = kit.drain_sync()
+        (run,) = drained.failures
+        assert (drained.retrying, drained.dead, drained.failed) == (1, 0, 1)
+        assert isinstance(run.error, Refused)
+        assert (run.function, run.run, run.message) == ("kit_app:refuse", 1, "not today")
+        assert run.retry_in is not None
+        assert run.retry_in > 60
+
+
+def test_a_failed_run_raises_where_the_test_asks_for_it_with_the_error_as_cause() -> None:
+    with Kit(app, raise_on_failure=True) as kit:
+        refuse.enqueue_sync("no")
+        with pytest.raises(RunFailedError, match="1 of 1 failed") as failed:
+            kit.drain_sync()
+        assert isinstance(failed.value.__cause__, Refused)
+        refuse.enqueue_sync("no")
+        assert kit.drain_sync(raise_on_failure=False).failed == 1
+
+
+def test_arguments_that_cannot_be_stored_are_refused_as_in_production() -> None:
+    with Kit(app), pytest.raises(ArgumentsError, match="number"):
+        double.enqueue_sync(object())  # type: ignore[arg-type]
+
+
+def test_a_task_that_never_ends_fails_the_test_and_is_named() -> None:
+    with Kit(app) as kit:
+        kit_app.for_ever.enqueue_sync()
+        with pytest.raises(NeverEndedError, match="kit_app:for_ever") as failed:
+            kit.drain_sync(limit=0.2)
+        assert "→" in str(failed.value)
+        double.enqueue_sync(1)
+
+
+def test_a_thread_that_never_ends_fails_the_test_and_is_named() -> None:
+    with Kit(app) as kit:
+        kit_app.block.enqueue_sync(3)
+        with pytest.raises(NeverEndedError, match="kit_app:block"):
+            kit.drain_sync(limit=0.2)
+
+
+def test_a_task_that_blocks_the_event_loop_fails_the_test_and_later_tests_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.testing.kit.base.BLOCKED_SECONDS", 0.1)
+    with Kit(app) as kit:
+        kit_app.block_loop.enqueue_sync(2)
+        with pytest.raises(NeverEndedError, match="blocks the loop") as failed:
+            kit.drain_sync(limit=0.2)
+        assert "kit_app:block_loop" in str(failed.value)
+    with Kit(app) as kit:
+        double.enqueue_sync(1)
+        assert kit.drain_sync().succeeded == 1
+
+
+def test_tasks_that_repeat_themselves_without_end_fail_the_test() -> None:
+    with Kit(app) as kit:
+        chain.enqueue_sync(1_000_000)
+        with pytest.raises(NeverEndedError, match="kit_app:chain"):
+            kit.drain_sync(limit=0.3)
+
+
+def test_a_sleep_of_a_task_takes_no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Kit(app) as kit:
+        handle, before = sleep.enqueue_sync(1_200), kit.now()
+        assert kit.drain_sync(limit=2).succeeded == 1
+        assert handle.result_sync(timeout=1) == 1_200
+        assert (kit.now() - before).total_seconds() >= 1_200
+
+
+def test_a_task_that_hangs_ends_at_its_time_limit_at_once() -> None:
+    with Kit(app) as kit:
+        kit_app.hang.enqueue_sync()
+        (run,) = kit.drain_sync(limit=2).runs
+        assert (run.outcome, str(run.reason)) == ("dead", "timeout")
+
+
+def test_the_kit_says_when_it_is_used_outside_its_block_or_twice() -> None:
+    kit = Kit(app)
+    with pytest.raises(UsageError, match="outside its `with` block"):
+        kit.enqueued()
+    with kit, pytest.raises(UsageError, match="entered already"), kit:
+        pass
+
+
+def test_an_async_method_in_a_sync_test_is_refused_with_the_name_of_the_sync_one() -> None:
+    with Kit(app) as kit:
+        with pytest.raises(UsageError, match="drain_sync"):
+            kit.drain()
+        with pytest.raises(UsageError, match="advance_sync"):
+            kit.advance(hours=1)
+
+
+def test_a_wrong_mode_is_refused() -> None:
+    with pytest.raises(UsageError, match="inline, manual, real"):
+        Kit(app, mode="eager")  # type: ignore[arg-type]
+
+
+def test_a_cancelled_task_does_not_run() -> None:
+    with Kit(app) as kit:
+        handle = double.enqueue_sync(1)
+        handle.cancel_sync()
+        assert len(kit.drain_sync()) == 0
+        assert handle.status_sync().state is State.CANCELLED
