@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,6 @@ from tidegate.domain.states import State
 from tidegate.errors import ConfigError, OptionError
 from tidegate.store.rows import HistoryRow, TaskRow
 from tidegate.testing import demo
-from tidegate.testing.checker import (
-    ClientObservations,
-    FunctionNote,
-    RunLimits,
-    StoreSnapshot,
-    SubmittedTask,
-    digest_of,
-)
 from tidegate.testing.demo.counts import DemoCounts
 from tidegate.testing.demo.demo_run import DemoOutcome
 from tidegate.testing.demo.example import SummaryJob, make_jobs
@@ -146,11 +137,8 @@ def test_the_demo_serves_the_api_with_a_read_only_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: int, code: int) -> None:
     started = Demo(tmp_path / "demo", tasks=20, seconds=30)
-    ends_at = time.monotonic() + 20
-    notes = tmp_path / "demo" / "bodies.ndjson"
-    while not (notes.is_file() and notes.stat().st_size):  # bodies run: everything is up
-        assert time.monotonic() < ends_at
-        time.sleep(0.05)
+    assert started.process.stderr is not None
+    next(line for line in started.process.stderr if re.search(r"[1-9]\d* running", line))  # everything is up
     assert len(started.processes()) >= 3
     started.process.send_signal(number)
     returned, stdout, _ = started.finish(within=30)
@@ -229,31 +217,18 @@ def call(task_id: str, *, billed: bool = True, outcome: str = "answered") -> Pro
 def outcome() -> DemoOutcome:
     """One task that was lost under the kill and paid twice, one that violates the policy."""
     lost = {"reason": "crash", "charge": "loss", "why": "lease ran out"}
+    throttled = {"reason": "rate_limit", "charge": "park", "why": "parked"}
     refusal = {"reason": "content_policy", "charge": "attempt", "why": "permanent"}
-    args, result = digest_of(b"args"), digest_of(b"result")
     return DemoOutcome(
         jobs={"a": SummaryJob("a.txt", "all", 30, False), "b": SummaryJob("b.txt", "all", 30, True)},
-        observations=ClientObservations((SubmittedTask("a", args), SubmittedTask("b", args))),
-        notes=(
-            FunctionNote("start", "a", 1, 1, 10.0),
-            FunctionNote("start", "a", 2, 2, 20.0),
-            FunctionNote("end", "a", 2, 2, 24.0, digest=result),
-            FunctionNote("start", "b", 1, 1, 10.0),
-            FunctionNote("end", "b", 1, 1, 11.0, error="HTTPStatusError"),
-        ),
-        snapshot=StoreSnapshot(
-            rows={
-                "a": row("a", State.SUCCEEDED, 2, counters=Counters(losses=1)),
-                "b": row("b", State.DEAD, 1, counters=Counters(attempts=1), reason="content_policy"),
-            },
-            histories={
-                "a": (entry(1, "retrying", **lost), entry(2, "succeeded")),
-                "b": (entry(1, "dead", **refusal),),
-            },
-            payloads={"a": args, "b": args},
-            results={"a": result},
-        ),
-        limits={"summarise": RunLimits()},
+        rows={
+            "a": row("a", State.SUCCEEDED, 3, counters=Counters(losses=1, parks=1)),
+            "b": row("b", State.DEAD, 1, counters=Counters(attempts=1), reason="content_policy"),
+        },
+        histories={
+            "a": (entry(1, "retrying", **lost), entry(2, "retrying", **throttled), entry(3, "succeeded")),
+            "b": (entry(1, "dead", **refusal),),
+        },
         calls=(
             call("a"),
             call("a", billed=False, outcome="throttled requests"),
@@ -284,30 +259,39 @@ def test_a_successful_demo_has_no_faults_and_its_numbers_add_up() -> None:
     assert plain["tasks_by_attempts"] == {"1": 2}
     shown = dict(table_rows(report))
     assert shown["dead"] == "1   (1 by content_policy)"
-    assert shown["runs not charged"] == "1 lost with their worker"
+    assert shown["runs not charged"] == "1 waited for the provider, 1 lost with their worker"
     assert "1 by the kill, under which 1 task ran; 0 unexplained" in shown["  paid twice"]
-    assert "none broken" in shown["invariants"]
+    assert shown["re-runs"] == "2   (0 without a recorded reason)"
 
 
-def _with_rows(**changes: Any) -> DemoOutcome:
+def _with_row(task_id: str, **changes: Any) -> DemoOutcome:
     good = outcome()
-    return dataclasses.replace(good, snapshot=dataclasses.replace(good.snapshot, **changes))
+    changed = dataclasses.replace(good.rows[task_id], **changes)
+    return dataclasses.replace(good, rows={**good.rows, task_id: changed})
 
 
 def lost_a_row() -> DemoOutcome:
-    rows = dict(outcome().snapshot.rows)
-    del rows["a"]
-    return _with_rows(rows=rows)
+    good = outcome()
+    return dataclasses.replace(good, rows={"b": good.rows["b"]})
 
 
 def never_finished() -> DemoOutcome:
-    rows = outcome().snapshot.rows
-    return _with_rows(rows={**rows, "a": dataclasses.replace(rows["a"], state=State.RETRYING)})
+    return _with_row("a", state=State.RETRYING)
 
 
 def dead_for_another_reason() -> DemoOutcome:
-    rows = outcome().snapshot.rows
-    return _with_rows(rows={**rows, "b": dataclasses.replace(rows["b"], reason="rate_limit")})
+    return _with_row("b", reason="rate_limit")
+
+
+def reran_without_a_reason() -> DemoOutcome:
+    good = outcome()
+    silent = (entry(1, "retrying"), *good.histories["a"][1:])
+    return dataclasses.replace(good, histories={**good.histories, "a": silent})
+
+
+def called_without_a_recorded_run() -> DemoOutcome:
+    good = outcome()
+    return dataclasses.replace(good, histories={**good.histories, "a": good.histories["a"][1:]})
 
 
 def dead_though_it_was_harmless() -> DemoOutcome:
@@ -328,7 +312,9 @@ def not_killed() -> DemoOutcome:
     ("broken", "fault"),
     [
         (lost_a_row, "1 task was lost"),
-        (never_finished, "still retrying"),
+        (never_finished, "1 task was lost"),
+        (reran_without_a_reason, "1 re-run without a recorded reason"),
+        (called_without_a_recorded_run, "a made 3 calls in 2 recorded runs"),
         (dead_for_another_reason, "b violates the policy and ended dead (rate_limit)"),
         (dead_though_it_was_harmless, "b should have succeeded and ended dead"),
         (paid_three_times, "1 repeated payment without an explanation"),

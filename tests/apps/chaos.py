@@ -6,9 +6,9 @@ import asyncio
 import os
 import time
 
+from checker import FunctionRecorder
 from tidegate import Context, Fixed, Pool, Tidegate, Timings, Transient
 from tidegate.internals import core_of
-from tidegate.testing.checker import FunctionRecorder
 
 LEASE = float(os.environ.get("LEASE", "1.0"))
 app = Tidegate(

@@ -17,12 +17,7 @@ from typing import Any
 
 import pytest
 
-from support import APPS, all_final
-from tidegate import State
-from tidegate.domain.states import FINAL
-from tidegate.internals import core_of
-from tidegate.store.rows import CancelStatus
-from tidegate.testing.checker import (
+from checker import (
     ClientObservations,
     ObservedCancel,
     RunLimits,
@@ -32,6 +27,11 @@ from tidegate.testing.checker import (
     read_notes,
     read_snapshot,
 )
+from support import APPS, all_final
+from tidegate import State
+from tidegate.domain.states import FINAL
+from tidegate.internals import core_of
+from tidegate.store.rows import CancelStatus
 
 pytestmark = pytest.mark.anyio
 LEASE = 1.0
@@ -49,6 +49,7 @@ class Fleet:
             "TIDEGATE_RUN": str(directory / "run"),
             "WITNESS": str(directory / "notes"),
             "LEASE": str(LEASE),
+            "PYTHONPATH": str(APPS.parent),  # the history checker
         }
         self.log = (directory / "workers.log").open("ab")
         self.members: list[subprocess.Popen[bytes]] = []

@@ -24,10 +24,10 @@ from chaos.setup import ChaosSetup
 from chaos.stall_detector import StallDetector
 from chaos.store_backends import StoreBackend
 from chaos.write_monitor import monitor_writes
+from checker import RunLimits, read_notes, read_snapshot
 from tidegate.domain.states import FINAL, State
 from tidegate.internals import core_of
 from tidegate.store.rows import TaskFilter
-from tidegate.testing.checker import RunLimits, read_notes, read_snapshot
 
 OWN_CLIENT = "client-0"
 """The name under which the run itself enqueues."""

@@ -12,9 +12,9 @@ from chaos.faults import (
     InjectedFault,
 )
 from chaos.run_record import ChaosRecord
+from checker import FunctionNote
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.store.rows import HistoryRow
-from tidegate.testing.checker import FunctionNote
 
 LATE_SECONDS = 3.0
 """How long a call may be in progress and a killed process may take to be reaped, and so how much later an

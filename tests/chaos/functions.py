@@ -15,9 +15,9 @@ from pathlib import Path
 from chaos.plan import CRASH_WAIT_CAP_SECONDS, CRASH_WAIT_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, ProcessLog, ProcessStarted
 from chaos.processes import HOST
+from checker import FunctionRecorder
 from tidegate import Context, Exponential, Permanent, Tidegate, Transient
 from tidegate.internals import core_of
-from tidegate.testing.checker import FunctionRecorder
 from tidegate.worker.children.process_tree import MARK
 
 DIRECTORY = "TIDEGATE_CHAOS_DIRECTORY"

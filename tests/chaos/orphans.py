@@ -13,9 +13,9 @@ from math import inf
 from chaos.fault_causes import LATE_SECONDS, TAKEN, cause_of
 from chaos.faults import MAINTENANCE_ENDS, SHARED, STOPS, WORKER_KILLS, ChaosFaultKind, InjectedFault
 from chaos.run_record import ChaosRecord
+from checker import Violation
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.store.rows import HistoryRow
-from tidegate.testing.checker import Violation
 
 _JOB_PAUSE_SECONDS = 5.0
 """The longest time that a maintenance job waits after a failed round."""

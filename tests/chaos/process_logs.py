@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from checker import ClientObservations, ObservedCancel, SubmittedTask, digest_of
 from tidegate.store.rows import CancelStatus, NewTask
-from tidegate.testing.checker import ClientObservations, ObservedCancel, SubmittedTask, digest_of
 
 NOTES, PROCESSES = "bodies.ndjson", "processes.ndjson"
 """Names of the functions' notes and of the processes' file in the directory of a run."""

@@ -11,8 +11,8 @@ from typing import Any
 from chaos.faults import SHARED, STOPS, WORKER_KILLS, ChaosFaultKind, GlobalFault
 from chaos.run_checks import ChaosVerdict
 from chaos.run_record import ChaosRecord
+from checker import INVARIANTS
 from tidegate.domain.states import FINAL, State
-from tidegate.testing.checker import INVARIANTS
 
 _HISTORIES_SHOWN = 10
 _NEAR_SECONDS = 5.0

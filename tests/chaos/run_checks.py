@@ -15,10 +15,10 @@ from chaos.fault_causes import TAKEN, cause_of, failure_matches_the_function, ma
 from chaos.orphans import Recovery, reclaimed_in_time, recoveries
 from chaos.plan import ENDS_DEAD
 from chaos.run_record import ChaosRecord
+from checker import FunctionNote, Violation, check
 from tidegate.domain.outcome import Charge, Fence
 from tidegate.domain.states import State
 from tidegate.store.rows import HistoryRow
-from tidegate.testing.checker import FunctionNote, Violation, check
 
 _CLOSE_SECONDS = 0.25
 """Clocks of one machine agree. But a function records its start shortly after the claim, and its end shortly

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaos.faults import FaultLog
 from chaos.plan import ChaosPlan
 from chaos.process_logs import ClientLogs, StartedProcesses
-from tidegate.testing.checker import FunctionNote, RunLimits, StoreSnapshot
+from checker import FunctionNote, RunLimits, StoreSnapshot
 
 
 @dataclass(frozen=True, slots=True)

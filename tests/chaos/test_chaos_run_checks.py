@@ -30,11 +30,7 @@ from chaos.process_logs import (
 )
 from chaos.run_checks import ChaosVerdict, check_run
 from chaos.run_record import ChaosRecord
-from tidegate import Priority
-from tidegate.domain.outcome import Counters, Fence
-from tidegate.domain.states import State
-from tidegate.store.rows import CancelStatus, HistoryRow, NewTask, TaskRow
-from tidegate.testing.checker import (
+from checker import (
     ClientObservations,
     FunctionNote,
     ObservedCancel,
@@ -43,6 +39,10 @@ from tidegate.testing.checker import (
     SubmittedTask,
     digest_of,
 )
+from tidegate import Priority
+from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.states import State
+from tidegate.store.rows import CancelStatus, HistoryRow, NewTask, TaskRow
 
 TASK, NAP = "task", "chaos.functions:nap"
 SUPERVISOR, POOL, SLOT, OTHER = 10, 11, 12, 99

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from checker import Violation
 from simulation.claimed_runs import ClaimedRun, finishes
 from simulation.run_record import RunRecord
 from tidegate.domain.outcome import Fence, FinishStatus
 from tidegate.store.rows import CancelStatus
-from tidegate.testing.checker import Violation
 
 _UNDER_WAY_SECONDS = 3.0
 """How long the cancel request and the end of the run may take to arrive."""

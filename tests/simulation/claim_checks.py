@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from checker import Violation, digest_of
 from simulation.claimed_runs import finishes
 from simulation.event_log import Commit, EventLog
 from simulation.run_record import RunRecord
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome, Released, Succeeded
 from tidegate.domain.states import State
 from tidegate.store.rows import ClaimResult
-from tidegate.testing.checker import Violation, digest_of
 
 
 def finish_results_are_true(run_record: RunRecord) -> Iterator[Violation]:

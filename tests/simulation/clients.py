@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from checker import digest_of
 from simulation.event_log import EventLog
 from simulation.plan import SimulationSetup
 from simulation.tasks import TaskFactory
@@ -29,7 +30,6 @@ from tidegate.handle import Handle
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ActionStatus, NewTask, TaskFilter
 from tidegate.task_watcher import TaskWatcher
-from tidegate.testing.checker import digest_of
 
 T = TypeVar("T")
 Action = Callable[[], Awaitable[None]]

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from simulation.plan import FaultKind
-from tidegate.context import Context
-from tidegate.domain.states import State
-from tidegate.store.rows import CancelStatus, ClaimResult, NewTask
-from tidegate.testing.checker import (
+from checker import (
     ClientObservations,
     FunctionNote,
     ObservedCancel,
     SubmittedTask,
     digest_of,
 )
+from simulation.plan import FaultKind
+from tidegate.context import Context
+from tidegate.domain.states import State
+from tidegate.store.rows import CancelStatus, ClaimResult, NewTask
 
 if TYPE_CHECKING:
     from simulation.user_code_faults import UserCodeFaults

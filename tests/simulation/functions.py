@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
+from checker import digest_of
 from simulation.machine import current_machine
 from simulation.user_code_faults import break_function, broken_classifier
 from tidegate.app import Tidegate
@@ -18,7 +19,6 @@ from tidegate.domain.spec import Exponential
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
 from tidegate.task import TaskFunction, discard, on
-from tidegate.testing.checker import digest_of
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 from tidegate.worker.settings import Pool, Timings
 

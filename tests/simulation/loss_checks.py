@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from checker import Violation
 from simulation.claimed_runs import ClaimedRun, finishes
 from simulation.event_log import EventLog
 from simulation.plan import FaultKind
 from simulation.run_record import RunRecord
 from tidegate.domain.outcome import Charge, Dead, Fence, FinishStatus, Outcome, Released, Retrying
-from tidegate.testing.checker import Violation
 
 _LATE_SECONDS = 3.0
 """How long a call may be in progress, and so how much later an effect of a fault may be committed."""

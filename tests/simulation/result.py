@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from checker import Violation
 from simulation.claimed_runs import claimed_runs, finishes
 from simulation.loss_checks import due_orphans
 from simulation.plan import FaultKind, SimulationPlan
@@ -14,7 +15,6 @@ from simulation.simulation_run import run_plan
 from simulation.task_history import fingerprint, task_history
 from tidegate.domain.outcome import Dead, FinishStatus, Outcome, Released, Retrying
 from tidegate.domain.states import State
-from tidegate.testing.checker import Violation
 
 _MAX_HISTORIES = 3
 """Most task histories that are printed of one failing run."""

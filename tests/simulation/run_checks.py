@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checker import RunLimits, Violation, check
 from simulation.cancel_checks import cancels_stop_runs
 from simulation.claim_checks import (
     finish_results_are_true,
@@ -21,7 +22,6 @@ from simulation.loss_checks import losses_have_a_cause, only_stops_cut_short, or
 from simulation.run_record import RunRecord
 from simulation.unique_checks import unique_names_are_unique
 from tidegate.domain.states import FINAL
-from tidegate.testing.checker import RunLimits, Violation, check
 
 
 def check_run(run_record: RunRecord) -> list[Violation]:

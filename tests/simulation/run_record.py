@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from checker import StoreSnapshot
 from simulation.event_log import EventLog
 from simulation.plan import SimulationPlan, SimulationSetup
-from tidegate.testing.checker import StoreSnapshot
 
 
 @dataclass(frozen=True, slots=True)

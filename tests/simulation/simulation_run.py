@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from checker import read_snapshot
 from simulation.clients import SimulatedClient
 from simulation.event_log import EventLog
 from simulation.fault_injector import FaultInjector
@@ -33,7 +34,6 @@ from tidegate.store.rows import TaskFilter
 from tidegate.store.sqlite.clock import HighWaterClock
 from tidegate.store.sqlite.inline import InlineRunner
 from tidegate.store.sqlite.store import SqliteStore
-from tidegate.testing.checker import read_snapshot
 from tidegate.testing.virtual_time import EPOCH, run_virtually
 
 CLIENTS = 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from checker import FunctionNote, digest_of
 from simulation.event_log import Commit
 from simulation.run_record import RunRecord
 from tidegate.domain.outcome import Dead, Outcome, Retrying
 from tidegate.store.rows import ClaimResult, HistoryRow
-from tidegate.testing.checker import FunctionNote, digest_of
 from tidegate.testing.virtual_time import EPOCH
 
 _MOST_LINES = 60

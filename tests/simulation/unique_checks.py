@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from checker import StoreSnapshot, Violation
 from simulation.event_log import Commit
 from tidegate.domain.states import FINAL
 from tidegate.store.rows import TaskRow
-from tidegate.testing.checker import StoreSnapshot, Violation
 
 
 class UnfinishedSpan(NamedTuple):

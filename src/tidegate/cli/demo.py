@@ -32,7 +32,8 @@ _EXTRAS = {"httpx2", "rich", "starlette", "uvicorn"}
 def command(tasks: int, seconds: float, directory: Path | None, as_json: bool) -> int:
     """Run a minute of tasks against a simulated provider that throttles, fails and goes down.
 
-    The demo also kills a worker midway. Exit code 1 if a task was lost or an invariant was broken.
+    The demo also kills a worker midway. Exit code 1 if a task was lost, or ran or was paid again without a
+    recorded reason.
     """
     try:
         from tidegate.testing.demo import run_demo

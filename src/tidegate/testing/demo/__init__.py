@@ -1,8 +1,8 @@
 """The demo: a minute of tasks against a provider that throttles, fails and goes down.
 
 It runs the unchanged example `examples/summarise` with the real commands in separate processes, serves the
-HTTP API as well, and kills the whole worker midway. Then it compares three records: what it enqueued, what
-the task functions recorded, and what the store holds. Needs the extra `demo`.
+HTTP API as well, and kills the whole worker midway. Then it compares three records: what it enqueued, which
+calls the provider received, and what the store holds. Needs the extra `demo`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run_demo(
             temporary directory, which is removed if all went well.
 
     Returns:
-        0: no task was lost and every invariant held. 1: a task was lost or an invariant was broken.
+        0: no task was lost, and each ran and was paid only as recorded. 1: something else happened.
         130, 143: interrupted.
 
     Raises:

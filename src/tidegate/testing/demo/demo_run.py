@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,9 @@ from tidegate.errors import StoreError, TidegateError
 from tidegate.internals import core_of
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
-from tidegate.store.rows import TaskFilter
-from tidegate.testing.checker import (
-    ClientObservations,
-    FunctionNote,
-    RunLimits,
-    StoreSnapshot,
-    SubmittedTask,
-    digest_of,
-    read_notes,
-    read_snapshot,
-)
+from tidegate.store.rows import HistoryRow, TaskFilter, TaskRow
 from tidegate.testing.demo.counts import DemoCounts, read_counts
-from tidegate.testing.demo.example import LEDGER_VARIABLE, SummaryJob, load_example, make_jobs
+from tidegate.testing.demo.example import SummaryJob, load_example, make_jobs
 from tidegate.testing.demo.plan import DemoPlan
 from tidegate.testing.demo.processes import DemoProcess, ProviderProcess
 from tidegate.testing.demo.view import DemoView
@@ -59,22 +49,16 @@ class DemoOutcome:
 
     jobs: dict[str, SummaryJob]
     """The enqueued jobs, by task id."""
-    observations: ClientObservations
-    notes: tuple[FunctionNote, ...]
-    snapshot: StoreSnapshot
-    limits: dict[str, RunLimits]
+    rows: Mapping[str, TaskRow]
+    """What the store holds of them."""
+    histories: Mapping[str, Sequence[HistoryRow]]
     calls: tuple[ProviderCall, ...]
+    """What the provider received. The `Idempotency-Key` of each call is the id of its task."""
     killed_running: frozenset[str]
     """Tasks that were running when the worker was killed."""
     was_killed: bool
     duration_seconds: float
     directory: Path
-
-
-@dataclass(slots=True)
-class _EnqueuedTasks:
-    jobs: dict[str, SummaryJob] = field(default_factory=dict)
-    submitted: tuple[SubmittedTask, ...] = ()
 
 
 class DemoRun:
@@ -92,7 +76,6 @@ class DemoRun:
         self._view = view
         self._began_at = time.monotonic()
         self._url = f"sqlite:///{directory}/queue.db"
-        self._notes_path = directory / "bodies.ndjson"
         calls_path = directory / "provider.db"
         self._calls = Ledger(calls_path)
         self._provider = ProviderProcess(directory, latency=plan.latency, ledger_path=calls_path)
@@ -100,7 +83,7 @@ class DemoRun:
         self._app: Any = load_example().app
         self._core: Core = core_of(self._app)
         self._core.url, self._core.store = self._url, open_store(self._url)
-        self._enqueued = _EnqueuedTasks()
+        self._jobs: dict[str, SummaryJob] = {}
         self._counts = DemoCounts(0.0, 0)
         self._killed_running: frozenset[str] | None = None
         self._killing = False
@@ -140,13 +123,7 @@ class DemoRun:
         summarise = self._app.function("summarise")
         prepared = [summarise.prepare(job.path, job.audience, job.parts) for job in jobs]
         ids = await self._app.enqueue_many(prepared)
-        self._enqueued = _EnqueuedTasks(
-            dict(zip(ids, jobs, strict=True)),
-            tuple(
-                SubmittedTask(task_id, digest_of(task.new_task.args))
-                for task_id, task in zip(ids, prepared, strict=True)
-            ),
-        )
+        self._jobs = dict(zip(ids, jobs, strict=True))
         refused = sum(job.refused for job in jobs)
         self._show_event(
             f"enqueued {len(ids)} texts to summarise; {refused} of them violate the provider's policy"
@@ -179,7 +156,6 @@ class DemoRun:
             "TIDEGATE_DATABASE_URL": self._url,
             "TIDEGATE_SCRATCH": str(self._directory / "scratch"),
             "PROVIDER_URL": self._provider.url,
-            LEDGER_VARIABLE: str(self._notes_path),
         }
 
     async def _run_until_finished(self) -> None:
@@ -207,7 +183,7 @@ class DemoRun:
     async def _poll(self) -> None:
         with contextlib.suppress(StoreError):  # the store is busy: the next poll is soon
             self._counts = await read_counts(
-                self._core.store, self._calls, elapsed=self._elapsed(), submitted=len(self._enqueued.jobs)
+                self._core.store, self._calls, elapsed=self._elapsed(), submitted=len(self._jobs)
             )
             self._view.show(self._counts)
             self._polled.set()
@@ -288,12 +264,12 @@ class DemoRun:
     # --- the outcome --------------------------------------------------------------------------------------
 
     async def _outcome(self) -> DemoOutcome:
+        store = self._core.store
+        rows = await store.read_tasks(list(self._jobs))
         return DemoOutcome(
-            jobs=self._enqueued.jobs,
-            observations=ClientObservations(self._enqueued.submitted),
-            notes=tuple(read_notes(self._notes_path)),
-            snapshot=await read_snapshot(self._core.store),
-            limits={name: RunLimits.of(function.spec) for name, function in self._core.functions.items()},
+            jobs=self._jobs,
+            rows=rows,
+            histories={task_id: await store.get_history(task_id) for task_id in rows},
             calls=tuple(self._calls.calls()),
             killed_running=self._killed_running or frozenset(),
             was_killed=self._killed_running is not None,

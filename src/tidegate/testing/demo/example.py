@@ -16,9 +16,6 @@ from tidegate.testing.provider.settings import POLICY_MARKER
 MODULE = "summarise_example"
 """The module name of the example, here and in the worker. Its task functions are named after it."""
 
-LEDGER_VARIABLE = "TIDEGATE_DEMO_LEDGER"
-"""The variable that gives the demo's worker the file in which its functions record their runs."""
-
 _AUDIENCES = (
     "a busy reader",
     "a child of ten",

@@ -12,7 +12,6 @@ from tidegate.domain.outcome import Charge
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted
 from tidegate.store.rows import TaskRow
-from tidegate.testing.checker import INVARIANTS, Violation, check
 from tidegate.testing.demo.demo_run import DemoOutcome
 from tidegate.testing.provider.ledger import THROTTLED
 
@@ -43,13 +42,15 @@ class DemoReport:
     """Of `paid_twice`, those of tasks that ran when the worker was killed."""
     paid_twice_unexplained: int
     """Of `paid_twice`, those that no lost or unanswered run explains."""
+    reruns: int
+    """Runs after a task's first."""
+    reruns_unexplained: int
+    """Of `reruns`, those that follow a run without a recorded reason."""
     running_when_killed: int
     was_killed: bool
     duration_seconds: float
-    histories: int
-    violations: tuple[Violation, ...]
     surprises: tuple[str, ...]
-    """A sentence about each task that did not end as it should have."""
+    """A sentence about each task that did not run or end as it should have."""
 
     @property
     def dead(self) -> int:
@@ -59,14 +60,15 @@ class DemoReport:
     @property
     def faults(self) -> list[str]:
         """A sentence about everything that makes the demo fail."""
-        found = [str(violation) for violation in self.violations]
-        found += self.surprises
+        found = list(self.surprises)
         if self.lost:
             found.append(f"{counted(self.lost, 'task')} {'was' if self.lost == 1 else 'were'} lost")
         if not self.was_killed:
             found.append("the tasks were done before the worker could be killed")
         if self.paid_twice_unexplained:
             found.append(f"{counted(self.paid_twice_unexplained, 'repeated payment')} without an explanation")
+        if self.reruns_unexplained:
+            found.append(f"{counted(self.reruns_unexplained, 're-run')} without a recorded reason")
         return found
 
     def to_plain(self) -> dict[str, Any]:
@@ -87,20 +89,21 @@ class DemoReport:
             "running_when_killed": self.running_when_killed,
             "duplicate_paid_calls_by_kill": self.paid_twice_by_kill,
             "duplicate_paid_calls_unexplained": self.paid_twice_unexplained,
-            "invariants_checked": list(INVARIANTS),
+            "reruns": self.reruns,
+            "reruns_unexplained": self.reruns_unexplained,
             "faults": self.faults,
         }
 
 
 def make_report(outcome: DemoOutcome) -> DemoReport:
     """Check every history and return the report."""
-    rows = outcome.snapshot.rows
+    rows = outcome.rows
     paid, by_kill, unexplained = _count_repeated_payments(outcome)
     present = [rows[task_id] for task_id in outcome.jobs if task_id in rows]
     final = [row for row in present if row.state in FINAL]
-    entries = [
-        entry for row in present for entry in outcome.snapshot.histories[row.id] if entry.kind == "run"
-    ]
+    runs = {row.id: [entry for entry in outcome.histories[row.id] if entry.kind == "run"] for row in present}
+    entries = [entry for history in runs.values() for entry in history]
+    repeated = [entry for history in runs.values() for entry in history[:-1]]
     charges = Counter(entry.charge for entry in entries)
     throttled = set(THROTTLED.values())
     return DemoReport(
@@ -120,12 +123,12 @@ def make_report(outcome: DemoOutcome) -> DemoReport:
         paid_twice=paid,
         paid_twice_by_kill=by_kill,
         paid_twice_unexplained=unexplained,
+        reruns=len(repeated),
+        reruns_unexplained=sum(not (entry.reason or entry.why) for entry in repeated),
         running_when_killed=len(outcome.killed_running),
         was_killed=outcome.was_killed,
         duration_seconds=outcome.duration_seconds,
-        histories=len(present),
-        violations=tuple(check(outcome.observations, outcome.notes, outcome.snapshot, limits=outcome.limits)),
-        surprises=tuple(_unexpected_outcomes(outcome)),
+        surprises=(*_unexpected_outcomes(outcome), *_unrecorded_runs(outcome)),
     )
 
 
@@ -138,10 +141,7 @@ def _format_counts(parts: Iterable[str]) -> dict[str, int]:
 
 
 def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
-    """Return the payments beyond the first for a task: all, those by the kill, those unexplained.
-
-    The `Idempotency-Key` of each call is its task's id.
-    """
+    """Return the payments beyond the first for a task: all, those by the kill, those unexplained."""
     billed: defaultdict[str, int] = defaultdict(int)
     for call in outcome.calls:
         billed[call.idempotency_key] += call.billed
@@ -149,7 +149,7 @@ def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
     doubts = {
         task_id: sum(
             entry.charge in _NEVER_ANSWERED or entry.reason in _IN_DOUBT
-            for entry in outcome.snapshot.histories.get(task_id, ())
+            for entry in outcome.histories.get(task_id, ())
         )
         for task_id in again
     }
@@ -161,7 +161,7 @@ def _count_repeated_payments(outcome: DemoOutcome) -> tuple[int, int, int]:
 def _unexpected_outcomes(outcome: DemoOutcome) -> Iterable[str]:
     """Yield a sentence about each final task that did not end as its text requires."""
     for task_id, job in outcome.jobs.items():
-        row = outcome.snapshot.rows.get(task_id)
+        row = outcome.rows.get(task_id)
         if row is None or row.state not in FINAL:
             continue
         ended = f"{row.state} ({row.reason})" if row.reason else str(row.state)
@@ -169,6 +169,15 @@ def _unexpected_outcomes(outcome: DemoOutcome) -> Iterable[str]:
             yield f"{task_id} violates the policy and ended {ended}"
         if not job.refused and row.state is not State.SUCCEEDED:
             yield f"{task_id} should have succeeded and ended {ended}: {row.message}"
+
+
+def _unrecorded_runs(outcome: DemoOutcome) -> Iterable[str]:
+    """Yield a sentence about each task that called the provider more often than the store recorded runs."""
+    calls = Counter(call.idempotency_key for call in outcome.calls)
+    for task_id in outcome.jobs:
+        runs = sum(entry.kind == "run" for entry in outcome.histories.get(task_id, ()))
+        if calls[task_id] > runs:
+            yield f"{task_id} made {counted(calls[task_id], 'call')} in {counted(runs, 'recorded run')}"
 
 
 def table_rows(report: DemoReport) -> list[tuple[str, str]]:
@@ -189,7 +198,7 @@ def table_rows(report: DemoReport) -> list[tuple[str, str]]:
         ("  throttled (429)", str(report.throttled_calls)),
         ("  paid twice", _paid_twice(report)),
         ("refused connections", str(report.refused_connections)),
-        ("invariants", _invariants(report)),
+        ("re-runs", f"{report.reruns}   ({report.reruns_unexplained} without a recorded reason)"),
         ("duration", f"{report.duration_seconds:.1f} s"),
     ]
 
@@ -209,8 +218,3 @@ def _paid_twice(report: DemoReport) -> str:
         f"{report.paid_twice}   ({report.paid_twice_by_kill} by the kill, under which "
         f"{counted(report.running_when_killed, 'task')} ran; {report.paid_twice_unexplained} unexplained)"
     )
-
-
-def _invariants(report: DemoReport) -> str:
-    broken = len({violation.invariant for violation in report.violations})
-    return f"{len(INVARIANTS)} checked over {report.histories} histories, {broken or 'none'} broken"

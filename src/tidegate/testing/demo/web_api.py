@@ -12,7 +12,7 @@ from tidegate.store.access import NewToken
 from tidegate.store.protocol import Store
 from tidegate.testing.demo.processes import DemoProcess
 
-APPLICATION = "tidegate.testing.demo.recorded_app:app"
+APPLICATION = "tidegate.testing.demo.application:app"
 
 
 class DemoApi:

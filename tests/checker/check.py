@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tidegate.domain.outcome import Charge, Fence
-from tidegate.domain.states import FINAL, State
-from tidegate.store.rows import CancelStatus, HistoryRow, TaskRow
-from tidegate.testing.checker import history_checks
-from tidegate.testing.checker.observations import (
+from checker import history_checks
+from checker.observations import (
     ClientObservations,
     FunctionNote,
     RunLimits,
     StoreSnapshot,
     Violation,
 )
+from tidegate.domain.outcome import Charge, Fence
+from tidegate.domain.states import FINAL, State
+from tidegate.store.rows import CancelStatus, HistoryRow, TaskRow
 
 INVARIANTS: Mapping[str, str] = {
     "I1": "an accepted task exists, with the arguments that were sent",

@@ -2,14 +2,14 @@
 
 What clients saw (`ClientObservations`), what functions recorded (`FunctionRecorder`, `read_notes`) and what
 the store holds (`read_snapshot`) must agree. `check` reports every difference as a broken invariant. It does
-not depend on how the records were made, so tests, the demo and fault injection share it.
+not depend on how the records were made, so simulation and fault injection share it.
 """
 
 from __future__ import annotations
 
-from tidegate.testing.checker.check import INVARIANTS, check
-from tidegate.testing.checker.function_recorder import FunctionRecorder, digest_of, read_notes
-from tidegate.testing.checker.observations import (
+from checker.check import INVARIANTS, check
+from checker.function_recorder import FunctionRecorder, digest_of, read_notes
+from checker.observations import (
     ClientObservations,
     FunctionNote,
     ObservedCancel,
@@ -18,7 +18,7 @@ from tidegate.testing.checker.observations import (
     SubmittedTask,
     Violation,
 )
-from tidegate.testing.checker.snapshot import read_snapshot
+from checker.snapshot import read_snapshot
 
 __all__ = [
     "INVARIANTS",

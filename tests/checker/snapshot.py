@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from checker.function_recorder import digest_of
+from checker.observations import StoreSnapshot
 from tidegate.domain.states import State
 from tidegate.store.protocol import Store
 from tidegate.store.rows import HistoryRow, TaskFilter, TaskRow
-from tidegate.testing.checker.function_recorder import digest_of
-from tidegate.testing.checker.observations import StoreSnapshot
 
 _PAGE = 500
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import Context, OptionError, Tidegate
-from tidegate.domain.outcome import Counters, Fence
-from tidegate.domain.spec import OnCrash, Priority, TaskSpec
-from tidegate.domain.states import State
-from tidegate.store.rows import CancelStatus, HistoryRow, QueueStats, TaskRow
-from tidegate.testing.checker import (
+from checker import (
     INVARIANTS,
     ClientObservations,
     FunctionNote,
@@ -27,6 +22,11 @@ from tidegate.testing.checker import (
     digest_of,
     read_notes,
 )
+from tidegate import Context, OptionError, Tidegate
+from tidegate.domain.outcome import Counters, Fence
+from tidegate.domain.spec import OnCrash, Priority, TaskSpec
+from tidegate.domain.states import State
+from tidegate.store.rows import CancelStatus, HistoryRow, QueueStats, TaskRow
 
 ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
 LIMITS = {"app:work": RunLimits(max_attempts=3, crashes=3, losses=10, parks=20)}

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
+from checker.observations import FunctionNote
 from tidegate.context import Context
 from tidegate.errors import OptionError
 from tidegate.task import TaskFunction
-from tidegate.testing.checker.observations import FunctionNote
 
 
 def digest_of(data: bytes) -> str:

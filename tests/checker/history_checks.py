@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from checker.observations import FunctionNote, Violation
 from tidegate.domain.states import FINAL, MOVES, State
 from tidegate.store.rows import HistoryRow, TaskRow
-from tidegate.testing.checker.observations import FunctionNote, Violation
 
 _STATES_AFTER = {
     "succeeded": State.SUCCEEDED,
