@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.calls.keys import KeyRing
     from tidegate.calls.manual_call import ManualCall
     from tidegate.calls.permits import PermitSource
-    from tidegate.calls.transport.transport import UpstreamTransport
+    from tidegate.calls.transport.transport import StandIn, UpstreamTransport
     from tidegate.store.protocol import Store
 
 
@@ -60,6 +60,8 @@ class Upstream:
         """The API keys; None if clients use their own."""
         self._opened_store = opened_store
         self._clock: Callable[[], float] = time.monotonic
+        self.stand_in: StandIn | None = None
+        """Makes what sends the requests of all its transports instead of their own `inner`. For tests."""
 
     def __repr__(self) -> str:
         return f"<upstream {self.name}>"
@@ -91,7 +93,7 @@ class Upstream:
         from tidegate.calls.transport.transport import UpstreamTransport
 
         self.has_transport = True
-        return UpstreamTransport(self.permits, self._settings(times), inner)
+        return UpstreamTransport(self.permits, self._settings(times), inner, stand_in=lambda: self.stand_in)
 
     def call(
         self,
@@ -135,7 +137,7 @@ class Upstream:
             self._renew_permits()
             yield
         finally:
-            self._clock = time.monotonic
+            self._clock, self.stand_in = time.monotonic, None
             self._renew_permits()
 
     def _renew_permits(self) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NeverEndedError,
         RunFailedError,
     )
+    from tidegate.testing.kit.scripted_upstream import ScriptedRequest, ScriptedUpstream
 
 __all__ = [
     "AsyncKitTestCase",
@@ -29,6 +30,8 @@ __all__ = [
     "KitTestCase",
     "NeverEndedError",
     "RunFailedError",
+    "ScriptedRequest",
+    "ScriptedUpstream",
 ]
 
 _HOMES = {
@@ -42,6 +45,8 @@ _HOMES = {
     "KitTestCase": "cases",
     "NeverEndedError": "results",
     "RunFailedError": "results",
+    "ScriptedRequest": "scripted_upstream",
+    "ScriptedUpstream": "scripted_upstream",
 }
 """The module of `tidegate.testing.kit` that each name lives in."""
 

@@ -11,6 +11,7 @@ Streams are read while they are passed on, and their permit is settled at their 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -61,6 +62,14 @@ else:
     _ClientTransport = object
 
 
+StandIn = Callable[[Any], Any]
+"""Returns an asynchronous transport of a library: `httpx2` or `httpx`."""
+
+
+def _no_stand_in() -> None:
+    return None
+
+
 class UpstreamTransport(_ClientTransport):
     """A transport for async and sync clients of `httpx2` and `httpx`.
 
@@ -71,12 +80,21 @@ class UpstreamTransport(_ClientTransport):
         settings: The settings of calls.
         inner: The transport that sends the requests. None for a new `AsyncHTTPTransport` of `httpx2`, or of
             `httpx` if `httpx2` is not installed.
+        stand_in: Returns what makes the transport that sends the next request instead of `inner`; None for
+            `inner`. For tests.
 
     Raises:
         ConfigError: Neither library is installed, or `inner` belongs to neither.
     """
 
-    def __init__(self, permits: PermitSource, settings: CallSettings, inner: Any = None) -> None:
+    def __init__(
+        self,
+        permits: PermitSource,
+        settings: CallSettings,
+        inner: Any = None,
+        *,
+        stand_in: Callable[[], StandIn | None] = _no_stand_in,
+    ) -> None:
         self._permits = permits
         self._settings = settings
         inner = make_transport() if inner is None else inner
@@ -84,6 +102,7 @@ class UpstreamTransport(_ClientTransport):
         is_async = hasattr(inner, "handle_async_request")
         self._inner = inner if is_async else ThreadedTransport(inner, self._library)
         self._sync = SyncTransport(self, self._library)
+        self._stand_in = stand_in
 
     async def handle_async_request(self, request: Any) -> Any:
         """Wait for a permit, send the request, and return the response.
@@ -162,7 +181,7 @@ class UpstreamTransport(_ClientTransport):
             await permit.mark_sending()
             sent_at = time.monotonic()
             async with time_limit(self._library, times.seconds, request):
-                response = await self._inner.handle_async_request(request)
+                response = await self._sender().handle_async_request(request)
                 permit.observe_limits(self._limits_of(response, host))
                 is_page = is_page_instead_of_answer(request, response)
                 read_whole = is_page or is_buffered(
@@ -194,6 +213,11 @@ class UpstreamTransport(_ClientTransport):
         end = result_of_response(response, body, self._settings, host, seconds=seconds)
         await run_to_end(permit.settle(end))
         return response
+
+    def _sender(self) -> Any:
+        """Return the transport that sends the next request."""
+        stand_in = self._stand_in()
+        return self._inner if stand_in is None else stand_in(self._library)
 
     def _limits_of(self, response: Any, host: str) -> tuple[HeaderLimit, ...]:
         headers, status = response.headers.multi_items(), response.status_code

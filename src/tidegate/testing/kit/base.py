@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import shutil
 import threading
 from collections.abc import Coroutine, Iterator
@@ -13,13 +14,15 @@ from typing import Any, Literal, Self, TypeVar
 from tidegate._bridge import abandon_bridge_loop, run_sync, running_or_bridge_loop
 from tidegate.app import Tidegate
 from tidegate.context import plain_call_observers
-from tidegate.errors import UsageError
+from tidegate.errors import UnknownUpstreamError, UsageError
 from tidegate.internals import core_of
-from tidegate.readers import Seconds, choice_option, positive_option, whole_option
+from tidegate.readers import Seconds, choice_option, positive_option, shown, whole_option
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.django import sharing_for_this_thread
 from tidegate.testing.kit.recording import PlainCalls
 from tidegate.testing.kit.results import Drained, NeverEndedError, drained_run
+from tidegate.testing.kit.scripted_transport import make_transport
+from tidegate.testing.kit.scripted_upstream import ScriptedUpstream
 from tidegate.testing.kit.session import WorkSession
 from tidegate.testing.kit.store import KitStore, new_directory
 from tidegate.worker.embedded import EmbeddedWorker
@@ -56,6 +59,7 @@ class KitBase:
         self._session_lock = threading.Lock()
         self._sharing = sharing_for_this_thread()
         self._worker: EmbeddedWorker | None = None
+        self._scripts: dict[str, ScriptedUpstream] = {}
 
     def __repr__(self) -> str:
         return f"<Kit of {self.app!r}, mode {self.mode}>"
@@ -125,6 +129,25 @@ class KitBase:
         if stack is not None:
             stack.close()
 
+    def _script_upstream(self, name: str) -> ScriptedUpstream:
+        """Return the script of an upstream, which stands in for the transports inside its own.
+
+        Raises:
+            UnknownUpstreamError: The application declares no such upstream.
+        """
+        upstream = self._core.upstreams.get(name)
+        if upstream is None:
+            raise UnknownUpstreamError(
+                f"the application declares no upstream {shown(name)}",
+                fix=f"declared: {', '.join(sorted(self._core.upstreams)) or 'none'}",
+                upstream=name,
+            )
+        if name not in self._scripts:
+            script = self._scripts[name] = ScriptedUpstream(name)
+            script.pass_time = self._clock.jump
+            upstream.stand_in = functools.partial(make_transport, script)
+        return self._scripts[name]
+
     def _jumps_at_once(self, seconds: float) -> bool:
         """Move the clock if nothing can happen on the way. Return whether it did."""
         self._require_clock()
@@ -183,6 +206,9 @@ class KitBase:
                     if outcome.fence in store.claimed
                 )
             )
+        for script in self._scripts.values():
+            if script.fault is not None:
+                raise script.fault
         if self._raises if raise_on_failure is None else raise_on_failure:
             drained.raise_if_failed()
         return drained

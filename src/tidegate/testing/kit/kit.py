@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from tidegate.calls.upstream import Upstream
 from tidegate.context import Progress
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.spec import Priority
@@ -23,6 +24,7 @@ from tidegate.testing.kit.enqueued import (
     list_enqueued,
 )
 from tidegate.testing.kit.results import Drained
+from tidegate.testing.kit.scripted_upstream import ScriptedUpstream
 
 
 class Kit(KitBase):
@@ -215,6 +217,20 @@ class Kit(KitBase):
             KitError: There is such a task.
         """
         self.assert_enqueued(function, args=args, queue=queue, count=0)
+
+    def upstream(self, upstream: Upstream | str) -> ScriptedUpstream:
+        """Return the script of an upstream: what its calls get from now on in this test, without any socket.
+
+        Every transport of the upstream is served by the script, also one made before, whatever SDK uses it.
+        Calling this again returns the same script.
+
+        Args:
+            upstream: What `app.upstream(…)` returned, or its name.
+
+        Raises:
+            UnknownUpstreamError: The application declares no such upstream.
+        """
+        return self._script_upstream(upstream if isinstance(upstream, str) else upstream.name)
 
     @property
     def progress(self) -> list[Progress]:
