@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -9,8 +10,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tidegate import NO_LIMIT, OptionError, Priority
-from tidegate.options import make_options
+from tidegate.options import ENQUEUE_OPTIONS, EnqueueOptions, read_options
 from tidegate.readers import instant_from_text, instant_option, limit_option, seconds_option
+from tidegate.store.rows import NewTask
+from tidegate.web.schemas import SubmitRequest
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -32,7 +35,7 @@ def test_a_moment_with_a_zone_is_that_instant(moment: datetime, expected: str) -
 def test_a_moment_without_a_zone_is_refused_in_python_and_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/Los_Angeles")
     with pytest.raises(OptionError, match="time zone"):
-        make_options(run_at=datetime(2026, 6, 1, 12))
+        read_options({"run_at": datetime(2026, 6, 1, 12)})
     with pytest.raises(OptionError, match="time zone"):
         instant_from_text("run_at", "2026-06-01T12:00")
     assert instant_from_text("run_at", "2026-06-01T12:00+02:00") == datetime(2026, 6, 1, 10, tzinfo=UTC)
@@ -66,20 +69,20 @@ def test_a_moment_without_a_zone_is_refused_in_python_and_as_text(monkeypatch: p
 )
 def test_a_value_that_cannot_work_is_refused_with_a_fix(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError) as caught:
-        make_options(**options)
+        read_options(options)
     assert caught.value.fix
 
 
 @pytest.mark.parametrize("value", ["sometimes", "", "0s", True])
 def test_an_invalid_unique_is_refused_with_both_valid_forms(value: Any) -> None:
     with pytest.raises(OptionError, match="unique=") as caught:
-        make_options(unique=value)
+        read_options({"unique": value})
     assert "until_final" in caught.value.fix
     assert "1h" in caught.value.fix
 
 
 def test_a_time_in_the_past_is_due_at_once() -> None:
-    assert make_options(run_at=datetime(2020, 1, 1, tzinfo=UTC)).run_at == 1_577_836_800
+    assert read_options({"run_at": datetime(2020, 1, 1, tzinfo=UTC)}) == {"run_at": 1_577_836_800}
 
 
 def test_durations_come_in_several_forms() -> None:
@@ -94,12 +97,23 @@ def test_no_limit_must_be_written_out() -> None:
         limit_option("timeout", None)
 
 
-def test_options_are_taken() -> None:
-    options = make_options(priority="bulk", unique="1h", key="k", labels={"doc": "7"})
-    assert (options.priority, options.unique_seconds, options.unique, options.key) == (
-        Priority.BULK,
-        3600,
-        True,
-        "k",
-    )
-    assert make_options(unique="until_final").unique_seconds is None
+def test_options_become_the_fields_of_a_new_task() -> None:
+    given = {"priority": "bulk", "unique": "1h", "key": "k", "labels": {"doc": "7"}, "queue": None}
+    assert read_options(given) == {
+        "priority": Priority.BULK, "unique_seconds": 3600, "key": "k", "labels": {"doc": "7"},
+    }  # fmt: skip
+    assert read_options({"unique": "until_final"}) == {"unique_seconds": None}
+    assert read_options({"deadline": "1h"}) == {"deadline_seconds": 3600}
+    assert read_options({"deadline": datetime(2030, 1, 1, tzinfo=UTC)}) == {"deadline_at": 1_893_456_000}
+
+
+def test_each_option_is_typed_and_sets_a_field_of_a_new_task() -> None:
+    assert set(ENQUEUE_OPTIONS) == set(EnqueueOptions.__annotations__)
+    assert {option.field for option in ENQUEUE_OPTIONS.values()} <= {field.name for field in fields(NewTask)}
+    in_requests = [name for option in ENQUEUE_OPTIONS.values() for name in option.http]
+    assert {"task", "args", *in_requests} == set(SubmitRequest.__struct_fields__)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(OptionError, match="there is no option 'colour'"):
+        read_options({"colour": "red"})

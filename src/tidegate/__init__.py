@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tidegate.limits.options import UpstreamLimits
     from tidegate.limits.values import GateState, ParkedBy
     from tidegate.operations.dead_letters import DeadLetterFilters, DeadLetterReport
+    from tidegate.options import EnqueueOptions
     from tidegate.policy.backlog import WaitKind, WaitReason
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
@@ -90,6 +91,7 @@ __all__ = [
     "Drain",
     "DrainKind",
     "EmbeddedWorker",
+    "EnqueueOptions",
     "Exponential",
     "Failure",
     "Fixed",
@@ -181,6 +183,7 @@ _HOMES = {
     "Drain": "tidegate.policy.drain",
     "DrainKind": "tidegate.policy.drain",
     "EmbeddedWorker": "tidegate.worker.embedded",
+    "EnqueueOptions": "tidegate.options",
     "Exponential": "tidegate.domain.spec",
     "Failure": "tidegate.domain.failure",
     "Fixed": "tidegate.domain.spec",

@@ -219,13 +219,13 @@ class Tidegate(Hooks, TaskAccess):
         """
         settings = {
             "queue": name_option("queue", queue),
-            "priority": priority_option(priority),
+            "priority": priority_option("priority", priority),
             **self._core.upstream_settings(upstream),
             "rate_limit": None if rate_limit is None else rate_window(rate_limit),
             "timeout": _timeout_seconds(timeout, upstream),
             "total_timeout": _total_timeout_seconds(total_timeout, upstream),
             "deadline": NO_LIMIT if deadline is None else duration_deadline("deadline", deadline),
-            "max_attempts": attempts_option(max_attempts),
+            "max_attempts": attempts_option("max_attempts", max_attempts),
             "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
             "rules": retry_rules_option(retry),
             "retry_unknown": choice_option("on_unknown", on_unknown, ("retry", "dead")) == "retry",

@@ -13,7 +13,6 @@ from tidegate.codec.signature import Signature
 from tidegate.domain.spec import NO_LIMIT, TaskSpec
 from tidegate.errors import ArgumentsError, OptionError, UsageError
 from tidegate.handle import Handle, StoreSource
-from tidegate.options import Options
 from tidegate.readers import shown
 from tidegate.store.rows import EnqueueResult, NewTask
 
@@ -95,16 +94,33 @@ class Enqueuer(StoreSource, Protocol):
 class ConfiguredTaskFunction(Generic[P, R]):
     """A task function with options. Made by `using`; may be kept and used many times."""
 
-    __slots__ = ("_conn", "_enqueuer", "_options", "_signature", "_spec")
+    __slots__ = ("_conn", "_enqueuer", "_fields", "_has_name", "_signature", "_spec")
 
     def __init__(
-        self, spec: TaskSpec, signature: Signature, enqueuer: Enqueuer, options: Options, conn: Any = None
+        self,
+        spec: TaskSpec,
+        signature: Signature,
+        enqueuer: Enqueuer,
+        options: Mapping[str, Any],
+        conn: Any = None,
     ) -> None:
+        """Make it of what `read_options` returned."""
         self._spec = spec
         self._signature = signature
         self._enqueuer = enqueuer
-        self._options = options
         self._conn = conn
+        self._fields: dict[str, Any] = {
+            "function": spec.name,
+            "codec_tag": CODEC,
+            "queue": spec.queue,
+            "priority": spec.priority,
+            "upstream": spec.upstream,
+            "deadline_seconds": spec.deadline,
+            **options,
+        }
+        if "deadline_at" in options or self._fields["deadline_seconds"] == NO_LIMIT:
+            self._fields["deadline_seconds"] = None
+        self._has_name = "key" in options or "unique_seconds" in options
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a task with these arguments and options; see `TaskFunction.enqueue`.
@@ -156,12 +172,13 @@ class ConfiguredTaskFunction(Generic[P, R]):
         return PreparedTask(self._new_task(args, kwargs))
 
     def _refuse_key(self) -> None:
-        if self._options.key is not None:
+        key = self._fields.get("key")
+        if key is not None:
             raise OptionError(
-                f"key={shown(self._options.key)} with enqueue_many: one key names one task",
+                f"key={shown(key)} with enqueue_many: one key names one task",
                 fix='use unique="until_final", or prepare each task with a key of its own',
                 option="key",
-                value=self._options.key,
+                value=key,
             )
 
     def _new_tasks(self, calls: Iterable[CallArguments]) -> Iterator[NewTask]:
@@ -201,44 +218,18 @@ class ConfiguredTaskFunction(Generic[P, R]):
         )
 
     def _new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
-        spec, options = self._spec, self._options
         data = self._signature.bind(args, kwargs)
-        fingerprint = b""
-        unique = None
-        if options.key is not None or options.unique:
-            fingerprint = sha256(spec.name.encode() + self._signature.fingerprint(data)).digest()
-            unique = f"{spec.name}:{fingerprint.hex()}" if options.unique else None
+        if not self._has_name:
+            return NewTask(id=self._enqueuer.next_id(), args=data, **self._fields)
+        function = self._spec.name
+        fingerprint = sha256(function.encode() + self._signature.fingerprint(data)).digest()
         return NewTask(
             id=self._enqueuer.next_id(),
-            function=spec.name,
-            queue=options.queue or spec.queue,
-            priority=spec.priority if options.priority is None else options.priority,
             args=data,
-            codec_tag=CODEC,
             fingerprint=fingerprint,
-            upstream=spec.upstream,
-            tenant=options.tenant,
-            key=options.key,
-            key_seconds=options.key_seconds,
-            unique=unique,
-            unique_seconds=options.unique_seconds,
-            delay_seconds=options.delay_seconds,
-            run_at=options.run_at,
-            total_timeout_seconds=options.total_timeout_seconds,
-            deadline_seconds=_deadline_seconds(spec, options),
-            deadline_at=options.deadline_at,
-            timeout_seconds=options.timeout_seconds,
-            max_attempts=options.max_attempts,
-            labels=options.labels,
+            unique=f"{function}:{fingerprint.hex()}" if "unique_seconds" in self._fields else None,
+            **self._fields,
         )
 
     def _handle(self, answer: EnqueueResult) -> Handle[R]:
         return Handle(answer.task_id, self._enqueuer, self._signature.load_result, created=answer.created)
-
-
-def _deadline_seconds(spec: TaskSpec, options: Options) -> float | None:
-    """Return the seconds from the enqueue until the deadline; None for none, or for one that is a moment."""
-    if options.deadline_at is not None:
-        return None
-    seconds = spec.deadline if options.deadline_seconds is None else options.deadline_seconds
-    return None if seconds == NO_LIMIT else seconds

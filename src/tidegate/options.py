@@ -1,10 +1,10 @@
-"""What a caller may say of one task when it is enqueued, checked here and turned into plain values."""
+"""What a caller may set for one task at its enqueue: the options, how each is read, and what it sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any, NamedTuple, TypedDict
 
 from tidegate.domain.spec import Priority
 from tidegate.errors import OptionError
@@ -18,85 +18,48 @@ from tidegate.readers import (
     name_option,
     positive_option,
     require_before_deadline,
+    require_names,
     seconds_option,
     wrong,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of one enqueue; what is not given is the task function's own."""
+class EnqueueOptions(TypedDict, total=False):
+    """The options of `f.using(…)`. What is missing or None is the task function's own.
 
-    queue: str | None = None
-    priority: Priority | None = None
-    tenant: str = ""
-    delay_seconds: float = 0.0
-    run_at: float | None = None
-    total_timeout_seconds: float | None = None
-    deadline_seconds: float | None = None
-    """From the enqueue; infinite: none, though the function has one."""
-    deadline_at: float | None = None
-    """A moment the caller named."""
-    timeout_seconds: float | None = None
-    max_attempts: int | None = None
-    key: str | None = None
-    key_seconds: float = 7 * 86_400.0
-    unique_seconds: float | None = None
-    unique: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-def make_options(
-    *,
-    queue: str | None = None,
-    priority: Priority | str | None = None,
-    tenant: str | None = None,
-    delay: Seconds | None = None,
-    run_at: datetime | None = None,
-    total_timeout: Seconds | None = None,
-    deadline: Deadline | None = None,
-    timeout: Seconds | None = None,
-    max_attempts: int | None = None,
-    key: str | None = None,
-    key_kept: Seconds | None = None,
-    unique: str | None = None,
-    labels: Mapping[str, str] | None = None,
-) -> Options:
-    """Check what a caller gave; see `TaskFunction.using` for the meaning of each.
-
-    Raises:
-        OptionError: A value cannot work; it names the option, the value and the fix.
+    Durations are seconds, a timedelta, or text such as `30s`, `5m`, `1h`.
     """
-    if delay is not None and run_at is not None:
-        raise OptionError(
-            "both delay and run_at are given", fix="give one of them", option="delay", value=delay
-        )
-    delay_seconds = 0.0 if delay is None else seconds_option("delay", delay)
-    deadline_at = instant_option("deadline", deadline) if isinstance(deadline, datetime) else None
-    deadline_seconds = None
-    if deadline is not None and not isinstance(deadline, datetime):
-        deadline_seconds = limit_option("deadline", deadline)
-    require_before_deadline(delay_seconds, deadline_seconds)
-    return Options(
-        queue=None if queue is None else name_option("queue", queue),
-        priority=None if priority is None else priority_option(priority),
-        tenant="" if tenant is None else name_option("tenant", tenant),
-        delay_seconds=delay_seconds,
-        run_at=None if run_at is None else instant_option("run_at", run_at),
-        total_timeout_seconds=None if total_timeout is None else limit_option("total_timeout", total_timeout),
-        deadline_seconds=deadline_seconds,
-        deadline_at=deadline_at,
-        timeout_seconds=None if timeout is None else positive_option("timeout", timeout),
-        max_attempts=None if max_attempts is None else attempts_option(max_attempts),
-        key=None if key is None else key_option("key", key),
-        key_seconds=7 * 86_400.0 if key_kept is None else positive_option("key_kept", key_kept),
-        unique=unique is not None,
-        unique_seconds=None if unique is None else _unique_seconds(unique),
-        labels=_labels(labels or {}),
-    )
+
+    queue: str | None
+    priority: Priority | str | None
+    """`interactive`, `normal` or `bulk`."""
+    tenant: str | None
+    """Who the task is for."""
+    delay: Seconds | None
+    """Time until it is due."""
+    run_at: datetime | None
+    """The moment it is due, with a time zone. In the past: at once."""
+    total_timeout: Seconds | None
+    """Time for the whole task from its first start; waits for an upstream do not count. May be `NO_LIMIT`."""
+    deadline: Deadline | None
+    """A moment with a time zone, or a time from the enqueue, at which the task ends even if it still waits.
+    `NO_LIMIT`: none."""
+    timeout: Seconds | None
+    """Time for one attempt."""
+    max_attempts: int | None
+    """Charged attempts, 1 to 1,000."""
+    key: str | None
+    """Idempotency key, 255 characters at most. For `key_kept` the same key names the first task, whatever its
+    state. With other arguments it is an error."""
+    key_kept: Seconds | None
+    """7 days unless given."""
+    unique: str | None
+    """`until_final`, or a time such as `1h`: one task by function and arguments until then."""
+    labels: Mapping[str, str] | None
+    """A few names and values to find it by."""
 
 
-def priority_option(value: Priority | str) -> Priority:
+def priority_option(option: str, value: Priority | str) -> Priority:
     """Return the priority of that name."""
     if isinstance(value, Priority):
         return value
@@ -104,30 +67,97 @@ def priority_option(value: Priority | str) -> Priority:
         return Priority[value.upper()]
     except (KeyError, AttributeError):
         names = ", ".join(priority.word for priority in Priority)
-        raise wrong("priority", value, f"use one of {names}: the most urgent first") from None
+        raise wrong(option, value, f"use one of {names}: the most urgent first") from None
 
 
-def _unique_seconds(value: str) -> float | None:
+def _unique_seconds(option: str, value: str) -> float | None:
     """Return how long equal tasks are refused; None for until the final state."""
     if value == "until_final":
         return None
     try:
-        return positive_option("unique", value)
+        return positive_option(option, value)
     except OptionError as error:
         fix = 'use "until_final", or a time above 0 such as 90s, 15m, 1h, 7d; a century at most'
         raise OptionError(error.message, fix=fix, **error.facts) from None
 
 
-def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+def _labels(option: str, labels: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(labels, Mapping):
-        raise wrong("labels", labels, 'give names and values: {"document": "7"}')
+        raise wrong(option, labels, 'give names and values: {"document": "7"}')
     if len(labels) > 32:
         raise OptionError(
             f"{len(labels)} labels",
             fix="use 32 at most; put data into the arguments",
-            option="labels",
+            option=option,
             value=labels,
         )
     return {
         name_option("label name", name): name_option(f"label {name}", value) for name, value in labels.items()
     }
+
+
+class EnqueueOption(NamedTuple):
+    """How one option is read, and what it sets."""
+
+    field: str
+    """The field of `NewTask` that it sets."""
+    read: Callable[[str, Any], Any]
+    """Takes the option's name, for errors, and its value. Returns the value of the field."""
+    http: tuple[str, ...] = ()
+    """Its fields in a request of the HTTP API. One at most may be given."""
+    for_operators: bool = False
+    """Whether a request with it must come from an operator or admin."""
+
+
+ENQUEUE_OPTIONS: Mapping[str, EnqueueOption] = {
+    "queue": EnqueueOption("queue", name_option, ("queue",), for_operators=True),
+    "priority": EnqueueOption("priority", priority_option, ("priority",), for_operators=True),
+    "tenant": EnqueueOption("tenant", name_option),
+    "delay": EnqueueOption("delay_seconds", seconds_option, ("delay_seconds",)),
+    "run_at": EnqueueOption("run_at", instant_option, ("run_at",)),
+    "total_timeout": EnqueueOption(
+        "total_timeout_seconds", limit_option, ("total_timeout_seconds",), for_operators=True
+    ),
+    "deadline": EnqueueOption("deadline_seconds", limit_option, ("deadline_seconds", "deadline_at")),
+    "timeout": EnqueueOption("timeout_seconds", positive_option, ("timeout_seconds",), for_operators=True),
+    "max_attempts": EnqueueOption("max_attempts", attempts_option, ("max_attempts",), for_operators=True),
+    "key": EnqueueOption("key", key_option, ("key",)),
+    "key_kept": EnqueueOption("key_seconds", positive_option),
+    "unique": EnqueueOption("unique_seconds", _unique_seconds, ("unique",)),
+    "labels": EnqueueOption("labels", _labels, ("labels",)),
+}
+"""Every option of an enqueue. A new one needs a row here and a field in `EnqueueOptions`.
+
+For the command line it also needs an option of `tidegate enqueue`, for HTTP a field of `SubmitRequest`.
+"""
+_DEADLINE_MOMENT = EnqueueOption("deadline_at", instant_option)
+
+
+def read_options(given: Mapping[str, object], *, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Check the options of one enqueue and return the fields of `NewTask` that they set.
+
+    Args:
+        given: Values by option. None: not given.
+        names: What errors call an option, where the caller knows it by another name.
+
+    Raises:
+        OptionError: A value cannot work; it names the option, the value and the fix.
+    """
+    require_names(given, ENQUEUE_OPTIONS)
+    names = names or {}
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            is_moment = name == "deadline" and isinstance(value, datetime)
+            option = _DEADLINE_MOMENT if is_moment else ENQUEUE_OPTIONS[name]
+            fields[option.field] = option.read(names.get(name, name), value)
+    if "delay_seconds" in fields and "run_at" in fields:
+        delay = names.get("delay", "delay")
+        raise OptionError(
+            f"both {delay} and run_at are given",
+            fix="give one of them",
+            option=delay,
+            value=given["delay"],
+        )
+    require_before_deadline(fields.get("delay_seconds", 0.0), fields.get("deadline_seconds"))
+    return fields

@@ -225,9 +225,9 @@ def choice_option(option: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
-def attempts_option(value: int) -> int:
+def attempts_option(option: str, value: int) -> int:
     """Return a number of attempts: 1 to 1,000."""
-    return whole_option("max_attempts", value, most=1_000)
+    return whole_option(option, value, most=1_000)
 
 
 def callable_option(option: str, value: F) -> F:

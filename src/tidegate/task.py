@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from tidegate.codec.signature import Signature
 from tidegate.configured import CallArguments, ConfiguredTaskFunction, Enqueuer, PreparedTask
 from tidegate.context import Context
 from tidegate.domain.failure import Reason
-from tidegate.domain.spec import Backoff, Priority, Rule, RunsIn, TaskSpec, backoff_option
+from tidegate.domain.spec import Backoff, Rule, RunsIn, TaskSpec, backoff_option
 from tidegate.errors import ConfigError, OptionError
 from tidegate.handle import Handle
-from tidegate.options import make_options
-from tidegate.readers import Deadline, Seconds, choice_option, whole_option, wrong
+from tidegate.options import EnqueueOptions, read_options
+from tidegate.readers import Seconds, choice_option, whole_option, wrong
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -115,67 +114,19 @@ class TaskFunction(Generic[P, C, R]):
         """Check these arguments and return the task without storing it, for `enqueue_many`."""
         return self._without_options.prepare(*args, **kwargs)
 
-    def using(
-        self,
-        *,
-        queue: str | None = None,
-        priority: Priority | str | None = None,
-        tenant: str | None = None,
-        delay: Seconds | None = None,
-        run_at: datetime | None = None,
-        total_timeout: Seconds | None = None,
-        deadline: Deadline | None = None,
-        timeout: Seconds | None = None,
-        max_attempts: int | None = None,
-        key: str | None = None,
-        key_kept: Seconds | None = None,
-        unique: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        conn: Any = None,
-    ) -> ConfiguredTaskFunction[P, R]:
+    def using(self, *, conn: Any = None, **options: Unpack[EnqueueOptions]) -> ConfiguredTaskFunction[P, R]:
         """Return this function with options for the enqueues that follow.
 
         Args:
-            queue: Another queue than the function's own.
-            priority: `interactive`, `normal` or `bulk`.
-            tenant: Who the task is for.
-            delay: Time until it is due: seconds, a timedelta, or text such as `30s`, `5m`, `1h`; so are all
-                durations here.
-            run_at: The moment it is due, with a time zone. In the past: at once.
-            total_timeout: Time for the whole task from its first start, waits for an upstream not counted;
-                overrides that of the function. `NO_LIMIT` is allowed.
-            deadline: A moment with a time zone, or a time from the enqueue, at which the task ends whatever
-                it waits for; overrides that of the function. `NO_LIMIT`: none.
-            timeout: Time for one attempt.
-            max_attempts: Charged attempts, 1 to 1,000.
-            key: Idempotency key, 255 characters at most. The same key names the first task for
-                `key_kept`, whatever becomes of it; with other arguments it is an error.
-            key_kept: 7 days unless given.
-            unique: `until_final`, or a time such as `1h`: one task by function and arguments until then.
-            labels: A few names and values to find it by.
             conn: A connection or session of yours, on PostgreSQL: the task is part of the transaction that
                 is open there, and exists once that is committed. asyncpg, psycopg, SQLAlchemy (async ones
                 with `enqueue`, others with `enqueue_sync`) and `django.db.connection`.
+            options: Those of `EnqueueOptions`.
 
         Raises:
-            OptionError: A value cannot work.
+            OptionError: There is no such option, or a value cannot work.
         """
-        options = make_options(
-            queue=queue,
-            priority=priority,
-            tenant=tenant,
-            delay=delay,
-            run_at=run_at,
-            total_timeout=total_timeout,
-            deadline=deadline,
-            timeout=timeout,
-            max_attempts=max_attempts,
-            key=key,
-            key_kept=key_kept,
-            unique=unique,
-            labels=labels,
-        )
-        return ConfiguredTaskFunction(self.spec, self.signature, self._enqueuer, options, conn)
+        return ConfiguredTaskFunction(self.spec, self.signature, self._enqueuer, read_options(options), conn)
 
 
 class TaskDecorator:

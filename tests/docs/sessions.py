@@ -4,8 +4,8 @@
 - A console block is typed into a terminal. Each command must succeed, and each line of output that the page shows
   must be printed: `…` stands for any text, and ids, moments and durations may differ. A command that only reads is
   repeated until it prints what is shown.
-- `<!-- terminal: worker -->` above a console block: it is typed into another terminal, whose last command goes on.
-  Another block for the same terminal first presses Ctrl-C there.
+- `<!-- terminal: worker -->` above a console block: it is typed into another terminal, whose last command may go on.
+  `<!-- terminal: worker, Ctrl-C first -->` interrupts that command first.
 - `<!-- not run: the reason -->`: it is left out.
 
 In commands, `ID` is the dead letter that failed last (`tidegate dead …`), else the newest task. Ports are replaced by
@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import psutil
 from pages import Block, all_blocks
 
 _SECONDS = 60.0
@@ -69,12 +70,15 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         for name in list(self._terminals):
-            self._interrupt(name)
+            self._close(name)
 
-    def do(self, page: Path) -> None:
-        """Do everything that the page shows."""
+    def do(self, page: Path, *, after: str = "", before: str = "") -> None:
+        """Do everything that the page shows, or what stands after one of its lines and before another."""
+        lines = page.read_text(encoding="utf-8").splitlines()
+        first = lines.index(after) if after else 0
+        last = lines.index(before) if before else len(lines)
         for block in all_blocks(page):
-            if block.note.startswith("not run"):
+            if block.note.startswith("not run") or not first < block.line <= last:
                 continue
             if block.file is not None:
                 self.write(block.file, block.text)
@@ -89,9 +93,13 @@ class Session:
 
     def type(self, block: Block) -> None:
         """Type the commands of a block into its terminal."""
-        typed = commands_of(block)
+        typed = [
+            Command(command.line, [self._with_free_ports(line) for line in command.shown])
+            for command in commands_of(block)
+        ]
         if block.note.startswith("terminal: "):
-            self._start(block.note.removeprefix("terminal: "), typed)
+            name, _, key = block.note.removeprefix("terminal: ").partition(", ")
+            self._type_elsewhere(name, typed, interrupt=key == "Ctrl-C first")
             return
         for command in typed:
             self._run(command)
@@ -131,44 +139,58 @@ class Session:
                 )
             time.sleep(0.3)
 
-    def _start(self, name: str, typed: list[Command]) -> None:
-        if name in self._terminals:
-            self._interrupt(name)
-        *first, last = typed
-        script = "\n".join(
-            [*(self._ready(command.line) for command in first), f"exec {self._ready(last.line)}"]
-        )
+    def _type_elsewhere(self, name: str, typed: list[Command], *, interrupt: bool) -> None:
         path = self.directory.parent / f"{name}.out"
-        with path.open("ab") as output:
-            start = output.tell()
-            self._terminals[name] = subprocess.Popen(
-                ["bash", "-ec", script],
-                cwd=self.directory,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        if interrupt:
+            self._press_ctrl_c(name)
+        if name not in self._terminals:
+            with path.open("ab") as output:
+                self._terminals[name] = subprocess.Popen(
+                    ["bash"],
+                    cwd=self.directory,
+                    env=self._environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                )
+        start = path.stat().st_size
+        keyboard = self._terminals[name].stdin
+        assert keyboard is not None
+        for command in typed:
+            keyboard.write(f"{self._ready(command.line)}\n".encode())
+        keyboard.flush()
         shown = [line for command in typed for line in command.shown]
         ends_at = time.monotonic() + _SECONDS
         while missing := missing_lines(shown, path.read_bytes()[start:].decode(errors="replace")):
-            if time.monotonic() > ends_at or self._terminals[name].poll() not in (None, 0):
+            if time.monotonic() > ends_at:
                 raise AssertionError(f"terminal {name} has not printed {missing}\n{self.output(name)}")
             time.sleep(0.1)
 
-    def _interrupt(self, name: str) -> None:
-        process = self._terminals.pop(name)
-        if process.poll() is None:
+    def _press_ctrl_c(self, name: str) -> None:
+        """Interrupt what runs in a terminal, and wait until it has ended."""
+        shell = psutil.Process(self._terminals[name].pid)
+        running = shell.children()
+        for process in running:
             process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                raise AssertionError(f"terminal {name} did not end\n{self.output(name)}") from None
+        _, still = psutil.wait_procs(running, timeout=_SECONDS)
+        assert not still, f"terminal {name} does not stop\n{self.output(name)}"
+
+    def _close(self, name: str) -> None:
+        """Close a terminal: end what runs there, then its shell."""
+        terminal = self._terminals.pop(name)
+        shell = psutil.Process(terminal.pid)
+        processes = shell.children(recursive=True)
+        for process in shell.children():
+            process.terminate()
+        _, still = psutil.wait_procs(processes, timeout=_SECONDS)
+        for process in still:
+            process.kill()
+        assert terminal.stdin is not None
+        terminal.stdin.close()
+        terminal.wait(timeout=_SECONDS)
 
     def _environment(self) -> dict[str, str]:
+        (self.directory.parent / "home").mkdir(exist_ok=True)
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -191,7 +213,7 @@ class Session:
 
     def _ready(self, line: str) -> str:
         """Return a command with free ports, and the id of a task for `ID`."""
-        if line.startswith("tidegate web ") and "--port" not in line:
+        if re.match(r"tidegate web\b", line) and "--port" not in line:
             line += " --port 4180"
         line = self._with_free_ports(line)
         if re.search(r"\bID\b", line):

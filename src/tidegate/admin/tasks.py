@@ -140,7 +140,7 @@ class TaskAdmin:
             task_ids: One or several.
             priority: `interactive`, `normal` or `bulk`.
         """
-        wanted = priority_option(priority)
+        wanted = priority_option("priority", priority)
         store = await self._source.opened_store()
         return await store.reprioritise(await full_ids(store, task_ids), wanted)
 

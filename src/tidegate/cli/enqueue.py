@@ -16,13 +16,13 @@ from tidegate.cli.rendering import join_parts
 from tidegate.cli.values import (
     as_deadline,
     as_labels,
+    as_moment,
     as_named_value,
     as_priority,
     as_seconds,
     json_or_text,
     strict_json,
 )
-from tidegate.readers import instant_from_text
 
 if TYPE_CHECKING:
     from tidegate.store.protocol import Store
@@ -50,7 +50,9 @@ class _Wait:
 @click.option("--queue", metavar="NAME", help="Use this queue instead of the function's.")
 @click.option("--priority", metavar="PRIORITY", type=as_priority, help="interactive, normal or bulk.")
 @click.option("--delay", metavar="SPAN", type=as_seconds, help="Run after this delay: 90 (seconds), 15m, 1h.")
-@click.option("--run-at", metavar="MOMENT", help="Run at this time: ISO 8601 with an offset or Z.")
+@click.option(
+    "--run-at", metavar="MOMENT", type=as_moment, help="Run at this time: ISO 8601 with an offset or Z."
+)
 @click.option(
     "--deadline",
     metavar="SPAN|MOMENT",
@@ -76,6 +78,7 @@ class _Wait:
     metavar="NAME=VALUE",
     type=as_named_value,
     multiple=True,
+    callback=lambda _context, _option, pairs: as_labels(pairs) or None,
     help="A label of the task. Repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait until the task ends and print its result.")
@@ -98,8 +101,6 @@ def command(
     app: str | None,
     database: str | None,
     as_json: bool,
-    labels: Sequence[tuple[str, str]],
-    run_at: str | None,
     **options: Any,
 ) -> int:
     """Enqueue one task of FUNCTION and print its id.
@@ -109,16 +110,11 @@ def command(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
-    given = {name: value for name, value in options.items() if value is not None}
-    if run_at is not None:
-        given["run_at"] = instant_from_text("run_at", run_at)
-    if labels:
-        given["labels"] = as_labels(labels)
     application = load_app(app)
     declared = application.function(function)
     payload = json.dumps({"a": [json_or_text(text) for text in args], "k": _by_name(named, kwargs)})
     positional, keyword = declared.signature.load(payload.encode())
-    task = declared.using(**given).prepare(*positional, **keyword).new_task
+    task = declared.using(**options).prepare(*positional, **keyword).new_task
     return run(_store(application, database, task, _Wait(wait, timeout), as_json))
 
 

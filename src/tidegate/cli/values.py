@@ -39,9 +39,14 @@ def as_deadline(text: str) -> float | datetime:
     return as_seconds(text)
 
 
+def as_moment(text: str) -> datetime:
+    """Return the time of an ISO 8601 text. A type for click."""
+    return instant_from_text("run_at", text)
+
+
 def as_priority(text: str) -> Priority:
     """Return a priority by its name. A type for click."""
-    return _checked(lambda: priority_option(text), text)
+    return _checked(lambda: priority_option("priority", text), text)
 
 
 def as_named_value(text: str) -> tuple[str, str]:

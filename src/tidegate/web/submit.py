@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from tidegate.configured import ConfiguredTaskFunction
 from tidegate.core import Core
 from tidegate.domain.access import Principal
 from tidegate.domain.text import counted
 from tidegate.errors import OptionError, TidegateError, UnknownFunctionError
-from tidegate.readers import instant_from_text, seconds_option, shown
+from tidegate.options import ENQUEUE_OPTIONS, read_options
+from tidegate.readers import instant_from_text, shown
 from tidegate.store.rows import NewTask
 from tidegate.task import TaskFunction
 from tidegate.web.offload import Offload
@@ -21,14 +23,8 @@ from tidegate.web.protected_routes import OPERATORS
 from tidegate.web.request_body import parse_task
 from tidegate.web.schemas import SubmitRequest
 
-_OPERATORS_OPTIONS = ("queue", "priority", "timeout_seconds", "total_timeout_seconds", "max_attempts")
-_RENAMED = {
-    "delay_seconds": "delay",
-    "deadline_seconds": "deadline",
-    "timeout_seconds": "timeout",
-    "total_timeout_seconds": "total_timeout",
-}
-_OPTIONS = ("key", "unique", "labels", "delay_seconds", "deadline_seconds", *_OPERATORS_OPTIONS)
+_MOMENTS = ("run_at", "deadline_at")
+"""Fields with ISO 8601 text."""
 
 _MAX_CHECK_SECONDS = 0.05
 """How long a batch is checked in one go, before the bodies of other requests get their turn."""
@@ -54,8 +50,11 @@ class Submitter:
         try:
             function = self._function(requested.task)
             args, kwargs = function.signature.load(_payload(requested.args))
-            options = self._options(requested, principal, key)
-            prepared = (function.using(**options) if options else function).prepare(*args, **kwargs)
+            options = _options(requested, principal, key)
+            configured = ConfiguredTaskFunction[Any, Any](
+                function.spec, function.signature, self._core, options
+            )
+            prepared = configured.prepare(*args, **kwargs)
         except TidegateError as error:
             raise problem_of(error) from error
         return prepared.new_task
@@ -115,32 +114,36 @@ class Submitter:
             self._functions[name] = function
         return function
 
-    def _options(self, requested: SubmitRequest, principal: Principal, key: str | None) -> dict[str, Any]:
-        given = {name: value for name in _OPTIONS if (value := getattr(requested, name)) is not None}
-        operators_only = [name for name in _OPERATORS_OPTIONS if name in given]
-        if operators_only and principal.role not in OPERATORS:
-            raise Problem("forbidden", f"the role {principal.role} may not set {', '.join(operators_only)}")
-        for name in _RENAMED.keys() & given.keys():
-            given[name] = seconds_option(name, given[name])  # so that an error names the field of the request
-        options = {_RENAMED.get(name, name): value for name, value in given.items()}
-        if requested.run_at is not None:
-            options["run_at"] = instant_from_text("run_at", requested.run_at)
-        if requested.deadline_at is not None:
-            if requested.deadline_seconds is not None:
+
+def _options(requested: SubmitRequest, principal: Principal, key: str | None) -> dict[str, Any]:
+    """Return the checked options of a request. Errors call each by the name of its field."""
+    given: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    forbidden: list[str] = []
+    for name, option in ENQUEUE_OPTIONS.items():
+        for field in option.http:
+            value = getattr(requested, field)
+            if value is None:
+                continue
+            if option.for_operators and principal.role not in OPERATORS:
+                forbidden.append(field)
+            if name in given:
                 raise OptionError(
-                    "both deadline_seconds and deadline_at are given",
+                    f"both {names[name]} and {field} are given",
                     fix="give one of them",
-                    option="deadline_seconds",
-                    value=requested.deadline_seconds,
+                    option=names[name],
+                    value=given[name],
                 )
-            options["deadline"] = instant_from_text("deadline_at", requested.deadline_at)
-        if key is not None:
-            if requested.key not in (None, key):
-                raise Problem("idempotency-key", "the header and the body give different keys")
-            options["key"] = key
-        if principal.tenant is not None:
-            options["tenant"] = principal.tenant
-        return options
+            given[name] = instant_from_text(field, value) if field in _MOMENTS else value
+            names[name] = field
+    if forbidden:
+        raise Problem("forbidden", f"the role {principal.role} may not set {', '.join(forbidden)}")
+    if key is not None:
+        if requested.key not in (None, key):
+            raise Problem("idempotency-key", "the header and the body give different keys")
+        given["key"] = key
+    given["tenant"] = principal.tenant
+    return read_options(given, names=names)
 
 
 def _batch_error(index: int, problem: Problem) -> dict[str, str]:

@@ -279,7 +279,7 @@ def _wanted(
         args=args,
         queue=queue,
         state=None if state is None else State(choice_option("state", state, State)),
-        priority=None if priority is None else priority_option(priority),
+        priority=None if priority is None else priority_option("priority", priority),
         tenant=tenant,
         key=key,
         labels=labels or {},
