@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +24,6 @@ from tidegate.testing.provider.messages import NoResponse, Request, json_respons
 from tidegate.testing.provider.outages import OutageKind, OutageSchedule
 from tidegate.testing.provider.prompts import Prompt, read_chat, read_embeddings, read_messages
 from tidegate.testing.provider.refusals import Refusal, overloaded, unavailable
-from tidegate.testing.provider.seeded_random import SeededRandom
 from tidegate.testing.provider.settings import ProviderSettings
 
 READERS: dict[str, Callable[[bytes], Prompt | Refusal]] = {
@@ -81,14 +82,14 @@ class SimulatedModel:
         self._admission = CallAdmission(
             settings, spent_calls=self._ledger.count(billed=True), monotonic=self._monotonic
         )
-        self._random = SeededRandom(settings.seed)
+        self._random = _SeededRandom(settings.seed)
         self._idempotency_cache.clear()
 
     def change(self, settings: ProviderSettings) -> None:
         """Go on with these settings. Buckets keep their level, up to their capacity."""
         self._admission.change(settings)
         if settings.seed != self.settings.seed:
-            self._random = SeededRandom(settings.seed)
+            self._random = _SeededRandom(settings.seed)
         self.settings = settings
 
     async def call(self, request: Request) -> Response:
@@ -151,12 +152,12 @@ class SimulatedModel:
         admission = self._admission
         if refusal := admission.refusal_of(prompt):
             return refusal
-        random = self._random.random_for(prompt.content_hash)
-        if random.random() < self.settings.overload_probability:
-            return overloaded(random.choice(self.settings.overload_statuses))
+        chance = self._random.random_for(prompt.content_hash)
+        if chance.random() < self.settings.overload_probability:
+            return overloaded(chance.choice(self.settings.overload_statuses))
         admission.spent_calls += 1
         try:
-            return await self._generate(prompt, random.uniform(-1, 1))
+            return await self._generate(prompt, chance.uniform(-1, 1))
         except asyncio.CancelledError:
             admission.spent_calls -= 1
             raise
@@ -204,6 +205,22 @@ class SimulatedModel:
     def _with_request_id(self, response: Response, call_id: str) -> Response:
         response.headers.update({"x-request-id": call_id, **limit_headers(self._admission.limits)})
         return response
+
+
+class _SeededRandom:
+    """Deals each call a random source of its own, made from the seed, its content, and which time it is.
+
+    One shared source would make a run depend on which of two concurrent calls came first.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._times: Counter[str] = Counter()
+
+    def random_for(self, content_hash: str) -> random.Random:
+        """Return the source for the next call with this content."""
+        self._times[content_hash] += 1
+        return random.Random(f"{self._seed} {content_hash} {self._times[content_hash]}")
 
 
 def _is_anthropic(request: Request) -> bool:
