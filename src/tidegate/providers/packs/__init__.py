@@ -1,4 +1,7 @@
-"""The packs: one small file per provider, mostly tables. `pack_for` finds the pack of a response or error."""
+"""The packs. Those that are only data are rows of `table.py`; each of the others has a file of its own.
+
+`pack_for` finds the pack of a response or error.
+"""
 
 from __future__ import annotations
 
@@ -8,53 +11,17 @@ from tidegate.providers.pack import Pack
 from tidegate.providers.packs.anthropic import ANTHROPIC
 from tidegate.providers.packs.azure import AZURE
 from tidegate.providers.packs.bedrock import BEDROCK
-from tidegate.providers.packs.clients import REQUESTS
-from tidegate.providers.packs.cohere import COHERE
-from tidegate.providers.packs.dashscope import DASHSCOPE
-from tidegate.providers.packs.deepseek import DEEPSEEK
-from tidegate.providers.packs.fireworks import FIREWORKS
 from tidegate.providers.packs.gemini import GEMINI, VERTEX
-from tidegate.providers.packs.groq import GROQ
 from tidegate.providers.packs.grpc import GRPC
-from tidegate.providers.packs.huggingface import HUGGINGFACE, TGI
 from tidegate.providers.packs.litellm import LITELLM
 from tidegate.providers.packs.mistral import MISTRAL
-from tidegate.providers.packs.moonshot import MOONSHOT
-from tidegate.providers.packs.ollama import OLLAMA
-from tidegate.providers.packs.openai import OPENAI
 from tidegate.providers.packs.openrouter import OPENROUTER
-from tidegate.providers.packs.outputs import OUTPUTS
-from tidegate.providers.packs.replicate import REPLICATE
-from tidegate.providers.packs.together import TOGETHER
-from tidegate.providers.packs.vllm import VLLM
+from tidegate.providers.packs.table import TABLE
 from tidegate.providers.packs.zhipu import ZHIPU
 
 PACKS = (
-    OPENAI,
-    AZURE,
-    OPENROUTER,
-    DEEPSEEK,
-    DASHSCOPE,
-    MOONSHOT,
-    ZHIPU,
-    GROQ,
-    TOGETHER,
-    FIREWORKS,
-    VLLM,
-    ANTHROPIC,
-    GEMINI,
-    VERTEX,
-    MISTRAL,
-    COHERE,
-    BEDROCK,
-    HUGGINGFACE,
-    TGI,
-    REPLICATE,
-    OLLAMA,
-    LITELLM,
-    REQUESTS,
-    GRPC,
-    OUTPUTS,
+    *TABLE,
+    *(ANTHROPIC, AZURE, BEDROCK, GEMINI, VERTEX, GRPC, LITELLM, MISTRAL, OPENROUTER, ZHIPU),
 )
 GENERAL = Pack(name="general")
 """The pack of an unknown provider: only general meanings."""
