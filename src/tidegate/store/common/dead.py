@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.store.common.columns import build_dead_letter
+from tidegate.store.common.columns import StoredDeadLetter, build_dead_letter
 from tidegate.store.common.filters import filter_parameters
 from tidegate.store.common.session import Session
 from tidegate.store.rows import DeadLetterRow, TaskFilter
@@ -22,7 +22,7 @@ async def list_dead_letters(
     last = None if after is None else db.id(after)
     moment = None if last is None else await db.value(sql["moment"], last)
     rows = await db.rows(sql["page"], *filter_parameters(task_filter), moment, last, limit)
-    return [build_dead_letter(row, db.text) for row in rows]
+    return [build_dead_letter(row, db.text) for row in map(StoredDeadLetter._make, rows)]
 
 
 async def count_dead_letters(db: Session, task_filter: TaskFilter) -> int:

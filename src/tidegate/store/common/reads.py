@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.domain.states import State
-from tidegate.store.common.lookups import build_history, build_stored_result, task_row
+from tidegate.store.common.lookups import (
+    StoredAttempt,
+    StoredOtherRun,
+    StoredOutcome,
+    StoredTask,
+    build_history,
+    build_stored_result,
+    task_row,
+)
 from tidegate.store.common.refusals import task_not_found
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
@@ -25,9 +33,8 @@ async def rows_of(db: Session, stored_ids: Sequence[Any]) -> list[TaskRow]:
     """Return the rows of these tasks, in no order."""
     if not stored_ids:
         return []
-    return [
-        task_row(row, db.text) for row in await db.rows(db.sql("read_tasks")["read"], db.array(stored_ids))
-    ]
+    rows = await db.rows(db.sql("read_tasks")["read"], db.array(stored_ids))
+    return [task_row(row, db.text) for row in map(StoredTask._make, rows)]
 
 
 async def find_ids(db: Session, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:
@@ -46,7 +53,7 @@ async def get_result(db: Session, task_id: str) -> StoredResult | None:
     row = await db.row(db.sql("get_result")["result"], db.id(task_id))
     if row is None:
         raise task_not_found(task_id)
-    return build_stored_result(row)
+    return build_stored_result(StoredOutcome._make(row))
 
 
 async def get_payload(db: Session, task_id: str) -> tuple[bytes, str]:
@@ -70,8 +77,8 @@ async def get_history(db: Session, task_id: str) -> list[HistoryRow]:
         return []
     return build_history(
         enqueued_at,
-        attempts=await db.rows(sql["attempts"], task),
-        other_runs=await db.rows(sql["other_runs"], task),
+        attempts=map(StoredAttempt._make, await db.rows(sql["attempts"], task)),
+        other_runs=map(StoredOtherRun._make, await db.rows(sql["other_runs"], task)),
         actions=await db.rows(sql["actions"], task),
     )
 

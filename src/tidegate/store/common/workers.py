@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.domain.outcome import Fence
-from tidegate.store.common.columns import build_orphan, build_worker_row
+from tidegate.store.common.columns import StoredOrphan, StoredWorker, build_orphan, build_worker_row
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
 from tidegate.store.rows import REAPER_WORKER_ID, NewWorker, Orphan, ReaperPass, WorkerRow
@@ -42,7 +42,8 @@ async def extend_leases(db: Session, worker_ids: Sequence[str], lease_seconds: f
 
 async def list_workers(db: Session) -> list[WorkerRow]:
     """Return all workers that are not retired, and retired ones that still have runs."""
-    return [build_worker_row(row) for row in await db.rows(db.sql("list_workers")["list"])]
+    rows = await db.rows(db.sql("list_workers")["list"])
+    return [build_worker_row(row) for row in map(StoredWorker._make, rows)]
 
 
 async def retire_worker(
@@ -58,7 +59,8 @@ async def retire_worker(
 
 async def list_orphans(db: Session, limit: int) -> list[Orphan]:
     """Return runs whose worker is retired, oldest first."""
-    return [build_orphan(row, db.text) for row in await db.rows(db.sql("list_orphans")["orphans"], limit)]
+    rows = await db.rows(db.sql("list_orphans")["orphans"], limit)
+    return [build_orphan(row, db.text) for row in map(StoredOrphan._make, rows)]
 
 
 async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seconds: float) -> ReaperPass:
@@ -66,8 +68,9 @@ async def record_reaper_pass(db: Session, longest_gap_seconds: float, lease_seco
     sql = db.sql("record_reaper_pass")
     noted = await db.row(sql["note"], db.at, REAPER_WORKER_ID, longest_gap_seconds)
     assert noted is not None
+    at, since_at = noted
     restored = await db.column(sql["restore"], db.at, lease_seconds)
-    return ReaperPass(noted[0], noted[1], tuple(restored))
+    return ReaperPass(at, since_at, tuple(restored))
 
 
 async def delete_retired_workers(db: Session, older_than_seconds: float) -> int:

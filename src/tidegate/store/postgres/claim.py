@@ -28,6 +28,7 @@ from tidegate.store.postgres.statements import load
 from tidegate.store.rows import ClaimedTask, ClaimRequest, ClaimResult, CrashPolicy
 
 _SQL = load("claim")
+_UNLIMITED = Admission()
 
 MANY_CHANNELS = 2_000
 """Number of channels above which one scan of all ready tasks is cheaper (for example, a queue per user)."""
@@ -89,7 +90,7 @@ async def _take(
         repeatable=False,
         generic_plan=True,
     )
-    return [build_claimed_task(row[:-1], row[-1], str) for row in _in_portion_order(rows, portions)]
+    return [_claimed_task(row) for row in _in_portion_order(rows, portions)]
 
 
 async def _take_within_limits(
@@ -120,7 +121,7 @@ async def _take_within_limits(
         )
         by_row = {row["task_id"]: admitted for row, admitted in taken}
         rows = _in_portion_order([row for row, _ in taken], portions)
-        tasks += [build_claimed_task(row[:-1], row[-1], str, by_row[row["task_id"]]) for row in rows]
+        tasks += [_claimed_task(row, by_row[row["task_id"]]) for row in rows]
         was_short = len(taken) < min(left.slots, sum(number for _, number in shares))
         if not taken or not was_short or len(tasks) >= request.slots:
             break
@@ -246,6 +247,11 @@ async def _peek(
     channels = [_channel(row, strict=request.is_strict) for row in rows]
     known.remember(request, channels, entries, everywhere=given[0] is None)
     return is_alive, has_gates, [channel for channel in channels if channel.first_rank is not None]
+
+
+def _claimed_task(row: Any, admitted: Admission = _UNLIMITED) -> ClaimedTask:
+    """Return a task from the columns of `StoredClaim`, which the current time follows."""
+    return build_claimed_task(row[:-1], row["now"], str, admitted)
 
 
 def _channel(row: Sequence[Any], *, strict: bool) -> Channel:

@@ -60,7 +60,7 @@ async def end_runs(db: PostgresSession, outcomes: Mapping[str, UnsuccessfulOutco
     if not rows:
         return set()
     now: float = rows[0]["now"]
-    found = {str(row[0]): EndedRunRow(*row[2:]) for row in rows}
+    found = {str(task_id): EndedRunRow(*columns) for task_id, _, *columns in rows}
     has_next_key = await _update_gates(db, now, outcomes, found)
     ended = sorted(
         _EndedTask(

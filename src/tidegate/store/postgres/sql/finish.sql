@@ -99,7 +99,7 @@ DELETE FROM /*schema*/running
 WHERE ctid = ANY (ARRAY (SELECT row_location FROM held))
 RETURNING
     task_id, /*schema*/moment($1) AS now, worker_id, queue, priority, upstream, function, tenant, ready_at, started_at,
-    unique_name, cancel_requested_at IS NOT NULL, probe
+    unique_name, cancel_requested_at IS NOT NULL AS cancel_requested, probe
 
 -- name: recorded
 -- For runs that could not be ended: whether the run is current after all, whether it succeeded, and its record, to

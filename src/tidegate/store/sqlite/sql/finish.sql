@@ -61,7 +61,7 @@ WHERE task_id = ?1
     AND run = ?2
 RETURNING
     worker_id, queue, priority, upstream, function, tenant, ready_at, started_at, unique_name,
-    cancel_requested_at IS NOT NULL, probe
+    cancel_requested_at IS NOT NULL AS cancel_requested, probe
 
 -- name: attempt
 -- 1 task id, 2 run, 3 worker id, 4 started moment, 5 now, 6 outcome, 7 charge, 8 verdict, 9 reason,
