@@ -56,6 +56,11 @@ class DatabaseFile:
         self.identity = Identity(path, self.lock)
         self._is_checked = False
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the file is open and its schema was checked."""
+        return self._db is not None and self._is_checked
+
     def connection(self, *, checked: bool = True) -> apsw.Connection:
         """Return the open connection; open the file first if needed, and create the schema of a new file.
 

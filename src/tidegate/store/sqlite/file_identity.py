@@ -63,6 +63,9 @@ class Identity:
         """The record, while the lock is held."""
         self._opened: FileStats | None = None
         self._good: tuple[int, int] | None = None
+        self._read_text = b""
+        self._read_record: FileRecord | None = None
+        """The record in `_read_text`."""
 
     # --- opening ---
 
@@ -73,7 +76,7 @@ class Identity:
             StoreUnavailableError: The log or its index belongs to another file.
         """
         files = self._stat_files(with_index=True)
-        if not files.log_size and not files.index:
+        if not files.log_size and not files.log_index:
             # No files of earlier connections are left, so the record is out of date. A process that holds the
             # lock
             # renews the record itself.
@@ -85,7 +88,7 @@ class Identity:
         if record is None:
             return files.file
         is_its_log = files.log_size > 0 and files.log == record.files.log
-        is_its_index = files.index > 0 and files.index == record.files.index
+        is_its_index = files.log_index > 0 and files.log_index == record.files.log_index
         if (
             record.files.file != files.file
             and (is_its_log or is_its_index)
@@ -137,7 +140,7 @@ class Identity:
         if files.file != inode:
             raise replaced(self._name, "it was replaced while it was being opened")
         self._opened = files
-        _in_use[files.index] += 1
+        _in_use[files.log_index] += 1
         self._good = (files.modified_ns, files.size)
         record = self._record()
         if record is None or not self._is_of(record, files):
@@ -242,7 +245,7 @@ class Identity:
     def forget(self) -> None:
         """Forget the connection: it is closed, or belongs to the parent of this forked child."""
         if self._opened is not None:
-            _in_use[self._opened.index] -= 1
+            _in_use[self._opened.log_index] -= 1
             self._opened = None
 
     def _may_fold_at_close(self, db: apsw.Connection) -> bool:
@@ -250,7 +253,7 @@ class Identity:
         if opened is None:
             return False
         log, index, file = stat_of(f"{self.real}-wal"), stat_of(f"{self.real}-shm"), stat_of(str(self.real))
-        if log is None or index is None or (log.st_ino, index.st_ino) != (opened.log, opened.index):
+        if log is None or index is None or (log.st_ino, index.st_ino) != (opened.log, opened.log_index):
             return False
         if file is None or file.st_ino != opened.file:
             return False  # SQLite would not do it either: the file was moved
@@ -267,7 +270,7 @@ class Identity:
                 files_at(self._name, with_index=False),
                 files_at(str(self.real), with_index=with_index),
             )
-            return replace(file, log=linked.log, log_size=linked.log_size, index=linked.index)
+            return file._replace(log=linked.log, log_size=linked.log_size, log_index=linked.log_index)
         return files_at(self._name, with_index=with_index)
 
     def _require_same(self, files: FileStats) -> None:
@@ -312,7 +315,10 @@ class Identity:
     # --- the record ---
 
     def _record(self) -> FileRecord | None:
-        return FileRecord.parsed(self._lock.read())
+        text = self._lock.read()
+        if text != self._read_text:  # rare: it changes with each checkpoint
+            self._read_text, self._read_record = text, FileRecord.parsed(text)
+        return self._read_record
 
     def _mark_folding(self) -> None:
         record = self._record()

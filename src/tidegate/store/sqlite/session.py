@@ -108,11 +108,15 @@ class JobSession:
     def _after_prechecks(self, group: Sequence[AnyJob]) -> list[AnyJob]:
         """Return the jobs that need the write lock: those whose precheck has no result.
 
-        Prechecks run only if every job has one. A group that needs the lock anyway just does its work.
+        Prechecks run only if every job has one. A group that needs the lock anyway just does its work, on a
+        connection that is checked once the lock is held.
         """
+        needs_lock = any(job.precheck is None for job in group)
+        if needs_lock and self._file.is_ready and not self._is_doubtful:
+            return list(group)
         with self.quiet:
             db = self._connection()
-            if any(job.precheck is None for job in group):
+            if needs_lock:
                 return list(group)
             db.execute("BEGIN")
             try:
