@@ -293,3 +293,33 @@ def test_a_log_record_outside_a_task_names_no_task() -> None:
     one = record("x")
     TaskFieldsFilter().filter(one)
     assert (one.task_id, one.run, one.queue) == (None, None, None)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["text", "json"])
+def test_the_line_of_a_run_is_the_same_with_another_log_handler(how: str) -> None:
+    code = (
+        "import logging\n"
+        "from tidegate.worker.logs import log_run, set_up_logging\n"
+        "set_up_logging()\n"
+        "log = logging.getLogger('tidegate.worker')\n"
+        "def run():\n"
+        "    log_run(log, 'succeeded: shop:pay 1, run 2', task_id='1', run=2, queue='orders')\n"
+        "run()\n"
+        "class Other(logging.Handler):\n"
+        "    def emit(self, record):\n"
+        "        print(record.getMessage(), record.levelname, record.task_id, record.run, record.queue)\n"
+        "log.addHandler(Other())\n"
+        "run()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | {"TIDEGATE_LOG_FORMAT": how},
+    )
+    alone, shared = (re.sub(r"\d\d:\d\d:\d\d\.\d{3}", "TIME", line) for line in done.stderr.splitlines())
+    assert alone == shared
+    assert "succeeded: shop:pay 1, run 2" in alone
+    assert "orders" in alone
+    assert done.stdout == "succeeded: shop:pay 1, run 2 INFO 1 2 orders\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ PLAIN = {"is_plain": True}
 """`extra` for records that hold only names, ids and numbers. They are not searched for secrets."""
 
 _TASK_FIELDS = ("task_id", "run", "queue")
+Fields = Mapping[str, object]
+"""More values of a record, by name."""
+
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 
 
@@ -84,17 +89,19 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines, without the final line break."""
-        message = one_line(_message(record))
-        task = "".join(
-            f" {name}={one_line(str(value))}"
-            for name in _TASK_FIELDS
-            if (value := getattr(record, name, None)) is not None
+        first = self.line(
+            record.created, record.levelname, record.name, record.process, _message(record), _fields(record)
         )
-        lines = [
-            f"{_time(record)} {record.levelname:<7} {one_line(record.name)}[{record.process}] {message}{task}"
-        ]
-        lines += [f"    {one_line(line)}" for line in _traceback(record).splitlines()]
-        return "\n".join(lines)
+        if not (found := _traceback(record)):
+            return first
+        return "\n".join([first, *(f"    {one_line(line)}" for line in found.splitlines())])
+
+    def line(
+        self, at: float, level: str, logger: str, process: int | None, message: str, fields: Fields
+    ) -> str:
+        """Return one line, without the line break."""
+        task = "".join([f" {name}={value}" for name, value in fields.items()])
+        return one_line(f"{_time(at)} {level:<7} {logger}[{process}] {message}{task}")
 
 
 class JsonFormatter(logging.Formatter):
@@ -102,21 +109,47 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, without the line break."""
-        fields: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "process": record.process,
-            "message": _message(record),
-        }
-        fields |= {name: value for name in _TASK_FIELDS if (value := getattr(record, name, None)) is not None}
+        fields = _fields(record)
         if found := _traceback(record):
             fields["exception"] = found
-        return msgspec.json.encode({name: _encodable(value) for name, value in fields.items()}).decode()
+        return self.line(
+            record.created, record.levelname, record.name, record.process, _message(record), fields
+        )
+
+    def line(
+        self, at: float, level: str, logger: str, process: int | None, message: str, fields: Fields
+    ) -> str:
+        """Return one line, without the line break."""
+        entry: dict[str, object] = {
+            "time": _time(at),
+            "level": level,
+            "logger": logger,
+            "process": process,
+            "message": message,
+            **fields,
+        }
+        return msgspec.json.encode({name: _encodable(value) for name, value in entry.items()}).decode()
 
 
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+LogFormatter = TextFormatter | JsonFormatter
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    found = {name: getattr(record, name, None) for name in _TASK_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _time(at: float) -> str:
+    second = int(at)
+    text, offset = _text_of_second(second)
+    return f"{text}.{int((at - second) * 1000):03}{offset}"
+
+
+@functools.lru_cache(maxsize=2)
+def _text_of_second(second: int) -> tuple[str, str]:
+    """Return a moment as text, without a fraction, and the offset of the time zone."""
+    text = datetime.fromtimestamp(second).astimezone().isoformat(timespec="seconds")
+    return text[:19], text[19:]
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -12,6 +12,7 @@ from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, R
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.log_formatters import PLAIN
+from tidegate.worker.logs import log_run
 
 log = logging.getLogger("tidegate.worker")
 _OUTCOMES = {Succeeded: "succeeded", Retrying: "failed", Cancelled: "cancelled"}
@@ -32,16 +33,12 @@ def run_finished(claimed: ClaimedTask, outcome: Outcome, seconds: float = 0.0) -
     if isinstance(outcome, Dead | Released) or not log.isEnabledFor(logging.INFO):
         return
     what = _OUTCOMES.get(type(outcome), "ended")
-    why = getattr(outcome, "why", "")
-    log.info(
-        "%s: %s %s, run %d, after %s%s",
-        what,
-        claimed.function,
-        *claimed.fence,
-        format_duration(seconds),
-        f": {why}" if why else "",
-        extra=_fields(claimed) if why else PLAIN | _fields(claimed),
-    )
+    task_id, run = claimed.fence
+    message = f"{what}: {claimed.function} {task_id}, run {run}, after {format_duration(seconds)}"
+    if why := getattr(outcome, "why", ""):
+        log.info("%s: %s", message, why, extra=_fields(claimed))
+    else:
+        log_run(log, message, task_id=task_id, run=run, queue=claimed.queue)
 
 
 def _fields(claimed: ClaimedTask) -> dict[str, object]:
