@@ -94,7 +94,7 @@ class World:
         task.run += 1
         fence = Fence(str(task.number), task.run)
         terms = RetryTerms(MAX_ATTEMPTS, Fixed(1.0), upstream=task.upstream)
-        outcome: Outcome | None = spent(fence, terms, task.counters)
+        outcome: Outcome | None = spent(fence, terms.max_attempts, task.counters)
         if outcome is None:
             log = CallLog()
             for upstream, end in made:
@@ -286,8 +286,8 @@ def test_the_sixth_interruption_and_each_later_one_is_charged(interruptions: int
 def test_a_task_whose_attempts_were_spent_by_interruptions_does_not_begin() -> None:
     terms = RetryTerms(MAX_ATTEMPTS, Fixed(1.0))
     full = Counters(attempts=MAX_ATTEMPTS, interruptions=INTERRUPTED_LIMIT + 1)
-    assert spent(Fence("t", 1), terms, replace(full, attempts=MAX_ATTEMPTS - 1)) is None
-    assert spent(Fence("t", 1), terms, replace(full, interruptions=0)) is None
-    end = spent(Fence("t", 1), terms, full)
+    assert spent(Fence("t", 1), terms.max_attempts, replace(full, attempts=MAX_ATTEMPTS - 1)) is None
+    assert spent(Fence("t", 1), terms.max_attempts, replace(full, interruptions=0)) is None
+    end = spent(Fence("t", 1), terms.max_attempts, full)
     assert isinstance(end, Dead)
     assert end.charge is Charge.NOTHING

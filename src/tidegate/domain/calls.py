@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class CallLog:
     """Records the calls of one run. Its transports write it, and it is read once when the run ends."""
 
     def __init__(self) -> None:
-        self._in_flight: Counter[str] = Counter()
+        self._in_flight: dict[str, int] = defaultdict(int)
         self._count = 0
         self._may_be_processed = False
         self._last_succeeded: dict[str, bool] = {}
@@ -110,6 +110,8 @@ class CallLog:
         Args:
             own: The run's own upstream; empty for none.
         """
+        if not self._count:
+            return NO_CALLS
         in_flight = next((upstream for upstream, calls in self._in_flight.items() if calls > 0), "")
         return CallSummary(
             self._count,

@@ -291,14 +291,14 @@ def decide_requested_retry(
     )
 
 
-def spent(fence: Fence, terms: RetryTerms, counters: Counters) -> Dead | None:
+def spent(fence: Fence, max_attempts: int, counters: Counters) -> Dead | None:
     """Return the outcome of a task without attempts left, before its run begins; None if it may begin.
 
     Only interrupted runs cause this, because the code that releases a run does not know `max_attempts`.
     """
-    if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < terms.max_attempts:
+    if counters.interruptions < INTERRUPTED_LIMIT or counters.attempts < max_attempts:
         return None
-    why = f"all {terms.max_attempts} attempts spent, some by runs that were interrupted"
+    why = f"all {max_attempts} attempts spent, some by runs that were interrupted"
     failure = Failure(Verdict.UNKNOWN, Reason.CRASH, message=why, evidence="interrupted")
     return Dead(fence, failure, Charge.NOTHING, why)
 

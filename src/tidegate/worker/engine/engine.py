@@ -244,8 +244,7 @@ class Engine:
             report.run_finished(
                 task_run.claimed, outcome, asyncio.get_running_loop().time() - task_run.started_at
             )
-            upstream = self._app.upstreams.get(task_run.claimed.upstream)
-            if upstream is None or upstream.keys is None:  # else the call itself has logged which key it was
+            if task_run.claimed.upstream:
                 self._report_park(task_run.claimed.upstream, outcome)
         if task_run.control.replacement_reason:
             self._replace_process(task_run)
@@ -263,17 +262,20 @@ class Engine:
             self.replacement_reason = reason
             self.unhealthy.set()
 
-    def _report_park(self, upstream: str, outcome: Outcome) -> None:
+    def _report_park(self, name: str, outcome: Outcome) -> None:
+        upstream = self._app.upstreams.get(name)
+        if upstream is not None and upstream.keys is not None:
+            return  # the call itself has logged which key it was
         call_failure = outcome.call_failure if isinstance(outcome, Retrying | Dead) else None
         if call_failure is None:
             if isinstance(outcome, Succeeded):
-                self._alerts.forget(upstream)
+                self._alerts.forget(name)
         elif (
             call_failure.needs_person
             and not call_failure.is_reported
-            and self._alerts.is_due(upstream, str(call_failure.reason))
+            and self._alerts.is_due(name, str(call_failure.reason))
         ):
-            report.upstream_parked(upstream, call_failure)
+            report.upstream_parked(name, call_failure)
 
     def _spec(self, function: str) -> TaskSpec:
         known = self._app.functions.get(function)

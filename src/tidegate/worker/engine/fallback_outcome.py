@@ -7,7 +7,6 @@ leave a run open. Such a run is dead, and its failure names the broken option an
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -102,7 +101,7 @@ def unusable_options(spec: TaskSpec) -> Iterator[str]:
 
 def is_duration(value: object) -> bool:
     """Return whether a value is a number that is not NaN and not below 0; infinity is allowed."""
-    return isinstance(value, int | float) and not math.isnan(value) and value >= 0
+    return isinstance(value, (int, float)) and value >= 0  # false for NaN
 
 
 def _unusable_backoff(name: str, backoff: object) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from itertools import islice
 
 from tidegate.context import Progress
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
@@ -103,7 +104,7 @@ class Finisher:
     async def _write(self) -> None:
         await self._write_progress()
         while self._outcomes:
-            batch = [self._outcomes[position] for position in range(min(self._size, len(self._outcomes)))]
+            batch = list(islice(self._outcomes, self._size))
             await self._write_progress()  # the fence would refuse progress after the outcome
             await self._run_before_write()
             try:

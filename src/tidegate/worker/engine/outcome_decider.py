@@ -78,30 +78,27 @@ class OutcomeDecider:
     @_never_raising
     def on_return(self, task_run: TaskRun, value: object) -> Outcome | None:
         """Return the outcome of a function that returned in this process."""
-        return (
-            self.on_retry_request(task_run)
-            or self.on_stop(task_run)
-            or self.on_success(
-                task_run, encode_return_value(task_run.function.spec.name, task_run.function.signature, value)
-            )
+        return self._on_request(task_run) or self.on_success(
+            task_run, encode_return_value(task_run.function.spec.name, task_run.function.signature, value)
         )
 
     @_never_raising
     def on_unusable_result(self, task_run: TaskRun, returned: UnusableResult) -> Outcome | None:
         """Return the outcome of a function whose return value cannot be a result."""
         failure = returned.failure(task_run.function.spec.name)
-        return (
-            self.on_retry_request(task_run)
-            or self.on_stop(task_run)
-            or self.from_failure(task_run, failure, None)
-        )
+        return self._on_request(task_run) or self.from_failure(task_run, failure, None)
 
     @_never_raising
     def on_exception(self, task_run: TaskRun, error: BaseException) -> Outcome | None:
         """Return the outcome of a function that raised in this process."""
-        return (
-            self.on_retry_request(task_run) or self.on_stop(task_run) or self.from_exception(task_run, error)
-        )
+        return self._on_request(task_run) or self.from_exception(task_run, error)
+
+    def _on_request(self, task_run: TaskRun) -> Outcome | None:
+        """Return the outcome if the function asked for another run, or was asked to stop; usually None."""
+        control = task_run.control
+        if control.retry is None and control.stop is None:
+            return None
+        return self.on_retry_request(task_run) or self.on_stop(task_run)
 
     @_never_raising
     def on_retry_request(self, task_run: TaskRun) -> Outcome | None:
@@ -180,7 +177,7 @@ class OutcomeDecider:
     @_never_raising
     def on_attempts_exhausted(self, task_run: TaskRun) -> Outcome | None:
         """Return the outcome of a claimed task that has no attempt left; None if it has one."""
-        return retry.spent(task_run.claimed.fence, task_run.terms(self._clock()), task_run.claimed.counters)
+        return retry.spent(task_run.claimed.fence, task_run.max_attempts, task_run.claimed.counters)
 
     @_never_raising
     def on_release(self, task_run: TaskRun, why: str) -> Outcome | None:

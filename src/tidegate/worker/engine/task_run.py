@@ -82,6 +82,11 @@ class TaskRun:
         crashes, limit = self.claimed.counters.crashes, self.function.spec.crash_limit
         return crashes > 0 and crashes + 1 >= limit
 
+    @property
+    def max_attempts(self) -> int:
+        """The charged attempts that the task may have."""
+        return self.claimed.max_attempts or self.function.spec.max_attempts
+
     def context(self) -> Context:
         """Return the context of the run; always the same object."""
         if self._context is None:
@@ -95,7 +100,7 @@ class TaskRun:
             task_id=claimed.fence.task_id,
             run=claimed.fence.run,
             attempt=claimed.counters.attempts + 1,
-            max_attempts=claimed.max_attempts or self.function.spec.max_attempts,
+            max_attempts=self.max_attempts,
             queue=claimed.queue,
             priority=claimed.priority,
             upstream=claimed.upstream,
