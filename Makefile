@@ -17,7 +17,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs lock clean
+.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs reference lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench      throughput, latency and memory, each compared with its limit"
 	@echo "make bench-economics  what calls cost: above the quota, in an outage and after it  ARGS=\"--scale 1\""
 	@echo "make bench-peers  the same work by other queues, for comparison  ARGS=\"--peers pgqueuer,limit --n 5000\""
+	@echo "make reference  rewrite the pages of docs/reference/ that are made from docstrings, helps and schemas"
 	@echo "make docs       build the documentation site into build/docs/html and check its links"
 	@echo "make lock       renew requirements/*.lock from pyproject.toml (needs uv)"
 	@echo "make clean      remove .venv and every cache"
@@ -80,6 +81,9 @@ lint: setup
 	@.venv/bin/python tests/typing/check_types.py
 	@.venv/bin/lint-imports
 	@.venv/bin/python tools/words.py
+
+reference: setup
+	@.venv/bin/python -m tools.reference
 
 format: setup
 	@.venv/bin/ruff format .

@@ -8,27 +8,8 @@ import sys
 import pytest
 
 import tidegate
-from public_signatures import classes_in_public_signatures
+from public_signatures import INTERNAL, MADE_BY_TIDEGATE, classes_in_public_signatures
 from tidegate import errors, verdicts
-
-MADE_BY_TIDEGATE = frozenset(
-    {
-        *("Admin", "DeadLetterAdmin", "QueueAdmin", "TaskAdmin", "UpstreamAdmin", "WorkerAdmin"),
-        *("ConfiguredTaskFunction", "Context", "EmbeddedWorker", "Handle", "ManualCall", "PreparedTask"),
-        *("TaskFunction", "Upstream", "UpstreamTransport"),
-    }
-)
-"""Users get these and never construct them; what their constructors take is internal."""
-INTERNAL = {
-    "CallLog": "of Context.calls, where the transports note their calls",
-    "CallResult": "of ManualCall.end, by which the end of the block settles the call",
-    "LimitDeclaration": "of Upstream.declared and with_keys, for the store",
-    "NewTask": "of PreparedTask.new_task, the row that will be stored",
-    "PermitSource": "of Upstream.permits, for the transports",
-    "Signature": "of TaskFunction.signature, for workers and the HTTP API",
-    "Usual": "the type of a default: an option that was not given",
-}
-"""Classes that public signatures name and that users need not, with the reason."""
 
 HEAVY = [
     "asyncio",

@@ -259,9 +259,9 @@ class Tidegate(Hooks, TaskAccess):
         Args:
             name: Its name in the store, the status and the command line.
             provider: Whose errors its errors are: `openai`, `anthropic`, `dashscope`…; empty: as named.
-            times: How long one call through its transport may take; None: 60 s.
-            keys: API keys that its calls share, the preferred first; none: clients have their own.
-            limits: Those of `UpstreamLimits`; what is left out does not limit.
+            times: The time limits of one call; None: the defaults of `CallTimes`, 600 s in all.
+            keys: API keys that its calls share, the preferred first. Without any, each client has its own.
+            limits: Those of `UpstreamLimits`. A limit that is left out does not apply.
 
         Raises:
             OptionError: A limit cannot work, or the name is declared with other ones.

@@ -51,27 +51,32 @@ class Pool:
     concurrency: int
     """Tasks at once in each process."""
     processes: int
+    """How many processes the pool has."""
     poll_interval: float
-    """Seconds between polls for work when no notification comes."""
+    """Seconds between polls for work when no notification comes; 0.005 to 3600."""
     memory_limit: int | None
-    """Bytes that each process may use together with the processes it started. It applies separately to the
-    pool process with its `async def` tasks and to each child process. A process above the limit is killed,
-    and the crash is recorded with the memory it used."""
+    """Bytes, or text such as `2GiB`, that each process may use together with the processes it started. It
+    applies separately to the pool process with its `async def` tasks and to each child process. A process
+    above the limit is killed, and the crash is recorded with the memory it used."""
     memory_soft_limit: int | None
-    """A process that uses more bytes than this is replaced after its current tasks."""
+    """A process that uses more bytes than this is replaced after its current tasks. It must be less than
+    `memory_limit`."""
     gpus: tuple[int | str, ...]
-    """Devices assigned in turn: each child process sees one, by `CUDA_VISIBLE_DEVICES`."""
+    """Devices by number or UUID, such as `[0, 1]`, assigned in turn: each child process sees one, by
+    `CUDA_VISIBLE_DEVICES`."""
     vram_limit: int | None
-    """A child process that uses more bytes of GPU memory is replaced after its current task. Needs
-    `tidegate[gpu]`."""
+    """A child process that uses more GPU memory than this, in bytes or as text such as `20GiB`, is replaced
+    after its current task. Needs `tidegate[gpu]`."""
     child_runs: int
     """Tasks a child process runs before it is replaced, so that small leaks stay small."""
     fatal_errors: tuple[str, ...]
-    """Words in an error's class or message after which its child process is replaced."""
+    """Words in an error's class or message after which its child process is replaced; `[]` for none."""
     strict: bool
-    """Whether, within each priority, a queue is served only if the queues before it have nothing ready."""
+    """Whether, within each priority, a queue is served only if the queues before it have nothing ready. If
+    not, tasks are taken by rank from all queues."""
     shares: Mapping[Priority, float]
-    """The share of the claims reserved for each lower priority. Priorities not named keep their default."""
+    """The share of the claims reserved for each lower priority while it has work, 0.9 in all at most.
+    Priorities not named keep their default."""
 
     def __init__(
         self,
@@ -172,7 +177,7 @@ class Timings:
     lease: float
     """How long a worker counts as alive after its last heartbeat."""
     beat: float
-    """Time between heartbeats; by default a third of the lease, at most 10 s."""
+    """Time between heartbeats, at most half the lease. Default: a third of the lease, at most 10 s."""
     reap: float
     """Time between checks for workers whose lease ran out."""
     promote: float
@@ -182,16 +187,17 @@ class Timings:
     stop_grace: float
     """How long a function that was asked to stop may go on before its run is closed without it."""
     drain_grace: float | None
-    """How long running tasks may go on after SIGTERM; None uses the longest timeout of the pool's functions,
-    at most 25 s."""
+    """How long running tasks may go on after SIGTERM. Default: the longest timeout of the pool's functions,
+    at most 25 s. To let longer calls finish, raise it together with the limit of your platform."""
     stall_limit: float
     """A pool process that does not answer for this long is killed."""
     cancel_poll: float
     """Time between checks for cancel requests of running tasks."""
     retention_finished: float
-    """How long succeeded and cancelled tasks are kept; infinity keeps them for ever."""
+    """How long succeeded and cancelled tasks are kept, 7 days by default; infinity (`inf`) keeps them for
+    ever."""
     retention_dead: float
-    """How long dead letters are kept; infinity keeps them for ever."""
+    """How long dead letters are kept, 90 days by default; infinity (`inf`) keeps them for ever."""
 
     def __init__(
         self,
