@@ -8,7 +8,7 @@ from enum import Enum
 
 import pytest
 
-from tidegate.cli import formatting, output, style, table
+from tidegate.cli import formatting, output, table
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 
@@ -152,4 +152,4 @@ def test_colours_follow_no_color_and_force_color(monkeypatch, env, tty, wanted):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: tty, raising=False)
 
-    assert style.wants_color(sys.stdout) is wanted
+    assert output.wants_color(sys.stdout) is wanted

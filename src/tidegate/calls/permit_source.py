@@ -20,8 +20,8 @@ from tidegate.calls.permits import PermitRequest
 from tidegate.calls.reports import CallReporter
 from tidegate.calls.results import run_to_end
 from tidegate.calls.wait_queue import CallWaitQueue
-from tidegate.domain.durations import format_duration
 from tidegate.domain.failure import Reason
+from tidegate.domain.text import format_duration
 from tidegate.domain.usage import HeaderLimit
 from tidegate.errors import ConfigError, UpstreamParkedError
 from tidegate.limits.gate import gate_at

@@ -13,7 +13,7 @@ from tidegate.cli.error_report import FAILED
 from tidegate.cli.output import print_json, print_message
 from tidegate.domain.text import counted
 from tidegate.errors import ConfigError
-from tidegate.store.common.integrity import INCONSISTENCIES
+from tidegate.store.common.upkeep import INCONSISTENCIES
 
 if TYPE_CHECKING:
     from tidegate.store.postgres.store import PostgresStore

@@ -18,8 +18,7 @@ import click
 from tidegate.cli.common import json_option, load_app, run
 from tidegate.cli.error_report import FAILED
 from tidegate.cli.formatting import format_duration, printable
-from tidegate.cli.output import print_json
-from tidegate.cli.style import style
+from tidegate.cli.output import print_json, style
 from tidegate.config import Config, load_config
 from tidegate.domain.ids import IdMaker
 from tidegate.domain.redaction import redact
@@ -244,9 +243,7 @@ def _check_file_system(path: Path) -> CheckResult:
 
 
 async def _check_store(url: str, application: Any = None) -> list[CheckResult]:
-    from tidegate.cli.doctor_capacity import check_capacity
     from tidegate.cli.doctor_limits import check_limits
-    from tidegate.cli.doctor_serving import check_unserved
     from tidegate.store.connect import is_postgres, open_store
 
     store = open_store(url)
@@ -259,7 +256,7 @@ async def _check_store(url: str, application: Any = None) -> list[CheckResult]:
             _check_workers(live),
             await _check_disk(store),
             *(() if application is None else await check_limits(store, application)),
-            *(() if application is None else await check_unserved(store, application)),
+            *(() if application is None else await _check_unserved(store, application)),
             *await check_capacity(store),
             *(await _check_server(store, live) if is_postgres(url) else ()),
         ]
@@ -330,6 +327,31 @@ async def _check_disk(store: Store) -> CheckResult:
     return CheckResult(
         CheckLevel.WARN, "disk", detail, "a slow disk limits every enqueue; move the database to a faster one"
     )
+
+
+async def _check_unserved(store: Store, application: Any) -> list[CheckResult]:
+    """Warn about functions whose queue no pool serves, and about stored tasks that no live worker runs."""
+    from tidegate.worker.supervisor.unserved import unserved_reasons
+
+    functions = application.manifest()["functions"]
+    reasons = await unserved_reasons(store, application.pools, functions)
+    found = [CheckResult(CheckLevel.WARN, "queues", *_split_reason(reason)) for reason in reasons]
+    return found or [CheckResult(CheckLevel.OK, "queues", "a pool serves the queue of every function")]
+
+
+def _split_reason(reason: str) -> tuple[str, str]:
+    what, _, fix = reason.partition("; ")
+    return what, fix
+
+
+async def check_capacity(store: Store) -> list[CheckResult]:
+    """Warn about each upstream whose limit allows more calls than the live workers have slots for."""
+    from tidegate.store.live_workers import find_slot_shortages
+
+    return [
+        CheckResult(CheckLevel.WARN, "slots", short.description, short.fix)
+        for short in await find_slot_shortages(store)
+    ]
 
 
 def _failed(name: str, error: TidegateError) -> CheckResult:

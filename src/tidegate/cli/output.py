@@ -1,4 +1,4 @@
-"""Print results to stdout and messages to stderr.
+"""Print results to stdout and messages to stderr, in colours where they are wanted.
 
 JSON is strict: no NaN. Integers that readers with 64-bit floats would round are written as strings.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -80,3 +81,20 @@ def print_facts(facts: Mapping[str, object]) -> None:
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         click.echo(f"{name:<{width}}  {value}")
+
+
+def style(text: str, color: str) -> str:
+    """Return the text in bold or in a colour if stdout takes colours.
+
+    `NO_COLOR` turns colours off, `FORCE_COLOR` turns them on; otherwise only a terminal gets them.
+    """
+    if not wants_color(sys.stdout):
+        return text
+    return click.style(text, bold=True) if color == "bold" else click.style(text, fg=color)
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Return whether to write colours to the stream."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()

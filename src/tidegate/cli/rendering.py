@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from tidegate.cli.formatting import format_ago, format_duration, format_since, moment, printable
-from tidegate.cli.output import jsonable, print_facts, print_json, stored_json
-from tidegate.cli.style import style
+from tidegate.cli.output import jsonable, print_facts, print_json, stored_json, style
 from tidegate.cli.table import print_table
 from tidegate.domain.states import FINAL, State
 from tidegate.domain.text import counted

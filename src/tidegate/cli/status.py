@@ -18,8 +18,7 @@ from tidegate.cli.common import (
     warn_if_moved,
 )
 from tidegate.cli.formatting import format_duration, format_since, moment, printable
-from tidegate.cli.output import jsonable, print_json
-from tidegate.cli.style import style
+from tidegate.cli.output import jsonable, print_json, style
 from tidegate.cli.table import print_table
 from tidegate.cli.upstreams import print_upstreams, upstream_json
 from tidegate.domain.text import counted

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from tidegate.cli.formatting import printable
-from tidegate.cli.style import style
+from tidegate.cli.output import style
 
 _GAP = 2
 _MIN_WIDTH = 12

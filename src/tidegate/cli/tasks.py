@@ -17,6 +17,7 @@ from tidegate.cli.common import (
     run,
 )
 from tidegate.cli.error_report import CONFLICT, NOT_FOUND
+from tidegate.cli.formatting import printable
 from tidegate.cli.output import print_json, print_message
 from tidegate.cli.rendering import print_tasks, show_task, task_json
 from tidegate.cli.values import as_labels, as_named_value, as_priority, as_task_id
@@ -27,6 +28,7 @@ from tidegate.operations.tasks import (
     CANCELLABLE,
     PRIORITY_CHANGEABLE,
     RETRYABLE,
+    explain,
     full_id,
     read_task,
     retry_tasks,
@@ -115,9 +117,24 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
 @json_option
 def why_command(task_id: str, location: StoreLocation, as_json: bool) -> None:
     """Show what a task waits for: a gate, a limit, a budget, its due time, or a worker."""
-    from tidegate.cli.why import print_why
+    run(_why(location, task_id, as_json))
 
-    run(print_why(location, task_id, as_json))
+
+async def _why(location: StoreLocation, task_id: str, as_json: bool) -> None:
+    """Print why a task does not run yet, the main reason first.
+
+    Raises:
+        TaskNotFoundError: The task does not exist.
+    """
+    async with opened_store(location) as store:
+        row = await read_task(store, task_id)
+        reasons = await explain(store, row, location.functions)
+    if as_json:
+        print_json({"task_id": row.id, "state": row.state, "why": reasons})
+        return
+    click.echo(f"{row.state}")
+    for reason in reasons:
+        click.echo(f"  {printable(reason)}")
 
 
 @command.command("cancel")

@@ -1,4 +1,4 @@
-"""Makes foreign text safe to store and show."""
+"""Makes foreign text safe to store and show, and formats counts and durations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 def counted(count: int, what: str) -> str:
     """Return a count with its noun: `1 task`, `2 tasks`, `1,000 tasks`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in one unit: `0.25 s`, `42 s`, `10 min`, `2.5 h`, `3 d`."""
+    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def storable(text: str, limit: int) -> str:

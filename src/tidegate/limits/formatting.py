@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tidegate.domain.durations import format_duration
+from tidegate.domain.text import format_duration
 from tidegate.domain.usage import Dimension
 from tidegate.limits import gate as gates
 from tidegate.limits import rate_learning, token_bucket

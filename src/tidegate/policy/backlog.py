@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from tidegate.domain.durations import format_duration
+from tidegate.domain.text import format_duration
 from tidegate.limits import gate as gates
 from tidegate.limits import learned_limits
 from tidegate.limits.admission import Block, GateCheck, find_block

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.domain.durations import format_duration
+from tidegate.domain.text import format_duration
 from tidegate.limits import token_bucket
 from tidegate.limits.settings import GateKind
 from tidegate.limits.values import GateRow, is_key_gate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidegate.domain.durations import format_duration
+from tidegate.domain.text import format_duration
 
 _MINUTE_SECONDS = 60.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.durations import format_duration
 from tidegate.domain.states import FINAL, State
+from tidegate.domain.text import format_duration
 from tidegate.limits.retry_budget import RetryBudget, per_minute, used_retries
 from tidegate.limits.settings import GateKind, Limits
 from tidegate.limits.values import GateRow

@@ -9,7 +9,6 @@ import random
 from dataclasses import dataclass, replace
 
 from tidegate.domain.calls import NO_CALLS, CallSummary
-from tidegate.domain.durations import format_duration
 from tidegate.domain.failure import (
     ACCOUNT_REASONS,
     GATE_REASONS,
@@ -22,7 +21,7 @@ from tidegate.domain.failure import (
 from tidegate.domain.outcome import Charge, Counters, Dead, Fence, Outcome, Retrying
 from tidegate.domain.spec import Backoff, Rule, TaskSpec
 from tidegate.domain.task_limits import TaskLimit, TimeLeft
-from tidegate.domain.text import presentable
+from tidegate.domain.text import format_duration, presentable
 from tidegate.limits.gate import PROBE_SECONDS
 from tidegate.policy.backoff import delay_seconds, with_floor
 from tidegate.policy.charge import INTERRUPTED_LIMIT, UNCHARGED_LIMIT, charge_for_failure

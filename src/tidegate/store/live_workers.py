@@ -1,10 +1,13 @@
-"""Find the live workers and what they can run, from the rows of a store."""
+"""Find the live workers, what they can run, and whether they have enough slots, from the rows of a store."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from tidegate.policy import capacity
+from tidegate.policy.capacity import SlotShortage
 from tidegate.policy.live_workers import LiveWorker, LiveWorkers
 from tidegate.store.protocol import Store
 from tidegate.store.rows import EMBEDDED_WORKER_NAME, WorkerRow
@@ -63,3 +66,17 @@ def find_live_workers(
             if is_live(worker, now)
         ]
     )
+
+
+async def find_slot_shortages(store: Store) -> list[SlotShortage]:
+    """Return the upstreams whose live workers have too few slots to use their limits up."""
+    now, queues = await store.now(), defaultdict[str, set[str]](set)
+    for manifest in (await store.load_manifests()).values():
+        functions: dict[str, dict[str, Any]] = manifest.get("functions", {})
+        for function in functions.values() if isinstance(functions, dict) else ():
+            if upstream := function.get("upstream"):
+                queues[upstream].add(str(function.get("queue", "")))
+    if not queues:
+        return []
+    workers = [(worker.queues, worker.slots) for worker in await store.list_workers() if is_live(worker, now)]
+    return capacity.find_slot_shortages(await store.list_gates(), capacity.slots_by_upstream(queues, workers))

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tidegate.context import StopReason
-from tidegate.domain.durations import format_duration
 from tidegate.domain.failure import CallFailure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Dead, Fence, Outcome, Released, Retrying, Succeeded
+from tidegate.domain.text import format_duration
 from tidegate.errors import StoreError
 from tidegate.store.rows import ClaimedTask
 from tidegate.worker.log_formatters import PLAIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_build import START, Build, SettableClock, dead, retrying, succeeded
 
-from tidegate.cli.doctor_capacity import check_capacity
+from tidegate.cli.doctor import check_capacity
 from tidegate.domain.outcome import Cancelled, Released
 from tidegate.domain.spec import Priority, Window
 from tidegate.domain.states import State

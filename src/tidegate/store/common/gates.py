@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from tidegate.domain.failure import CallFailure
 from tidegate.limits import gate as gates
 from tidegate.limits import retry_budget
@@ -25,33 +27,43 @@ from tidegate.limits.gate_rows import (
     with_limits,
 )
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
-from tidegate.limits.values import Gate, GateRow, ObservedLimit, is_key_gate, upstream_of_key_gate
+from tidegate.limits.values import (
+    Gate,
+    GateRow,
+    ObservedLimit,
+    TokenBucket,
+    is_key_gate,
+    upstream_of_key_gate,
+)
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
-from tidegate.store.gate_json import from_json, to_json
 from tidegate.store.rows import RetryBudgetRow, UpstreamRow
 from tidegate.store.upstream_rows import budget_rows, upstream_rows
+
+_LIMITS = msgspec.json.Decoder(Limits)
+_GATE = msgspec.json.Decoder(Gate)
+_BUCKETS = msgspec.json.Decoder(dict[str, TokenBucket])
 
 
 async def rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name."""
-    return [from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all"])]
+    return [_from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all"])]
 
 
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
-    return [from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all_locked"])]
+    return [_from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all_locked"])]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
     """Return one gate, locked until the transaction ends; None if it does not exist."""
     found = await db.row(db.sql("list_upstreams")["one_locked"], str(kind), storable(name))
-    return None if found is None else from_json(*found)
+    return None if found is None else _from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
     """Write these gates. Their rows are locked."""
-    rows = [(str(row.kind), storable(row.name), *to_json(row)) for row in changed]
+    rows = [(str(row.kind), storable(row.name), *_to_json(row)) for row in changed]
     await db.run_each(db.sql("list_upstreams")["save"], rows, now)
 
 
@@ -204,7 +216,7 @@ async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
 async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked. Create it if it does not exist."""
     await db.run(
-        db.sql("list_upstreams")["make"], str(fresh.kind), storable(fresh.name), *to_json(fresh), now
+        db.sql("list_upstreams")["make"], str(fresh.kind), storable(fresh.name), *_to_json(fresh), now
     )
     return await locked_row(db, fresh.kind, fresh.name) or fresh
 
@@ -232,3 +244,19 @@ async def _update(db: Session, name: str, change: Callable[[GateRow, float], Gat
     if after is not found:
         await save(db, now, [after])
     return after
+
+
+# --- the stored form ---------------------------------------------------------------------------------------
+
+
+def _to_json(row: GateRow) -> tuple[str, str, str]:
+    """Return limits, gate and buckets as JSON."""
+    limits, gate, buckets = (
+        msgspec.json.encode(part).decode() for part in (row.limits, row.gate, row.buckets)
+    )
+    return limits, gate, buckets
+
+
+def _from_json(kind: str, name: str, limits: str, gate: str, buckets: str) -> GateRow:
+    """Return the row that `_to_json` wrote. Fields that a newer version wrote are ignored."""
+    return GateRow(GateKind(kind), name, _LIMITS.decode(limits), _GATE.decode(gate), _BUCKETS.decode(buckets))

@@ -1,11 +1,14 @@
-"""Read tasks: rows, results, payloads, history."""
+"""Read tasks: rows, pages of them, results, payloads, history."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Any
 
 from tidegate.domain.states import State
+from tidegate.store.common import ids
+from tidegate.store.common.filters import filter_parameters, statements_for
 from tidegate.store.common.lookups import (
     StoredAttempt,
     StoredOtherRun,
@@ -18,7 +21,7 @@ from tidegate.store.common.lookups import (
 from tidegate.store.common.refusals import task_not_found
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
-from tidegate.store.rows import HistoryRow, StoredResult, TaskRow
+from tidegate.store.rows import HistoryRow, StoredResult, TaskFilter, TaskRow
 from tidegate.store.streams import StreamHead
 
 
@@ -35,6 +38,20 @@ async def rows_of(db: Session, stored_ids: Sequence[Any]) -> list[TaskRow]:
         return []
     rows = await db.rows(db.sql("read_tasks")["read"], db.array(stored_ids))
     return [task_row(row, db.text) for row in map(StoredTask._make, rows)]
+
+
+async def list_tasks(db: Session, task_filter: TaskFilter, after: str | None, limit: int) -> list[TaskRow]:
+    """Return at most `limit` tasks, newest first by id, starting after the id `after`."""
+    start = (None if after is None else db.id(after)) or db.id(ids.AFTER_ALL)
+    sql = db.sql("list_tasks")
+    pages = [
+        await db.column(sql[statement], str(state), *filter_parameters(task_filter), start, limit)
+        for state in task_filter.states or tuple(State)
+        for statement in statements_for(state)
+    ]
+    newest = list(dict.fromkeys(heapq.merge(*pages, reverse=True)))[:limit]
+    found = {row.id: row for row in await rows_of(db, newest)}
+    return [found[db.text(task_id)] for task_id in newest]
 
 
 async def find_ids(db: Session, least: str, largest: str, tenant: str | None, limit: int) -> list[str]:

@@ -13,7 +13,7 @@ from tidegate.limits.settings import LimitDeclaration, Limits
 from tidegate.limits.values import CallSlot, Gate, GateRow, ObservedLimit, PermitRecord
 from tidegate.policy.backlog import UnservedReason
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
-from tidegate.store.common import access, dead, gates, listing, permits, reads, runs, stats, workers
+from tidegate.store.common import access, dead, gates, permits, reads, runs, stats, workers
 from tidegate.store.common.session import Session
 from tidegate.store.protocol import Store
 from tidegate.store.rows import (
@@ -95,7 +95,7 @@ class CommonStore(Store):
     async def list_tasks(
         self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
     ) -> list[TaskRow]:
-        return await self._read(lambda db: listing.list_tasks(db, task_filter, after, limit), snapshot=True)
+        return await self._read(lambda db: reads.list_tasks(db, task_filter, after, limit), snapshot=True)
 
     # --- work ---
 

@@ -1,11 +1,16 @@
-"""Release committed batches and delete expired rows.
+"""Release committed batches, delete expired rows, and check that the tables are consistent.
 
-Each step is a short transaction that skips rows which maintenance on another machine has locked.
+Each step of a deletion is a short transaction that skips rows which another machine's maintenance has locked.
 """
 
 from __future__ import annotations
 
-from tidegate.store.common.retention import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
+from tidegate.store.common.upkeep import (
+    AUDIT_KEPT_SECONDS,
+    BATCH_KEPT_SECONDS,
+    INCONSISTENCIES,
+    ROLLUP_KEPT_SECONDS,
+)
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.deletion import delete_tasks
 from tidegate.store.postgres.session import PostgresSession
@@ -14,6 +19,7 @@ from tidegate.store.postgres.statements import load
 _RELEASE = load("release_batches")["release_batches"]
 _EXPIRED = load("delete_expired")
 _DROP_BATCH = load("drop_batch")
+_CHECK = load("check_integrity")
 _FOLD = load("checkpoint")["fold"]
 
 _FOLD_ROWS = 10_000
@@ -65,6 +71,12 @@ async def fold(database: Database) -> None:
     """Fold the counts since the last time into the roll-up."""
     while await database.autocommit(lambda db: db.value(_FOLD, _FOLD_ROWS)) == _FOLD_ROWS:
         pass
+
+
+async def check_integrity(db: PostgresSession) -> list[str]:
+    """Check that the tables are consistent; return a description of each problem."""
+    offenders = {name: await db.value(_CHECK[name]) for name in INCONSISTENCIES}
+    return [f"{offenders[name]} {what}" for name, what in INCONSISTENCIES.items() if offenders[name]]
 
 
 async def _delete_tasks(db: PostgresSession, statement: str, seconds: float, limit: int) -> int:

@@ -24,7 +24,6 @@ from tidegate.store.postgres import (
     redrive,
     schema,
     streams,
-    upkeep,
 )
 from tidegate.store.postgres.address import parse_address
 from tidegate.store.postgres.channels import KnownChannels
@@ -185,7 +184,7 @@ class PostgresStore(CommonStore):
         await self._watch.wait_for_change(timeout_seconds)
 
     async def check_integrity(self) -> list[str]:
-        return await self._read(upkeep.check_integrity, snapshot=True)
+        return await self._read(maintenance.check_integrity, snapshot=True)
 
     # --- tasks ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tidegate.store.common.retention import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
+from tidegate.store.common.upkeep import AUDIT_KEPT_SECONDS, BATCH_KEPT_SECONDS, ROLLUP_KEPT_SECONDS
 from tidegate.store.sqlite import query
 from tidegate.store.sqlite.batches import drop_part
 from tidegate.store.sqlite.deletion import delete_tasks

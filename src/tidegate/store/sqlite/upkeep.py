@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from tidegate.store.common.integrity import INCONSISTENCIES
+from tidegate.store.common.upkeep import INCONSISTENCIES
 from tidegate.store.sqlite import query, schema
 from tidegate.store.sqlite.file_identity import Identity
 from tidegate.store.sqlite.lock import FileLock

@@ -10,11 +10,10 @@ from typing import Concatenate, ParamSpec
 
 from tidegate.codec import CODEC
 from tidegate.context import RetryRequested, StopReason, TaskStopped
-from tidegate.domain.durations import format_duration
 from tidegate.domain.failure import MESSAGE_LIMIT, Failure, Reason, Verdict
 from tidegate.domain.outcome import Cancelled, Charge, Dead, Outcome, Released, Succeeded
 from tidegate.domain.spec import Rule
-from tidegate.domain.text import presentable
+from tidegate.domain.text import format_duration, presentable
 from tidegate.errors import ArgumentsError, ConfigError
 from tidegate.policy import retry
 from tidegate.policy.charge import charge_for_release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tidegate.store.capacity import find_slot_shortages
+from tidegate.store.live_workers import find_slot_shortages
 from tidegate.store.protocol import Store
 
 log = logging.getLogger("tidegate.maintenance")

@@ -18,10 +18,9 @@ from tidegate.worker.logs import set_up_logging
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Timings
-from tidegate.worker.supervisor.closing import close_or_exit
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.status_reporter import StatusReporter
-from tidegate.worker.supervisor.stop_request import StopRequest
+from tidegate.worker.supervisor.stop_request import StopRequest, close_or_exit
 from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 
 log = logging.getLogger("tidegate.supervisor")

@@ -1,14 +1,16 @@
-"""The request that a service stops, and work that depends on it."""
+"""The request that a service stops, work that depends on it, and the end of the service."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidegate.errors import StoreError
+from tidegate.store.protocol import Store
 from tidegate.worker.backoff_delay import BackoffDelay
 
 T = TypeVar("T")
@@ -78,6 +80,23 @@ class StopRequest:
                     return
                 log.warning("%s: the store is unreachable (%s); retrying", what, error)
                 await self.run_unless_stopped(asyncio.sleep(pause.next()))
+
+
+async def close_or_exit(store: Store, *, within: float, code: int) -> None:
+    """Close a store. If it hangs, end this process, which the store's threads would keep alive.
+
+    Args:
+        store: The store. Its last writes are done or given up.
+        within: Seconds to wait.
+        code: The exit code if the process ends here.
+    """
+    try:
+        async with asyncio.timeout(within):
+            await store.close()
+    except TimeoutError:
+        log.warning("the store did not close within %g s; this process ends without closing it", within)
+        logging.shutdown()
+        os._exit(code)
 
 
 async def _return_true(act: Awaitable[object]) -> bool:

@@ -34,7 +34,6 @@ from tidegate.worker.logs import set_up_logging
 from tidegate.worker.maintenance.loop import MaintenanceLoop
 from tidegate.worker.opening import open_with_retries
 from tidegate.worker.settings import Pool, Timings, drain_grace
-from tidegate.worker.supervisor.closing import close_or_exit
 from tidegate.worker.supervisor.connections import log_connections, open_supervising
 from tidegate.worker.supervisor.health import Health
 from tidegate.worker.supervisor.manifest import Manifest, read_manifest
@@ -44,7 +43,7 @@ from tidegate.worker.supervisor.pool_processes import LaunchOptions, PoolProcess
 from tidegate.worker.supervisor.reload import changed_sources
 from tidegate.worker.supervisor.stall_watch import StallWatch
 from tidegate.worker.supervisor.status_reporter import StatusReporter
-from tidegate.worker.supervisor.stop_request import StopRequest
+from tidegate.worker.supervisor.stop_request import StopRequest, close_or_exit
 from tidegate.worker.supervisor.unserved import warn_of_unserved
 from tidegate.worker.supervisor.zombie_reaper import ZombieReaper
 

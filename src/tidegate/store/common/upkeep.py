@@ -1,0 +1,23 @@
+"""What the upkeep of both back ends shares: retention times that no setting changes, and what is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+BATCH_KEPT_SECONDS = 86_400.0
+"""An uncommitted batch older than this has lost its client; the commit of an older batch is not resent."""
+
+ROLLUP_KEPT_SECONDS = 90 * 86_400.0
+"""Counters per minute are for charts and estimates of recent days."""
+
+AUDIT_KEPT_SECONDS = 365 * 86_400.0
+"""People look for changes months later, not years later."""
+
+INCONSISTENCIES: Mapping[str, str] = {
+    "missing_state": "tasks are in no state",
+    "duplicate_state": "tasks are in two states at once",
+    "orphaned_rows": "states belong to no task",
+    "missing_payload": "tasks have no arguments",
+    "missing_worker": "runs belong to no worker",
+}
+"""Descriptions by the name of the statement that counts."""
