@@ -5,7 +5,7 @@
     DJANGO_SETTINGS_MODULE=app tidegate worker app:queue        # another one
     curl -si localhost:8000/report/2026
 
-With Django 6 its own `@task` functions can be run too: see docs/how-to/integrations.md.
+With Django 6 its own `@task` functions can be run too: see docs/how-to/enqueue-from-web-frameworks.md.
 """
 
 import os

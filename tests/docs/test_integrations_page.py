@@ -1,4 +1,4 @@
-"""What `docs/how-to/integrations.md` shows works as pasted."""
+"""What `docs/how-to/enqueue-from-web-frameworks.md` shows works as pasted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def test_the_fastapi_block_as_pasted_submits_and_answers_in_development(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     [block] = [
-        one for one in blocks(ROOT / "docs/how-to/integrations.md", "python") if "FastAPI(" in one.text
+        one
+        for one in blocks(ROOT / "docs/how-to/enqueue-from-web-frameworks.md", "python")
+        if "FastAPI(" in one.text
     ]
     names: dict[str, object] = {"__name__": "pasted"}
     exec(compile(block.text, block.name, "exec"), names)

@@ -135,7 +135,7 @@ def test_no_status_with_a_meaning_of_its_own_is_missing_on_the_page():
 
 
 def test_every_exit_code_is_on_the_page():
-    rows = {int(row[0]) for row in table_rows(DOCS / "how-to" / "operations.md", under="## Exit codes")[1:]}
+    rows = {int(row[0]) for row in table_rows(DOCS / "how-to" / "operate.md", under="## Exit codes")[1:]}
     constants = {
         value for name, value in vars(cli_failure).items() if name.isupper() and isinstance(value, int)
     }

@@ -26,12 +26,12 @@ STUBS = ROOT / "tests" / "typing" / "stubs"
 CHECKED = ("examples", "tests/typing/check_api.py")
 
 PREAMBLES = {
-    "docs/how-to/integrations.md": "from reports.views import enqueue_on_commit, report, transaction",
+    "docs/how-to/enqueue-from-web-frameworks.md": "from reports.views import enqueue_on_commit, report, transaction",
 }
 """A line put above each block of a page that leaves out what a part of it needs: here the imports of the view."""
 FILES: dict[str, dict[str, str]] = {
     "docs/reference/configuration.md": {"app.py": "from tidegate import Tidegate\n\napp = Tidegate()\n"},
-    "docs/how-to/integrations.md": {
+    "docs/how-to/enqueue-from-web-frameworks.md": {
         "reports/__init__.py": "",
         "reports/models.py": """
 class Report:

@@ -20,7 +20,7 @@ $ tidegate status --json | jq .
 ```
 
 Every command has `--help`. Results go to stdout, messages to stderr. With `--json` a command prints JSON: a
-list is one object per line. [Exit codes](../how-to/operations.md#exit-codes) are the same for all commands.
+list is one object per line. [Exit codes](../how-to/operate.md#exit-codes) are the same for all commands.
 """
 
 

@@ -7,7 +7,7 @@
  *     const task = await queue.submit("greet", { name: "Ada" });
  *     for await (const event of queue.follow(task.task_id)) console.log(event);
  *
- * It finds the API by its own URL, under any mount path. See docs/how-to/browser.md.
+ * It finds the API by its own URL, under any mount path. See docs/how-to/follow-from-a-page.md.
  */
 
 const HERE = new URL(".", import.meta.url).href;
