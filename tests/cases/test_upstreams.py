@@ -16,7 +16,7 @@ from tidegate import Fixed, OptionError, Pool, State, Tidegate
 from tidegate.internals import core_of
 from tidegate.limits.options import changed_limits
 from tidegate.limits.values import GateState
-from tidegate.store.rows import UpstreamRow
+from tidegate.store.upstream_rows import UpstreamRow
 
 pytestmark = pytest.mark.anyio
 

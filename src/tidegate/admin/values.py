@@ -15,14 +15,8 @@ from tidegate.policy.backlog import WaitReason
 from tidegate.policy.drain import Drain
 from tidegate.store.common.stats_builder import estimate_drain
 from tidegate.store.live_workers import is_live, late_seconds
-from tidegate.store.rows import (
-    DeadLetterRow,
-    QueueStats,
-    RetryBudgetRow,
-    TaskRow,
-    UpstreamRow,
-    WorkerRow,
-)
+from tidegate.store.rows import DeadLetterRow, QueueStats, TaskRow, WorkerRow
+from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
 
 @dataclass(frozen=True, slots=True)

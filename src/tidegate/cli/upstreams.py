@@ -23,7 +23,7 @@ from tidegate.operations.upstreams import (
     tasks_before,
 )
 from tidegate.readers import positive_option, seconds_option, shown, wrong
-from tidegate.store.rows import UpstreamRow
+from tidegate.store.upstream_rows import UpstreamRow
 
 _CODE = "code"
 """The value that gives a limit back to the code."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tidegate.store.live_workers import find_live_workers, load_live_workers
 from tidegate.store.protocol import Store
-from tidegate.store.rows import QueueStats, UpstreamRow, WorkerRow
+from tidegate.store.rows import QueueStats, WorkerRow
+from tidegate.store.upstream_rows import UpstreamRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tidegate.limits.settings import Limits
 from tidegate.limits.values import is_key_gate
 from tidegate.readers import shown
 from tidegate.store.protocol import Store
-from tidegate.store.rows import UpstreamRow
+from tidegate.store.upstream_rows import UpstreamRow
 
 
 async def find_upstream(store: Store, name: str) -> UpstreamRow:

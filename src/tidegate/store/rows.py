@@ -16,9 +16,6 @@ from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.spec import Priority
 from tidegate.domain.states import State
 from tidegate.domain.usage import UsageTotals
-from tidegate.limits.admission import Block
-from tidegate.limits.settings import GateKind, Limits
-from tidegate.limits.values import Gate
 from tidegate.policy.backlog import WaitReason
 
 # --- enqueue ---------------------------------------------------------------------------------------------
@@ -169,8 +166,6 @@ class ProgressUpdate:
 # --- workers ---------------------------------------------------------------------------------------------
 
 
-REAPER_WORKER_ID = "00000000-0000-0000-0000-000000000000"
-"""The id of the worker row in which reapers record their passes; no worker has it."""
 EMBEDDED_WORKER_NAME = "embedded"
 """The name of every embedded worker: one that runs inside another process."""
 
@@ -212,39 +207,6 @@ class WorkerRow:
     version: str = ""
     application: str = ""
     """The reference under which its manifest is stored; empty if unknown."""
-
-
-class ReaperPass(NamedTuple):
-    """One pass of a reaper, as the store recorded it."""
-
-    at: float
-    """When, by the store's clock."""
-    since_at: float
-    """When the present series of passes without a gap began, counting all reapers."""
-    restored_workers: tuple[str, ...] = ()
-    """Workers that had runs and no row; their rows were restored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A run whose worker is retired. Maintenance decides what follows, without the user's code."""
-
-    fence: Fence
-    worker_id: str
-    function: str
-    queue: str
-    started_at: float
-    crash_policy: CrashPolicy
-    counters: Counters
-    is_loss: bool
-    """True: the worker's lease ran out (machine or supervisor lost). False: its process was seen to die."""
-    why: str
-    """How the worker ended: `killed by signal 9`, `lease ran out`."""
-    cancel_requested: bool
-    is_culprit: bool | None = None
-    """Whether this run caused the worker's end; None if that is unknown."""
-    upstream: str = ""
-    """The upstream it may have been calling; empty if it has none."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------
@@ -426,46 +388,3 @@ class QueueStats:
     """Seconds until the last of these may start at the rate of their limits. Queues may share a limit."""
     waits: tuple[WaitReason, ...] = ()
     """Why tasks are paced or blocked."""
-
-
-# --- upstreams -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamRow:
-    """One upstream: its limits, its current gate, and its tasks and calls."""
-
-    name: str
-    limits: Limits
-    gate: Gate
-    block: Block | None
-    """Why its tasks are blocked; None if they are not."""
-    in_flight: int
-    """Current runs, and calls that are not counted as a run."""
-    ready: int
-    """Tasks in the main queue. If `block` is set, they are blocked."""
-    retrying: int
-    paced: int = 0
-    """How many of `ready` wait for a slot of its limits."""
-    waits_for: str = ""
-    """What the paced tasks wait for, as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryBudgetRow:
-    """One retry budget in its current window."""
-
-    kind: GateKind
-    name: str
-    """Name of the upstream; empty for the system's budget."""
-    amount: float
-    """Re-runs it allows per window."""
-    window_seconds: float
-    used: int
-    """Re-runs started since `used_since_at`. This count uses fixed windows, but the budget applies to every
-    window, wherever it begins. So `amount - used` is not what may start now."""
-    held: int
-    """Due tasks that it holds in the retry queue."""
-    next_at: float
-    """When the next re-run may start."""
-    used_since_at: float = 0.0

@@ -1,16 +1,57 @@
-"""Build the rows of upstreams and retry budgets that people see, from gates and counts."""
+"""The rows of upstreams and retry budgets that people see, and how they are built of gates and counts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tidegate.limits import gate as gates
 from tidegate.limits import retry_budget
-from tidegate.limits.settings import GateKind
-from tidegate.limits.values import GateRow, is_key_gate
+from tidegate.limits.admission import Block
+from tidegate.limits.settings import GateKind, Limits
+from tidegate.limits.values import Gate, GateRow, is_key_gate
 from tidegate.policy.backlog import GateStatus
-from tidegate.store.rows import RetryBudgetRow, UpstreamRow
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRow:
+    """One upstream: its limits, its current gate, and its tasks and calls."""
+
+    name: str
+    limits: Limits
+    gate: Gate
+    block: Block | None
+    """Why its tasks are blocked; None if they are not."""
+    in_flight: int
+    """Current runs, and calls that are not counted as a run."""
+    ready: int
+    """Tasks in the main queue. If `block` is set, they are blocked."""
+    retrying: int
+    paced: int = 0
+    """How many of `ready` wait for a slot of its limits."""
+    waits_for: str = ""
+    """What the paced tasks wait for, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudgetRow:
+    """One retry budget in its current window."""
+
+    kind: GateKind
+    name: str
+    """Name of the upstream; empty for the system's budget."""
+    amount: float
+    """Re-runs it allows per window."""
+    window_seconds: float
+    used: int
+    """Re-runs started since `used_since_at`. This count uses fixed windows, but the budget applies to every
+    window, wherever it begins. So `amount - used` is not what may start now."""
+    held: int
+    """Due tasks that it holds in the retry queue."""
+    next_at: float
+    """When the next re-run may start."""
+    used_since_at: float = 0.0
 
 
 def upstream_rows(

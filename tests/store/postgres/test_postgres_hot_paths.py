@@ -17,7 +17,7 @@ from tidegate.domain.spec import Priority, Window
 from tidegate.limits.settings import GateKind, LimitDeclaration, Limits
 from tidegate.store.postgres import claim
 from tidegate.store.postgres.channels import LARGE_CLAIM, PEEK_REUSE_SECONDS, KnownChannels
-from tidegate.store.postgres.connections import GENERIC_PLANS
+from tidegate.store.postgres.connecting import GENERIC_PLANS
 from tidegate.store.postgres.database import Database
 from tidegate.store.postgres.session import PostgresSession
 from tidegate.store.postgres.statements import in_schema, load

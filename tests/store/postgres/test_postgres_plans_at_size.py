@@ -14,7 +14,7 @@ import pytest
 
 from pgserver import Server
 from postgres_support import SCHEMA, fresh_database, migrated
-from tidegate.store.postgres.connections import GENERIC_PLANS
+from tidegate.store.postgres.connecting import GENERIC_PLANS
 from tidegate.store.postgres.statements import in_schema, load
 
 CHANNELS = ("a", "b", "c", "d", "e")

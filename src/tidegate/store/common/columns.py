@@ -17,7 +17,8 @@ from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.redaction import redact
 from tidegate.domain.spec import Priority
 from tidegate.limits.admission import Admission
-from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow, Orphan, WorkerRow
+from tidegate.store.orphans import Orphan
+from tidegate.store.rows import ClaimedTask, CrashPolicy, DeadLetterRow, WorkerRow
 
 PRIORITIES = tuple(Priority)
 """Priorities by their stored number."""

@@ -37,8 +37,7 @@ from tidegate.limits.values import (
 )
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
-from tidegate.store.rows import RetryBudgetRow, UpstreamRow
-from tidegate.store.upstream_rows import budget_rows, upstream_rows
+from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow, budget_rows, upstream_rows
 
 _LIMITS = msgspec.json.Decoder(Limits)
 _GATE = msgspec.json.Decoder(Gate)

@@ -15,24 +15,22 @@ from tidegate.policy.backlog import UnservedReason
 from tidegate.store.access import AuditEntry, NewAuditEntry, NewToken, TokenRow
 from tidegate.store.common import access, dead, gates, permits, reads, runs, stats, workers
 from tidegate.store.common.session import Session
+from tidegate.store.orphans import Orphan, ReaperPass
 from tidegate.store.protocol import Store
 from tidegate.store.rows import (
     CancelRequest,
     DeadLetterRow,
     HistoryRow,
     NewWorker,
-    Orphan,
     ProgressUpdate,
     QueueStats,
-    ReaperPass,
-    RetryBudgetRow,
     StoredResult,
     TaskFilter,
     TaskRow,
-    UpstreamRow,
     WorkerRow,
 )
 from tidegate.store.streams import StreamHead
+from tidegate.store.upstream_rows import RetryBudgetRow, UpstreamRow
 
 T = TypeVar("T")
 Work = Callable[[Session], Coroutine[Any, Any, T]]

@@ -10,7 +10,8 @@ from tidegate.domain.outcome import Fence
 from tidegate.store.common.columns import StoredOrphan, StoredWorker, build_orphan, build_worker_row
 from tidegate.store.common.session import Session
 from tidegate.store.common.text import storable
-from tidegate.store.rows import REAPER_WORKER_ID, NewWorker, Orphan, ReaperPass, WorkerRow
+from tidegate.store.orphans import REAPER_WORKER_ID, Orphan, ReaperPass
+from tidegate.store.rows import NewWorker, WorkerRow
 
 
 async def add_worker(db: Session, worker: NewWorker) -> None:

@@ -21,6 +21,12 @@ _FAREWELL_SECONDS = 5.0
 _STATEMENTS = 200
 """Number of prepared statements cached per direct connection."""
 
+GENERIC_PLANS = (
+    "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
+)
+_CUSTOM_PLANS = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
+"""Both discard plans of the other kind, which a change of settings alone would keep."""
+
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`; asyncpg has no types."""
 
@@ -53,6 +59,11 @@ async def connect(dsn: str, *, pooler: bool) -> Connection:
 async def configure(connection: Connection) -> None:
     """Set the settings of every session. Not for connections through a pooler."""
     await connection.execute(_CONFIGURE, _SILENCE, timeout=CONNECT_SECONDS)
+
+
+async def switch_plans(connection: Connection, *, generic: bool) -> None:
+    """Let the server plan each statement once for all values, or again as it sees fit."""
+    await connection.execute(GENERIC_PLANS if generic else _CUSTOM_PLANS)
 
 
 async def is_pooled(connection: Connection) -> bool:

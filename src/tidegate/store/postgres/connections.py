@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from tidegate.store.postgres.connecting import (
     connect,
     disconnect,
     finds_pooler,
+    switch_plans,
 )
 from tidegate.store.postgres.errors import is_full
 from tidegate.store.postgres.idle import Idle, answers
@@ -24,19 +24,13 @@ from tidegate.store.postgres.waiting import Waiting
 
 T = TypeVar("T")
 
-GENERIC_PLANS = (
-    "DISCARD PLANS; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
-)
-_CUSTOM_PLANS = "DISCARD PLANS; RESET plan_cache_mode; RESET enable_seqscan; RESET jit"
-"""These discard plans of the other kind, which a change of settings alone would keep."""
-
 FULL_SECONDS = 5.0
 """Time until a new connection is tried again after the server had none left."""
 
-_open: set[LoopConnections] = set()
+OPEN: set[LoopConnections] = set()
 """All objects that may have connections. They stay here after their store is gone, until they are closed,
-their loop ends, or `close_orphaned` finds that the loop was closed. A forked child keeps its parent's objects
-and does not touch them."""
+their loop ends, or a later loop finds that theirs was closed. A forked child keeps its parent's objects, and
+does not touch them."""
 
 
 class LoopConnections:
@@ -116,7 +110,7 @@ class LoopConnections:
             asyncpg.PostgresError, OSError, TimeoutError: No connection can be opened.
         """
         if self._loop_finalizer is None:
-            _open.add(self)
+            OPEN.add(self)
             self._loop_finalizer = self._close_with_the_loop()
             await anext(self._loop_finalizer)
         if beats and (kept := self._take_kept()) is not None:
@@ -220,7 +214,7 @@ class LoopConnections:
                 disconnect(connection)
                 connection, is_quiet = await self._another(self._reserved())
             if not self._is_of_kind(connection, generic_plan):
-                await connection.execute(GENERIC_PLANS if generic_plan else _CUSTOM_PLANS)
+                await switch_plans(connection, generic=generic_plan)
                 (self._generic_plan.add if generic_plan else self._generic_plan.discard)(connection)
         except BaseException:
             if connection is not None:
@@ -363,7 +357,7 @@ class LoopConnections:
         if self._loop_finalizer is not None and not self._in_use:
             last_act, self._loop_finalizer = self._loop_finalizer, None
             await last_act.aclose()
-            _open.discard(self)
+            OPEN.discard(self)
 
     def abandon(self) -> None:
         """Close all connections abruptly: after the loop was closed, or from a callback in it."""
@@ -399,15 +393,3 @@ class LoopConnections:
                 for act in self.before_end:
                     await act()
             await self._part_with_all()
-
-
-def close_orphaned() -> bool:
-    """Close the connections of closed loops, of all stores; return whether there were any."""
-    closed = [connections for connections in _open.copy() if connections.is_orphaned]
-    is_cut_short = any(connections.is_making for connections in closed)
-    for connections in closed:
-        connections.abandon()
-        _open.discard(connections)
-    if is_cut_short:
-        gc.collect()  # nothing else closes a connection that asyncpg had not returned yet
-    return bool(closed)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from contextlib import suppress
 
 from tidegate.store.postgres.address import Address
-from tidegate.store.postgres.connections import LoopConnections, close_orphaned
+from tidegate.store.postgres.connections import OPEN, LoopConnections
 
 
 class ConnectionsByLoop:
@@ -29,7 +30,7 @@ class ConnectionsByLoop:
         connections = self._by_loop.get(loop)
         if connections is None:
             connections = self._by_loop[loop] = LoopConnections(self._address)
-        if close_orphaned():
+        if _close_orphaned():
             for closed in [other for other in list(self._by_loop) if other.is_closed()]:
                 self._by_loop.pop(closed, None)
         return connections
@@ -52,3 +53,15 @@ class ConnectionsByLoop:
         """In a forked child, forget the parent's connections without touching them."""
         if self._pid != os.getpid():
             self._pid, self._by_loop = os.getpid(), {}
+
+
+def _close_orphaned() -> bool:
+    """Close the connections of closed loops, of all stores; return whether there were any."""
+    closed = [connections for connections in OPEN.copy() if connections.is_orphaned]
+    is_cut_short = any(connections.is_making for connections in closed)
+    for connections in closed:
+        connections.abandon()
+        OPEN.discard(connections)
+    if is_cut_short:
+        gc.collect()  # nothing else closes a connection that asyncpg had not returned yet
+    return bool(closed)

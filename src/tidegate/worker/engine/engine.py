@@ -124,11 +124,15 @@ class Engine:
         )
         self.emitter = Emitter(self._store, rng, self._on_lost)
         self.finisher = Finisher(self._store, rng, self._on_lost, before_write=self.emitter.write)
-        self._claimer = Claimer(
+        self._claimer = self._new_claimer(rng)
+
+    def _new_claimer(self, rng: random.Random) -> Claimer:
+        functions = self._app.functions.items()
+        return Claimer(
             store=self._store,
-            pool=pool,
-            worker_id=worker_id,
-            functions={name: crash_terms(function.spec) for name, function in app.functions.items()},
+            pool=self._pool,
+            worker_id=self._worker_id,
+            functions={name: crash_terms(function.spec) for name, function in functions},
             free_slots=self._free_slots,
             not_started=lambda: self.executor.not_started,
             child_functions=self._child_functions(),

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from tidegate.domain.outcome import Dead, Outcome
 from tidegate.policy.crash import crash_limit_after, decide_orphan
+from tidegate.store.orphans import Orphan, ReaperPass
 from tidegate.store.protocol import Store
-from tidegate.store.rows import Orphan, ReaperPass, WorkerRow
+from tidegate.store.rows import WorkerRow
 
 log = logging.getLogger("tidegate.maintenance")
 PAGE_SIZE = 500

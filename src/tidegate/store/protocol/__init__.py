@@ -1,0 +1,70 @@
+"""The store contract: operations on batches. One conformance suite tests them on every back end.
+
+Each method is one transaction unless its docstring says otherwise. A caller may repeat it with the same ids:
+if the result of a COMMIT was lost, the second call returns the true result. The store's clock decides;
+callers pass durations. Every method raises `StoreUnavailableError` or `StoreBusyError` when the store cannot
+be reached, and otherwise only the errors its docstring names. SQL errors are always wrapped.
+
+The methods are in four modules, by who calls them; `Lifecycle` is here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegate.store.protocol.access import Access
+from tidegate.store.protocol.tasks import DeadLetters, Statistics, Tasks
+from tidegate.store.protocol.upstreams import Upstreams
+from tidegate.store.protocol.work import Maintenance, Streams, Work, Workers
+
+
+class Lifecycle(Protocol):
+    """Open and close the store, and manage its schema."""
+
+    async def open(self) -> None:
+        """Connect and check the schema. Raise SchemaError if it does not fit this version. Safe to repeat."""
+
+    async def count_newer_migrations(self) -> int:
+        """Check the schema; return how many of its migrations this version does not know.
+
+        Usually 0. It is more during a rolling deploy, when newer code has migrated the schema and this
+        version can still work with it.
+
+        Raises:
+            SchemaError: The schema is older than this version, or a newer migration has made it incompatible.
+        """
+
+    async def close(self) -> None:
+        """Finish running calls and close all connections. Safe to repeat, and safe without `open`."""
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; return the names of the migrations applied. Two may run at once."""
+
+    async def now(self) -> float:
+        """Return the store's clock. It never goes backwards within one process."""
+
+    async def wait_for_change(self, timeout_seconds: float) -> None:
+        """Return when something may have been committed since the last return, or after `timeout_seconds`.
+
+        The result is a hint. A change between two calls makes the second call return at once. The method may
+        return without a change. If it misses a change, it returns after `timeout_seconds`.
+        """
+
+    async def check_integrity(self) -> list[str]:
+        """Check the store's integrity; return a description of each problem."""
+
+
+class Store(
+    Lifecycle,
+    Tasks,
+    Work,
+    Streams,
+    Workers,
+    Maintenance,
+    Upstreams,
+    DeadLetters,
+    Statistics,
+    Access,
+    Protocol,
+):
+    """The whole contract: what a back end implements."""

@@ -1,0 +1,156 @@
+"""The part of the store contract for clients and people: tasks, dead letters and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tidegate.domain.spec import Priority
+from tidegate.policy.backlog import UnservedReason
+from tidegate.store.rows import (
+    ActionStatus,
+    CancelStatus,
+    DeadLetterRow,
+    EnqueueResult,
+    HistoryRow,
+    NewTask,
+    QueueStats,
+    StoredResult,
+    TaskFilter,
+    TaskRow,
+)
+
+
+class Tasks(Protocol):
+    """What clients do: enqueue, read and cancel tasks."""
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        """Store these tasks, all or none (5,000 at most); return one result per task, in the same order.
+
+        A task whose id is already stored is not stored twice. Its result is the first one, `created=True`, so
+        that a client that resends after a lost result does not mistake its own task for another's. If another
+        task holds the key or unique name, the result has the id of that task. If several tasks of one call
+        have the same key, the first is stored and the others get its id. A new task is `ready`, or
+        `scheduled` if it is due later, with or without a tenant.
+
+        Raises:
+            KeyConflictError: A key is taken by a task with another fingerprint. Nothing was stored.
+        """
+
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        """Store any number of tasks in the transaction that is open on the caller's async connection.
+
+        The tasks exist once the caller commits. The results are those of `enqueue`. Errors of the connection
+        are raised unchanged.
+
+        Raises:
+            OptionError: This kind of connection is not supported, or this store cannot join transactions.
+            ConfigError: The connection leads to another database, or its role may not enqueue.
+            KeyConflictError: As `enqueue`. The caller's transaction can continue; no task was stored.
+        """
+
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        """Do what `enqueue_within` does, on a blocking connection."""
+
+    async def enqueue_part(self, batch_id: str, tasks: Sequence[NewTask]) -> None:
+        """Store one part of a larger enqueue (5,000 tasks at most), invisible until `commit_batch`."""
+
+    async def commit_batch(self, batch_id: str) -> dict[str, str]:
+        """Make all tasks of a batch visible; return {own id: id of the holder} where a key was taken.
+
+        Keys are compared here, by the rules of `enqueue`. Safe to repeat. `release_batches` moves the rows to
+        the main queue in small transactions, so that other writers do not wait long.
+
+        Raises:
+            KeyConflictError: As `enqueue`. The batch is dropped.
+        """
+
+    async def drop_batch(self, batch_id: str) -> None:
+        """Delete an uncommitted batch and its tasks."""
+
+    async def read_tasks(self, task_ids: Sequence[str]) -> dict[str, TaskRow]:
+        """Return the rows of the tasks that exist, by id, from one snapshot."""
+
+    async def find_ids(self, least: str, largest: str, *, tenant: str | None, limit: int) -> list[str]:
+        """Return the first `limit` task ids from `least` to `largest`, in order; only of `tenant`, if set."""
+
+    async def get_result(self, task_id: str) -> StoredResult | None:
+        """Return the result of a final task; None if it is not final.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+        """
+
+    async def get_payload(self, task_id: str) -> tuple[bytes, str]:
+        """Return a task's encoded arguments and their codec tag.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+        """
+
+    async def get_history(self, task_id: str) -> list[HistoryRow]:
+        """Return every run and action of a task, oldest first; empty if there is no such task."""
+
+    async def list_tasks(
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[TaskRow]:
+        """Return at most `limit` tasks, newest first, starting after the id `after`.
+
+        The next page starts after an id, not at an offset.
+        """
+
+    async def cancel(
+        self, task_ids: Sequence[str], *, why: str = "", force: bool = False
+    ) -> dict[str, CancelStatus]:
+        """Cancel tasks in any state; return a status per id.
+
+        A running task is asked to stop and never runs again. With `force` its worker does not wait for the
+        function to stop by itself. A second call may add `force`.
+        """
+
+    async def reprioritise(self, task_ids: Sequence[str], priority: Priority) -> dict[str, ActionStatus]:
+        """Give waiting or ready tasks another priority; their rank does not change."""
+
+    async def run_now(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        """Make scheduled and retrying tasks ready now."""
+
+
+class DeadLetters(Protocol):
+    """What people do with dead tasks."""
+
+    async def list_dead_letters(
+        self, task_filter: TaskFilter, *, after: str | None = None, limit: int = 50
+    ) -> list[DeadLetterRow]:
+        """Return at most `limit` dead letters, latest failure first, starting after the id `after`."""
+
+    async def count_dead_letters(self, task_filter: TaskFilter) -> int:
+        """Return how many dead letters match."""
+
+    async def redrive(
+        self, task_ids: Sequence[str], *, args: Mapping[str, tuple[bytes, str]] | None = None
+    ) -> dict[str, ActionStatus]:
+        """Send dead tasks back to the main queue; return a status per id.
+
+        Counters restart at zero, the history stays, and the run number continues to rise. An expired deadline
+        of the caller is extended by its first length. `args` replaces payloads: {id: (bytes, codec tag)}.
+        """
+
+    async def purge(self, task_ids: Sequence[str]) -> dict[str, ActionStatus]:
+        """Delete dead tasks for good, with payload and history; return a status per id."""
+
+
+class Statistics(Protocol):
+    """Counts that never scan finished tasks."""
+
+    async def get_queue_stats(self, unserved: UnservedReason | None = None) -> list[QueueStats]:
+        """Return each queue that has a task or finished one in the last ten minutes, by name.
+
+        Args:
+            unserved: Finds ready tasks that no live worker can run; they count as blocked. None: not checked.
+        """
+
+    async def save_manifest(self, app: str, manifest: Mapping[str, Any]) -> None:
+        """Store what an application declares (functions, pools), for processes that cannot import it."""
+
+    async def load_manifests(self) -> dict[str, dict[str, Any]]:
+        """Return the stored manifests by application."""
