@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,97 +11,16 @@ from checker import (
     INVARIANTS,
     ClientObservations,
     FunctionNote,
-    FunctionRecorder,
     ObservedCancel,
     RunLimits,
-    StoreSnapshot,
     SubmittedTask,
-    Violation,
-    check,
     digest_of,
-    read_notes,
 )
-from tidegate import Context, OptionError, Tidegate
+from checker.account_support import ARGS, TaskAccounts, accounts, action, run
 from tidegate.domain.outcome import Counters, Fence
-from tidegate.domain.spec import OnCrash, Priority, TaskSpec
+from tidegate.domain.spec import OnCrash, TaskSpec
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelStatus, HistoryRow, QueueStats, TaskRow
-
-ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
-LIMITS = {"app:work": RunLimits(max_attempts=3, crashes=3, losses=10, parks=20)}
-
-
-def run(number: int, outcome: str, **facts: object) -> HistoryRow:
-    """A run that begins at ten times its number and lasts five seconds."""
-    reasons = {"retrying": {"reason": "timeout", "charge": "attempt", "why": "backoff"}}
-    reasons["released"] = {"charge": "release", "why": "shutdown"}
-    reasons["dead"] = {"reason": "timeout", "charge": "attempt", "why": "all attempts spent"}
-    plain: dict[str, object] = {"at": number * 10.0, "ended_at": number * 10.0 + 5 if outcome else None}
-    return HistoryRow("run", run=number, outcome=outcome, **(plain | reasons.get(outcome, {}) | facts))  # type: ignore[arg-type]
-
-
-def action(kind: str, at: float) -> HistoryRow:
-    return HistoryRow(kind, at)
-
-
-@dataclasses.dataclass
-class TaskAccounts:
-    """The three accounts of one task, consistent until a test breaks one of them."""
-
-    row: TaskRow
-    history: list[HistoryRow]
-    observations: ClientObservations
-    notes: list[FunctionNote]
-    result: str = RESULT
-    payload: str = ARGS
-    stats: tuple[QueueStats, ...] = ()
-
-    def check(self, **options: object) -> list[Violation]:
-        rows = {self.row.id: self.row}
-        results = {self.row.id: self.result} if self.row.state is State.SUCCEEDED else {}
-        snapshot = StoreSnapshot(
-            rows, {self.row.id: tuple(self.history)}, {self.row.id: self.payload}, results, self.stats
-        )
-        return check(self.observations, self.notes, snapshot, limits=LIMITS, **options)  # type: ignore[arg-type]
-
-    def alter(self, **changes: object) -> None:
-        self.row = dataclasses.replace(self.row, **changes)  # type: ignore[arg-type]
-
-
-def accounts(
-    state: State, *history: HistoryRow, counters: Counters | None = None, redrives: int = 0
-) -> TaskAccounts:
-    """A task that went through this history, with bodies that wrote down what the store recorded."""
-    runs = [entry for entry in history if entry.kind == "run"]
-    notes = []
-    for entry in runs:
-        number = entry.run or 0
-        notes.append(FunctionNote("start", "t1", number, 100, entry.at))
-        if entry.outcome == "succeeded":
-            notes.append(FunctionNote("end", "t1", number, 100, entry.at + 4, digest=RESULT))
-        elif entry.outcome:
-            notes.append(FunctionNote("end", "t1", number, 100, entry.at + 4, error="TimeoutError"))
-    row = TaskRow(
-        id="t1",
-        function="app:work",
-        queue="default",
-        priority=Priority.NORMAL,
-        upstream="",
-        tenant="",
-        state=state,
-        run=max((entry.run or 0 for entry in runs), default=0),
-        counters=counters or Counters(),
-        redrives=redrives,
-        enqueued_at=1.0,
-        due_at=None,
-        started_at=None,
-        finished_at=None,
-        worker_id=None,
-        cancel_requested=False,
-        reason="",
-        message="",
-    )
-    return TaskAccounts(row, list(history), ClientObservations((SubmittedTask("t1", ARGS),)), notes)
+from tidegate.store.rows import CancelStatus, QueueStats
 
 
 def retried() -> TaskAccounts:
@@ -436,72 +354,6 @@ def test_without_function_notes_only_the_store_is_checked() -> None:
     unwatched.notes = []
     assert unwatched.check(has_notes=False) == []
     assert {violation.invariant for violation in unwatched.check()} == {"I10"}
-
-
-# --- the bodies' ledger --------------------------------------------------------------------------------
-
-
-async def work(ctx: Context, number: int) -> int:
-    if number < 0:
-        raise ValueError(number)
-    return number * 2
-
-
-def plain_work(ctx: Context, number: int) -> int:
-    if number < 0:
-        raise ValueError(number)
-    return number * 2
-
-
-def deaf_work(number: int) -> int:
-    return number
-
-
-@pytest.mark.anyio
-async def test_a_recorded_function_writes_its_runs_and_behaves_as_before(tmp_path: Path) -> None:
-    app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
-    function, plain = app.task(work), app.task(plain_work)
-    recorder = FunctionRecorder(tmp_path / "ledger.ndjson", clock=lambda: 12.5)
-    recorder.record_runs(function)
-    recorder.record_runs(plain)
-    assert await function(4) == 8
-    with pytest.raises(ValueError, match="-1"):
-        await function(-1)
-    assert plain(5) == 10
-    with pytest.raises(ValueError, match="-2"):
-        plain(-2)
-    recorder.close()
-    notes = read_notes(tmp_path / "ledger.ndjson")
-    assert [(note.event, note.digest, note.error) for note in notes] == [
-        ("start", "", ""),
-        ("end", digest_of(b"8"), ""),
-        ("start", "", ""),
-        ("end", "", "ValueError"),
-        ("start", "", ""),
-        ("end", digest_of(b"10"), ""),
-        ("start", "", ""),
-        ("end", "", "ValueError"),
-    ]
-    assert {note.at for note in notes} == {12.5}
-
-
-def test_a_function_without_a_context_cannot_be_recorded(tmp_path: Path) -> None:
-    app = Tidegate(f"sqlite:///{tmp_path / 'queue.db'}")
-    recorder = FunctionRecorder(tmp_path / "ledger.ndjson")
-    with pytest.raises(OptionError, match="Context"):
-        recorder.record_runs(app.task(deaf_work))
-    recorder.close()
-
-
-def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.ndjson"
-    recorder = FunctionRecorder(path)
-    recorder.record_start("t1", 1)
-    recorder.close()
-    with path.open("ab") as file:
-        file.write(b'{"event":"end","task_id":"t1"')
-    assert [note.event for note in read_notes(path)] == ["start"]
-    assert read_notes(tmp_path / "none.ndjson") == []
 
 
 def test_a_zombie_whose_late_start_the_caller_can_explain_may_begin_after_a_cancel() -> None:

@@ -1,54 +1,33 @@
+"""What an exception means by its status, its codes, its class and what is behind it."""
+
 import asyncio
 import errno
-import json
-import math
-import pickle
 import socket
 import ssl
 import urllib.error
 from email.message import Message
-from threading import Lock
 from types import SimpleNamespace
 
 import httpx2
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from classify_support import (
+    PERMANENT,
+    TRANSIENT,
+    UNKNOWN,
+    ApiError,
+    answered,
+    chained,
+    failure_of,
+    meaning_of,
+)
 
-from stand_ins import NOW, cases, complaint, exception_of, wait_complaint
-from tidegate.domain.failure import Failure, Reason, Verdict
-from tidegate.domain.spec import Fixed, Rule
-from tidegate.policy.classify import Classified, classify
+from stand_ins import cases, complaint, exception_of, wait_complaint
+from tidegate.domain.failure import Reason
 from tidegate.providers.waits import LONGEST_WAIT_SECONDS
-from tidegate.verdicts import Permanent, RetryAfter, Transient
 
-TRANSIENT, PERMANENT, UNKNOWN = Verdict.TRANSIENT, Verdict.PERMANENT, Verdict.UNKNOWN
 # What generic code reaches; the rest needs to know the provider. Raise them, never lower them.
 HTTP_CASES_REACHED = 197
 EXCEPTION_CASES_REACHED = 120
-
-
-class ApiError(Exception):
-    """An SDK's error that keeps its facts as attributes."""
-
-    def __init__(self, message="the call failed", **facts):
-        super().__init__(message)
-        vars(self).update(facts)
-
-
-def answered(status, body=None, headers=()):
-    return ApiError(
-        response=SimpleNamespace(status_code=status, headers=dict(headers), text=json.dumps(body))
-    )
-
-
-def failure_of(exc, **options):
-    return classify(exc, now=NOW, **options).failure
-
-
-def meaning_of(exc, **options):
-    failure = failure_of(exc, **options)
-    return failure.verdict, failure.reason
 
 
 # --- the provider cases ---
@@ -165,7 +144,7 @@ def test_a_failure_carries_the_facts_of_the_response():
     assert failure.request_id == "req_1"
     assert failure.wait_seconds == 8.0
     assert failure.message == "the call failed"
-    assert failure.error_class == f"{__name__}.ApiError"
+    assert failure.error_class == f"{ApiError.__module__}.ApiError"
     assert "ApiError: the call failed" in failure.traceback
 
 
@@ -257,13 +236,6 @@ def test_a_status_takes_precedence_over_the_class_that_carries_it():
     assert meaning_of(Unauthorized()) == (PERMANENT, Reason.AUTH)
 
 
-def chained(outer, cause=None, context=None):
-    outer.__cause__, outer.__context__ = cause, context
-    # Setting a cause suppresses the context, as `raise … from …` does.
-    outer.__suppress_context__ = cause is not None
-    return outer
-
-
 def test_a_wrapped_error_is_classified_by_its_cause():
     inner = answered(429, {"error": {"code": "insufficient_quota"}})
     failure = failure_of(chained(RuntimeError("step failed"), cause=chained(KeyError("x"), cause=inner)))
@@ -312,320 +284,3 @@ def test_an_exit_from_the_function_is_unknown_and_named():
     for exc in (KeyboardInterrupt(), GeneratorExit(), chained(SystemExit(1), cause=TimeoutError())):
         assert meaning_of(exc) == (UNKNOWN, Reason.UNKNOWN)
         assert type(exc).__name__ in failure_of(exc).evidence
-
-
-# --- groups ---
-
-
-def test_the_member_with_the_longest_wait_decides_for_a_group():
-    group = ExceptionGroup("g", [httpx2.ReadTimeout("slow"), answered(429, None, {"Retry-After": "30"})])
-    failure = failure_of(group)
-    assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.RATE_LIMIT, 30.0)
-    assert failure.error_class == "ExceptionGroup"
-    assert failure.message == f"g (2 sub-exceptions): {__name__}.ApiError: the call failed"
-
-
-def test_one_permanent_member_makes_a_group_permanent():
-    group = ExceptionGroup("g", [TimeoutError(), ExceptionGroup("h", [ValueError(), answered(401)])])
-    assert meaning_of(group) == (PERMANENT, Reason.AUTH)
-
-
-def test_one_unknown_member_makes_a_group_unknown():
-    assert meaning_of(ExceptionGroup("g", [TimeoutError(), ValueError()])) == (UNKNOWN, Reason.UNKNOWN)
-
-
-def test_cancelled_members_of_a_group_do_not_count():
-    group = BaseExceptionGroup("g", [asyncio.CancelledError(), answered(503)])
-    assert meaning_of(group) == (TRANSIENT, Reason.OVERLOADED)
-    assert meaning_of(BaseExceptionGroup("g", [asyncio.CancelledError()])) == (TRANSIENT, Reason.CANCELLED)
-
-
-def test_a_group_is_classified_by_its_members_even_with_a_specific_context():
-    group = chained(ExceptionGroup("g", [answered(401)]), context=TimeoutError())
-    assert meaning_of(group) == (PERMANENT, Reason.AUTH)
-
-
-def test_a_group_behind_a_wrapper_is_found():
-    assert meaning_of(chained(RuntimeError(), cause=ExceptionGroup("g", [answered(503)]))) == (
-        TRANSIENT,
-        Reason.OVERLOADED,
-    )
-
-
-def test_groups_nested_beyond_reason_are_unknown():
-    group = ExceptionGroup("g", [answered(503)])
-    for _ in range(500):
-        group = ExceptionGroup("g", [group])
-    assert meaning_of(group) == (UNKNOWN, Reason.UNKNOWN)
-
-
-# --- what the task raises ---
-
-
-def test_a_task_may_state_the_verdict_itself():
-    assert meaning_of(Permanent("no")) == (PERMANENT, Reason.REJECTED)
-    assert meaning_of(Transient("later")) == (TRANSIENT, Reason.UNKNOWN)
-    assert failure_of(Permanent("no")).evidence == "raised Permanent"
-    failure = failure_of(RetryAfter(30))
-    assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.RATE_LIMIT, 30.0)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "wait"), [(-1, 0.0), (0, 0.0), (1e9, 86_400.0), (math.inf, 86_400.0), (math.nan, None)]
-)
-def test_a_wait_that_a_task_asks_for_is_bounded(seconds, wait):
-    assert failure_of(RetryAfter(seconds)).wait_seconds == wait
-
-
-def test_a_users_own_subclass_of_retry_after_may_lack_its_seconds():
-    class Own(RetryAfter):
-        def __init__(self):
-            Exception.__init__(self, "own")
-
-    assert failure_of(Own()).wait_seconds is None
-    assert meaning_of(Own()) == (TRANSIENT, Reason.RATE_LIMIT)
-
-
-def test_a_stated_verdict_keeps_the_facts_behind_it_and_charges_as_stated():
-    failure = failure_of(chained(Transient("busy"), cause=answered(429, None, {"Retry-After": "9"})))
-    assert (failure.verdict, failure.reason) == (TRANSIENT, Reason.UNKNOWN)
-    assert (failure.status, failure.wait_seconds) == (429, 9.0)
-    failure = failure_of(chained(Permanent("no"), cause=answered(404)))
-    assert (failure.verdict, failure.reason) == (PERMANENT, Reason.NOT_FOUND)
-
-
-def test_a_stated_verdict_is_seen_through_a_wrapper():
-    assert meaning_of(chained(RuntimeError(), cause=Permanent("no")))[0] is PERMANENT
-
-
-# --- rules ---
-
-
-def test_a_rule_changes_a_verdict_either_way():
-    again, never = Rule(ApiError, wait=Fixed(1)), Rule(ApiError, retry=False)
-    turned = classify(answered(400), rules=[again], now=NOW)
-    assert (turned.failure.verdict, turned.failure.reason) == (TRANSIENT, Reason.INVALID_REQUEST)
-    assert turned.rule is again
-    assert turned.failure.evidence == "rule on ApiError (status 400)"
-    turned = classify(answered(503, None, {"Retry-After": "9"}), rules=[never], now=NOW)
-    assert (turned.failure.verdict, turned.failure.wait_seconds) == (PERMANENT, None)
-    assert turned.rule is never
-
-
-def test_a_rule_that_repeats_a_permanent_failure_keeps_the_servers_wait():
-    exc = answered(400, None, {"Retry-After": "9"})
-    assert failure_of(exc, rules=[Rule(ApiError)]).wait_seconds == 9.0
-
-
-def test_the_first_rule_that_names_a_class_counts():
-    rules = [Rule(KeyError), Rule(LookupError, retry=False), Rule(Exception)]
-    assert [classify(exc(), rules=rules, now=NOW).rule for exc in (KeyError, IndexError, ValueError)] == rules
-    assert classify(KeyboardInterrupt(), rules=rules, now=NOW).rule is None
-
-
-def test_a_rule_may_name_a_reason_and_yields_to_one_that_names_a_class():
-    by_reason, by_class = Rule(Reason.NOT_FOUND, attempts=2), Rule(ApiError, retry=False)
-    found = classify(answered(404), rules=[by_reason], now=NOW)
-    assert found.rule is by_reason
-    assert found.failure.verdict is TRANSIENT
-    assert classify(answered(404), rules=[by_reason, by_class], now=NOW).rule is by_class
-    assert classify(answered(503), rules=[by_reason], now=NOW).rule is None
-
-
-def test_a_rule_makes_an_unknown_failure_known():
-    assert failure_of(ValueError(), rules=[Rule(ValueError)]).verdict is TRANSIENT
-    assert failure_of(ValueError(), rules=[Rule(Reason.UNKNOWN, retry=False)]).verdict is PERMANENT
-
-
-def test_a_broad_rule_does_not_change_a_verdict_that_the_task_raised():
-    broad = Rule(Exception)
-    assert classify(Permanent(), rules=[broad], now=NOW).rule is None
-    assert meaning_of(Permanent(), rules=[broad])[0] is PERMANENT
-    assert meaning_of(Transient(), rules=[Rule(Exception, retry=False)])[0] is TRANSIENT
-    assert meaning_of(Permanent(), rules=[Rule(Reason.UNKNOWN)])[0] is PERMANENT
-    assert classify(Transient(), rules=[broad], now=NOW).rule is broad
-    assert meaning_of(Permanent(), rules=[Rule(Permanent)])[0] is TRANSIENT
-
-
-def test_a_rule_applies_to_the_members_of_a_group():
-    never = Rule(KeyError, retry=False)
-    found = classify(ExceptionGroup("g", [TimeoutError(), KeyError("x")]), rules=[never], now=NOW)
-    assert found.failure.verdict is PERMANENT
-    assert found.rule is never
-    whole = Rule(ExceptionGroup)
-    assert classify(ExceptionGroup("g", [KeyError("x")]), rules=[whole, never], now=NOW).rule is whole
-
-
-def test_a_class_that_answers_isinstance_with_an_error_matches_no_rule():
-    class Moody(type):
-        def __instancecheck__(cls, instance):
-            raise RuntimeError("ask me tomorrow")
-
-    odd = Moody("Odd", (Exception,), {})
-    assert classify(ValueError(), rules=[Rule(odd), Rule(ValueError)], now=NOW).rule == Rule(ValueError)
-
-
-# --- classifiers ---
-
-
-def test_a_users_classifier_comes_before_our_own_evidence_and_after_rules():
-    def ours(exc):
-        return Failure(TRANSIENT, Reason.OVERLOADED, wait_seconds=1e9) if "busy" in str(exc) else None
-
-    failure = failure_of(ApiError("busy", status_code=400), classifiers=[ours])
-    assert (failure.verdict, failure.reason, failure.wait_seconds) == (TRANSIENT, Reason.OVERLOADED, 86_400.0)
-    assert failure.evidence == "classifier ours"
-    assert failure.message == "busy"
-    assert meaning_of(ApiError("other", status_code=400), classifiers=[ours])[0] is PERMANENT
-    assert (
-        meaning_of(ApiError("busy"), classifiers=[ours], rules=[Rule(ApiError, retry=False)])[0] is PERMANENT
-    )
-    assert meaning_of(chained(RuntimeError(), cause=ApiError("busy")), classifiers=[ours])[0] is TRANSIENT
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "nonsense",
-        Failure("perhaps", Reason.UNKNOWN),
-        Failure(PERMANENT, Reason.AUTH, message=7),
-        Failure(PERMANENT, Reason.AUTH, status="soon"),
-    ],
-    ids=repr,
-)
-def test_a_classifier_that_returns_an_invalid_value_is_skipped(answer):
-    assert meaning_of(answered(503), classifiers=[lambda exc: answer]) == (TRANSIENT, Reason.OVERLOADED)
-
-
-@pytest.mark.parametrize("fault", [RuntimeError, SystemExit, asyncio.CancelledError])
-def test_a_classifier_that_raises_is_skipped(fault):
-    def broken(exc):
-        raise fault
-
-    def sane(exc):
-        return Failure(PERMANENT, Reason.AUTH)
-
-    assert meaning_of(ValueError(), classifiers=[broken, sane]) == (PERMANENT, Reason.AUTH)
-
-
-# --- nothing breaks it ---
-
-
-class Hostile(Exception):
-    """Every look at it fails."""
-
-    def __getattribute__(self, name):
-        raise SystemExit(f"no {name} for you")
-
-    def __str__(self):
-        raise RuntimeError("nor any words")
-
-
-class HostileMapping(dict):
-    def items(self):
-        raise RuntimeError
-
-    def get(self, *_):
-        raise RuntimeError
-
-    def keys(self):
-        raise RuntimeError
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        Hostile,
-        lambda: ApiError(response=HostileMapping(a=1), headers=HostileMapping(a=1), body=HostileMapping(a=1)),
-        lambda: ApiError(status_code=503, body={"error": HostileMapping(code=1)}),
-        lambda: ApiError("boom\x00tail\ud800", code="\x00", request_id="\ud800", status_code=500),
-        lambda: type("Odd", (ApiError,), {"__qualname__": "Odd\ud800\x00"})(code="\ud800"),
-        lambda: answered(500, {"error": {"code": "rate_limited\ud800\x00"}}, {"X-Request-Id": "\x00"}),
-        lambda: ApiError(lock=Lock(), status=lambda: 500, headers=dict, response=lambda: None),
-    ],
-    ids=["hostile", "mapping", "nested", "text", "names", "codes", "callables"],
-)
-def test_an_exception_whose_every_attribute_raises_is_still_classified(build):
-    found = classify(build(), rules=[Rule(KeyError)], now=NOW, classifiers=[lambda e: None])
-    assert isinstance(found, Classified)
-    assert found.failure.error_class
-    failure = found.failure
-    for text in (
-        failure.message,
-        failure.error_class,
-        failure.code,
-        failure.request_id,
-        failure.evidence,
-        failure.traceback,
-    ):
-        text.encode("utf-8")
-        assert "\x00" not in text
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["error", "Error", "code", "type", "status", "details", "metadata", "retry_after"]
-            ),
-            inner,
-        )
-    ),
-    max_leaves=6,
-)
-ATTRIBUTES = st.dictionaries(
-    st.sampled_from(
-        [
-            "status_code",
-            "http_status",
-            "status",
-            "code",
-            "type",
-            "body",
-            "json_body",
-            "details",
-            "error",
-            "headers",
-            "response",
-        ]
-    ),
-    JSON
-    | st.sampled_from([200, 400, 429, 503, object(), SimpleNamespace(status_code=429, headers=[("a",)])]),
-)
-
-
-@settings(max_examples=150, deadline=None, database=None)
-@given(ATTRIBUTES, st.text(), st.floats())
-def test_no_attribute_makes_the_classifier_fail(attributes, message, now):
-    failure = classify(ApiError(message, **attributes), now=now).failure
-    assert not failure.evidence.startswith("could not be classified")
-    assert failure.verdict is not PERMANENT or failure.wait_seconds is None
-    assert failure.wait_seconds is None or 0 <= failure.wait_seconds <= LONGEST_WAIT_SECONDS
-
-
-class OwnRejection(Permanent):
-    """One of a user's own, whose constructor knows nothing of ours."""
-
-    def __init__(self) -> None:
-        self.reason = 5
-
-
-@pytest.mark.parametrize(
-    ("raised", "reason"),
-    [
-        (Permanent("no"), Reason.REJECTED),
-        (Permanent("no", reason="content_policy"), Reason.CONTENT_POLICY),
-        (Permanent("no", reason=Reason.INVALID_REQUEST), Reason.INVALID_REQUEST),
-        (Permanent("no", reason="unknown"), Reason.REJECTED),
-        (Permanent("no", reason="no such word"), Reason.REJECTED),
-        (OwnRejection(), Reason.REJECTED),
-        (chained(Permanent("no"), cause=answered(404)), Reason.NOT_FOUND),
-        (chained(Permanent("no"), cause=answered(429)), Reason.REJECTED),
-        (chained(Permanent("no", reason="quota"), cause=answered(404)), Reason.QUOTA),
-        (pickle.loads(pickle.dumps(Permanent("no", reason="quota"))), Reason.QUOTA),
-    ],
-)
-def test_a_task_that_raises_permanent_is_dead_with_the_reason_it_gives(raised, reason):
-    assert meaning_of(raised) == (PERMANENT, reason)
