@@ -11,6 +11,7 @@ from tools.reference.__main__ import pages
 from tools.reference.markdown import from_docstring, replace_part, table
 
 import tidegate
+import tidegate.testing
 
 PAGES = pages()
 
@@ -23,7 +24,7 @@ def test_a_generated_page_is_what_the_code_says_now(path):
 def test_every_public_name_is_on_one_page_of_the_python_reference():
     names = [name for subject in python_api.subjects().values() for name in subject.names]
 
-    assert sorted(names) == sorted(set(tidegate.__all__) - {"__version__"})
+    assert sorted(names) == sorted({*tidegate.__all__, *tidegate.testing.__all__} - {"__version__"})
 
 
 def test_every_public_method_of_the_application_has_its_heading():

@@ -11,7 +11,7 @@ import textwrap
 import tomllib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tools.reference.markdown import anchor, from_docstring, paragraphs
 from tools.reference.signatures import signature_of, type_text, without_modules
 
 import tidegate
+import tidegate.testing
 from tidegate import _HOMES as HOMES
 from tidegate.errors import TidegateError
 
@@ -31,6 +32,11 @@ Types in signatures: `Seconds` is a number of seconds, a `timedelta`, or text su
 `Deadline` is also a `datetime` with a time zone. `Size` is a number of bytes, or text such as `"300MiB"`.
 `Backoff` is `Exponential`, `Fixed` or `Polynomial`. Where a default is `...`, the text says how it is chosen.
 """
+PUBLIC: Mapping[str, Any] = {
+    **{name: getattr(tidegate, name) for name in tidegate.__all__ if name != "__version__"},
+    **{name: getattr(tidegate.testing, name) for name in tidegate.testing.__all__},
+}
+"""Every public name with its value."""
 VALUES_OF_USERS = ("Failure",)
 """Values that users construct, although most code only reads them."""
 
@@ -59,16 +65,22 @@ def _is_error(value: Any) -> bool:
 
 
 def page_of(name: str) -> str:
-    """Return the file that describes a public name, and the anchor in it."""
-    file = next(file for file, subject in subjects().items() if name in subject.names)
-    return f"{file}.md#{anchor(name)}"
+    """Return the file that describes a public name, and the anchor in it.
+
+    Raises:
+        LookupError: No page has the name.
+    """
+    for file, subject in subjects().items():
+        if name in subject.names:
+            return f"{file}.md#{anchor(name)}"
+    raise LookupError(f"{name} is on no page: add it to {SUBJECTS.name}")
 
 
 def page(file: str) -> str:
     """Return one page."""
     subject = subjects()[file]
     parts = [f"# {subject.title}", subject.introduction, "" if file == "errors" else TYPES]
-    parts += ["\n\n".join(_name(name, getattr(tidegate, name))) for name in subject.names]
+    parts += ["\n\n".join(_name(name, PUBLIC[name])) for name in subject.names]
     return _linked("\n\n".join(part.strip("\n") for part in parts if part) + "\n", file)
 
 
@@ -103,14 +115,14 @@ def _enum(kind: type[enum.Enum]) -> Iterator[str]:
 
 
 def _class(name: str, kind: type) -> Iterator[str]:
-    bases = [base.__name__ for base in kind.__bases__ if base.__name__ in tidegate.__all__]
+    bases = [base.__name__ for base in kind.__bases__ if base.__name__ in PUBLIC]
     if bases:
         yield f"A kind of `{bases[0]}`."
     if issubclass(kind, TidegateError):
         code = vars(kind)["code"]
         yield f"Code: [{code}](../errors.md#{code.lower()})."
-    if _has_constructor(name, kind):
-        yield _code(f"{name}{signature_of(vars(kind)['__init__'])}")
+    if constructor := _constructor(name, kind):
+        yield _code(f"{name}{signature_of(constructor)}")
     yield from_docstring(kind.__doc__ or "", without=("Args", "Raises") if name in MADE_BY_TIDEGATE else ())
     if fields := list(_fields(name, kind)):
         yield "Attributes:\n\n" + "\n".join(fields)
@@ -119,18 +131,22 @@ def _class(name: str, kind: type) -> Iterator[str]:
         yield from _method(member, function)
 
 
-def _has_constructor(name: str, kind: type) -> bool:
-    """Return whether users call the constructor, and it takes more than the fields listed below it."""
-    if name in MADE_BY_TIDEGATE or typing.is_typeddict(kind) or "__init__" not in vars(kind):
-        return False
-    is_made_of_fields = is_dataclass(kind) and not _is_written(kind)
-    return not is_made_of_fields or name in VALUES_OF_USERS
+def _constructor(name: str, kind: type) -> Any:
+    """Return the constructor; None if users never call it, or if it takes the fields listed below it."""
+    if name in MADE_BY_TIDEGATE or typing.is_typeddict(kind):
+        return None
+    for each in _own_classes(kind):
+        if "__init__" in vars(each) and (each is kind or each.__name__ not in PUBLIC):
+            is_made_of_fields = is_dataclass(each) and not _is_written(each)
+            return None if is_made_of_fields and name not in VALUES_OF_USERS else vars(each)["__init__"]
+    return None
 
 
 def _is_written(kind: type) -> bool:
     """Return whether the source has the constructor; `dataclass` writes the others."""
     constructor: types.FunctionType = vars(kind)["__init__"]
-    return constructor.__code__.co_filename == inspect.getsourcefile(kind)
+    file: str = constructor.__code__.co_filename
+    return file == inspect.getsourcefile(kind)
 
 
 def _method(name: str, member: Any) -> Iterator[str]:
@@ -155,7 +171,7 @@ def _fields(name: str, kind: type) -> Iterator[str]:
     """Yield a list item for each public field of a class, those of its bases first."""
     seen = set[str]()
     for each in reversed(_own_classes(kind)):
-        if each is not kind and each.__name__ in tidegate.__all__:
+        if each is not kind and each.__name__ in PUBLIC:
             continue
         texts = docstrings_of_class(each)
         for field, annotation in vars(each).get("__annotations__", {}).items():
@@ -184,7 +200,7 @@ def _attributes(kind: Any) -> Iterator[str]:
             if name.startswith("_") or name not in parameters:
                 continue
             kind_text = type_text(parameters[name].annotation)
-            if set(re.findall(r"\b[A-Z]\w+", kind_text)) <= {*tidegate.__all__, "Mapping", "None"}:
+            if set(re.findall(r"\b[A-Z]\w+", kind_text)) <= {*PUBLIC, "Mapping", "None"}:
                 yield _field(name, kind_text, texts.get(name, ""))
 
 
@@ -192,7 +208,7 @@ def _methods(name: str, kind: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods and properties of a class in source order, then those of its bases."""
     seen = set[str]()
     for each in _own_classes(kind):
-        if each is not kind and each.__name__ in tidegate.__all__:
+        if each is not kind and each.__name__ in PUBLIC:
             continue
         for member, value in vars(each).items():
             is_described = isinstance(
@@ -227,7 +243,7 @@ def _code(text: str) -> str:
 
 def _linked(text: str, file: str) -> str:
     """Make links of the public names in code spans, outside headings and code blocks."""
-    names = "|".join(sorted((name for name in tidegate.__all__ if name[0] != "_"), key=len, reverse=True))
+    names = "|".join(sorted(PUBLIC, key=len, reverse=True))
 
     def link(found: re.Match[str]) -> str:
         target = page_of(found["name"]).removeprefix(f"{file}.md") if found["name"] else ""

@@ -30,8 +30,8 @@ MAX_PROBE_SECONDS = 10.0
 """The most time between two probes."""
 PLACEHOLDER_WAIT_SECONDS = 2.0
 PLACEHOLDER_WAITS = 5
-"""If a server keeps naming waits for longer than both `PLACEHOLDER_WAIT_SECONDS` and this many of its waits,
-only a successful probe opens the gate."""
+"""If a server keeps naming waits for longer than `PLACEHOLDER_WAIT_SECONDS`, than this many of its waits and
+than twice the typical time of a run, only a successful probe opens the gate."""
 FIRST_SHARE = 0.1
 """The share of its rate that an upstream starts with after an outage."""
 LAST_ATTEMPT_SECONDS = 10.0
@@ -53,7 +53,9 @@ def apply_failure(gate: Gate, failure: CallFailure, limits: Limits, now: float) 
     """Return the gate after a failure of a run or call. The reason must be one of `GATE_REASONS`.
 
     This decides what a 429 does: a wait that the server named parks the gate until then; without one, the
-    gate parks until a probe succeeds. Either way the learned rate is halved.
+    gate parks until a probe succeeds. A 429 that met a flowing gate also halves the learned rate, or sets it
+    to half of the recent successes. A 429 soon after another, by a run that started at the old rate, does
+    not; nor does one without recent successes.
     """
     if failure.needs_person:
         return _parked(gate, ParkedBy.ACCOUNT, failure, now)

@@ -113,7 +113,7 @@ STEADY_STATEMENTS = [
     *[("claim", name) for name in ("peek", "walk", "take", "mark_probes")],
     *[("finish", name) for name in ("succeed", "end", "attempt", "spend", "rules", "spend_rule", "retry")],
     *[("finish", name) for name in ("release", "dead_letter", "cancel", "free_name", "count", "use")],
-    *[("list_upstreams", name) for name in ("in_flight", "save")],
+    *[("gates", name) for name in ("in_flight", "save")],
     ("extend_leases", "beat"),
     ("save_progress", "keep"),
     ("read_chunks", "after"),

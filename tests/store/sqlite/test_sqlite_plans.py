@@ -204,7 +204,7 @@ def instructions(db: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> in
 
 
 async def test_runs_in_flight_are_counted_from_the_indexes_of_their_upstream_alone(full: SqliteStore) -> None:
-    steps = await plan(full, load("list_upstreams")["in_flight"], ("u1", START))
+    steps = await plan(full, load("gates")["in_flight"], ("u1", START))
     searches = [step for step in steps if "SEARCH" in step or "SCAN running" in step or "SCAN permit" in step]
     assert searches == [
         "SEARCH running USING COVERING INDEX running_upstream (upstream=?)",

@@ -15,23 +15,23 @@ from tidegate.store.common.text import storable
 async def add_token(db: Session, token: NewToken) -> None:
     """Store a token's digest with the rights it grants."""
     head = (token.id, token.digest, storable(token.name), str(token.role), _text(token.tenant))
-    await db.run(db.sql("list_tokens")["add"], *head, db.at, token.expires_seconds)
+    await db.run(db.sql("tokens")["add"], *head, db.at, token.expires_seconds)
 
 
 async def find_token(db: Session, digest: bytes) -> TokenRow | None:
     """Return the token with this digest; None if it does not exist, has expired or was revoked."""
-    row = await db.row(db.sql("list_tokens")["by_digest"], digest, db.at)
+    row = await db.row(db.sql("tokens")["by_digest"], digest, db.at)
     return None if row is None else _token(row)
 
 
 async def list_tokens(db: Session) -> list[TokenRow]:
     """Return all tokens, oldest first."""
-    return [_token(row) for row in await db.rows(db.sql("list_tokens")["all"])]
+    return [_token(row) for row in await db.rows(db.sql("tokens")["all"])]
 
 
 async def revoke_token(db: Session, token_id: str) -> bool:
     """Revoke a token; return whether one with this id exists."""
-    return await db.value(db.sql("list_tokens")["revoke"], storable(token_id), db.at) is not None
+    return await db.value(db.sql("tokens")["revoke"], storable(token_id), db.at) is not None
 
 
 async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> None:
@@ -50,13 +50,13 @@ async def add_audit_entries(db: Session, entries: Sequence[NewAuditEntry]) -> No
         )
         for entry in entries
     ]
-    await db.run_each(db.sql("list_audit_entries")["keep"], rows, db.at)
+    await db.run_each(db.sql("audit_entries")["keep"], rows, db.at)
 
 
 async def list_audit_entries(db: Session, after: str | None, limit: int) -> list[AuditEntry]:
     """Return audit entries, newest first, starting after the id `after`."""
     start = None if after is None else db.id(after)
-    rows = await db.rows(db.sql("list_audit_entries")["page"], start or db.id(ids.AFTER_ALL), limit)
+    rows = await db.rows(db.sql("audit_entries")["page"], start or db.id(ids.AFTER_ALL), limit)
     return [AuditEntry(db.text(entry), *row) for entry, *row in rows]
 
 

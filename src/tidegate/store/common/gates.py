@@ -46,31 +46,29 @@ _BUCKETS = msgspec.json.Decoder(dict[str, TokenBucket])
 
 async def rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name."""
-    return [_from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all"])]
+    return [_from_json(*found) for found in await db.rows(db.sql("gates")["all"])]
 
 
 async def locked_rows(db: Session) -> list[GateRow]:
     """Return every gate, by kind and name, locked until the transaction ends."""
-    return [_from_json(*found) for found in await db.rows(db.sql("list_upstreams")["all_locked"])]
+    return [_from_json(*found) for found in await db.rows(db.sql("gates")["all_locked"])]
 
 
 async def locked_row(db: Session, kind: GateKind, name: str) -> GateRow | None:
     """Return one gate, locked until the transaction ends; None if it does not exist."""
-    found = await db.row(db.sql("list_upstreams")["one_locked"], str(kind), storable(name))
+    found = await db.row(db.sql("gates")["one_locked"], str(kind), storable(name))
     return None if found is None else _from_json(*found)
 
 
 async def save(db: Session, now: float, changed: Iterable[GateRow]) -> None:
     """Write these gates. Their rows are locked."""
     rows = [(str(row.kind), storable(row.name), *_to_json(row)) for row in changed]
-    await db.run_each(db.sql("list_upstreams")["save"], rows, now)
+    await db.run_each(db.sql("gates")["save"], rows, now)
 
 
 async def in_flight(db: Session, now: float, upstreams: Sequence[str]) -> dict[str, int]:
     """Return the number of current runs and calls per upstream. Without upstreams no query is run."""
-    rows = await db.run_each(
-        db.sql("list_upstreams")["in_flight"], [(storable(name),) for name in upstreams], now
-    )
+    rows = await db.run_each(db.sql("gates")["in_flight"], [(storable(name),) for name in upstreams], now)
     return dict(map(tuple, rows))
 
 
@@ -196,8 +194,7 @@ async def request_probe(db: Session, name: str) -> bool:
 async def list_upstreams(db: Session) -> list[UpstreamRow]:
     """Return every upstream with its counts of tasks and calls, by name."""
     waiting = {
-        (upstream, state): tasks
-        for upstream, state, tasks in await db.rows(db.sql("list_upstreams")["waiting"])
+        (upstream, state): tasks for upstream, state, tasks in await db.rows(db.sql("gates")["waiting"])
     }
     all_rows, now = await rows(db), await db.now()
     flying = await in_flight(db, now, [each.name for each in all_rows])
@@ -214,9 +211,7 @@ async def list_retry_budgets(db: Session) -> list[RetryBudgetRow]:
 
 async def ensure_row(db: Session, now: float, fresh: GateRow) -> GateRow:
     """Return the gate of this kind and name, locked. Create it if it does not exist."""
-    await db.run(
-        db.sql("list_upstreams")["make"], str(fresh.kind), storable(fresh.name), *_to_json(fresh), now
-    )
+    await db.run(db.sql("gates")["make"], str(fresh.kind), storable(fresh.name), *_to_json(fresh), now)
     return await locked_row(db, fresh.kind, fresh.name) or fresh
 
 

@@ -18,7 +18,7 @@ from tidegate.store.sqlite.statements import load
 from tidegate.store.sqlite.work import SqliteSession, complete
 
 _SQL = load("claim")
-_GATES = load("list_upstreams")
+_GATES = load("gates")
 
 # A claim reads its rows by place: names would cost a third more.
 _TASK_ID, _FUNCTION, _PARKED_AT = map(StoredClaim._fields.index, ("task_id", "function", "parked_at"))

@@ -1,4 +1,4 @@
--- list_upstreams: read and write gates as a whole. There are few: one per upstream and per limited function.
+-- gates: read and write gates as a whole. There are few: one per upstream and per limited function.
 
 -- name: all
 SELECT kind, name, limits, state, buckets

@@ -1,4 +1,4 @@
--- list_audit_entries: add and list audit entries.
+-- audit_entries: add and list audit entries.
 
 -- name: keep
 -- Arrays: 1 ids, 2 actors, 3 roles, 4 tenants or NULL, 5 actions, 6 targets, 7 answers, 8 whys; 9 at

@@ -1,4 +1,4 @@
--- list_audit_entries: add and list audit entries.
+-- audit_entries: add and list audit entries.
 
 -- name: keep
 -- 1 id, 2 actor, 3 role, 4 tenant or NULL, 5 action, 6 target, 7 answer, 8 why, 9 at

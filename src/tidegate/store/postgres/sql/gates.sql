@@ -1,4 +1,4 @@
--- list_upstreams: read and write gates as a whole. There are few: one per upstream and per limited function. A
+-- gates: read and write gates as a whole. There are few: one per upstream and per limited function. A
 -- transaction that changes a gate locks its row first, and locks several in the order of kind and name.
 
 -- name: all
