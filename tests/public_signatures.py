@@ -28,7 +28,6 @@ INTERNAL = {
     "NewTask": "of PreparedTask.new_task, the row that will be stored",
     "PermitSource": "of Upstream.permits, for the transports",
     "Signature": "of TaskFunction.signature, for workers and the HTTP API",
-    "Usual": "the type of a default: an option that was not given",
 }
 """Classes that public signatures name and that users need not, with the reason."""
 

@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from tidegate.policy.classify import Classifier
     from tidegate.policy.drain import Drain, DrainKind
     from tidegate.store.rows import ActionStatus, CancelStatus
-    from tidegate.task import TaskFunction, discard, on
+    from tidegate.task import TaskFunction
+    from tidegate.task_settings import TaskSettings, discard, on
     from tidegate.values import Chunk, HistoryEntry, TaskStatus
     from tidegate.verdicts import Permanent, RetryAfter, Transient
     from tidegate.worker.embedded import EmbeddedWorker
@@ -132,6 +133,7 @@ __all__ = [
     "TaskFilters",
     "TaskFunction",
     "TaskNotFoundError",
+    "TaskSettings",
     "TaskStatus",
     "TaskStopped",
     "Tidegate",
@@ -225,6 +227,7 @@ _HOMES = {
     "TaskFilters": "tidegate.admin.tasks",
     "TaskFunction": "tidegate.task",
     "TaskNotFoundError": "tidegate.errors",
+    "TaskSettings": "tidegate.task_settings",
     "TaskStatus": "tidegate.values",
     "TaskStopped": "tidegate.context",
     "Tidegate": "tidegate.app",
@@ -251,8 +254,8 @@ _HOMES = {
     "WorkerAdmin": "tidegate.admin",
     "WorkerStatus": "tidegate.admin.values",
     "WrongStateError": "tidegate.errors",
-    "discard": "tidegate.task",
-    "on": "tidegate.task",
+    "discard": "tidegate.task_settings",
+    "on": "tidegate.task_settings",
 }
 
 

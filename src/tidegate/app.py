@@ -16,49 +16,22 @@ from tidegate.config import load_config
 from tidegate.configured import PreparedTask, new_task_of
 from tidegate.context import Context
 from tidegate.core import Core
-from tidegate.domain.failure import Reason
 from tidegate.domain.spec import (
-    NO_LIMIT,
-    TIMEOUT_SECONDS,
-    TIMEOUT_WITH_UPSTREAM_SECONDS,
-    TOTAL_TIMEOUT_SECONDS,
-    TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS,
-    USUAL,
-    Backoff,
-    Exponential,
-    OnCrash,
-    Priority,
-    Rule,
     TaskSpec,
-    Usual,
-    backoff_option,
 )
 from tidegate.errors import OptionError
 from tidegate.hooks import Hooks
-from tidegate.limits.options import UpstreamLimits, make_limits, rate_window
-from tidegate.options import priority_option
+from tidegate.limits.options import UpstreamLimits, make_limits
 from tidegate.readers import (
     Seconds,
-    Size,
-    attempts_option,
-    choice_option,
-    duration_deadline,
-    limit_option,
     name_option,
     names_option,
-    seconds_option,
     shown,
-    size_option,
 )
 from tidegate.store.connect import check_url
-from tidegate.task import (
-    TaskDecorator,
-    TaskFunction,
-    choose_runs_in,
-    function_name,
-    retry_rules_option,
-)
+from tidegate.task import TaskDecorator, TaskFunction
 from tidegate.task_access import TaskAccess
+from tidegate.task_settings import TaskSettings, choose_runs_in, function_name, read_settings
 from tidegate.worker.settings import Pool, Timings, pools_option, timings_option
 
 if TYPE_CHECKING:
@@ -141,107 +114,27 @@ class Tidegate(Hooks, TaskAccess):
     @overload
     def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: Priority | str = Priority.NORMAL,
-        upstream: Upstream | str | None = None,
-        rate_limit: str | None = None,
-        timeout: Seconds | Usual | None = USUAL,
-        total_timeout: Seconds | Usual | None = USUAL,
-        deadline: Seconds | None = None,
-        max_attempts: int = 3,
-        backoff: Backoff | Seconds | None = None,
-        retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
-        on_unknown: str = "retry",
-        on_crash: str = "retry",
-        runs_in: str | None = None,
-        memory_limit: Size | None = None,
-        cancel_grace: Seconds | None = None,
-    ) -> TaskDecorator: ...
+    def task(self, /, **settings: Unpack[TaskSettings]) -> TaskDecorator: ...
 
-    def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: Priority | str = Priority.NORMAL,
-        upstream: Upstream | str | None = None,
-        rate_limit: str | None = None,
-        timeout: Seconds | Usual | None = USUAL,
-        total_timeout: Seconds | Usual | None = USUAL,
-        deadline: Seconds | None = None,
-        max_attempts: int = 3,
-        backoff: Backoff | Seconds | None = None,
-        retry: Sequence[Rule | type[BaseException] | Reason | str] = (),
-        on_unknown: str = "retry",
-        on_crash: str = "retry",
-        runs_in: str | None = None,
-        memory_limit: Size | None = None,
-        cancel_grace: Seconds | None = None,
-    ) -> Any:
+    def task(self, function: Callable[..., Any] | None = None, /, **settings: Unpack[TaskSettings]) -> Any:
         """Declare a task function, with or without settings.
 
         Args:
             function: The function, when used without settings.
-            name: Its stable name in the store; `module:function` unless given.
-            queue: Where its tasks go.
-            priority: `interactive`, `normal` or `bulk`.
-            upstream: The outside service it calls, if any: what `app.upstream(…)` returned, or its name.
-            rate_limit: Runs started in a time, such as `50/min`, by all workers together.
-            timeout: Time for one attempt; 300 s, or 15 min with an upstream, unless given. Seconds, a
-                timedelta, or text such as `90s`, `15m`, `1h`; so are all durations here. `NO_LIMIT` must be
-                written out.
-            total_timeout: Time for the whole task from its first start, over all its runs; 30 min, or 1 h
-                with an upstream, unless given. Time that the task waits for an upstream, parked or behind its
-                gate, is not counted.
-            deadline: Time for the whole task from each enqueue, which nothing stops; None: no such limit.
-            max_attempts: Charged attempts before it is dead.
-            backoff: `Exponential` (10 s doubled, 600 s at most, unless given), `Polynomial` or `Fixed`; a
-                duration alone means `Fixed`.
-            retry: Rules by `on(…)` and `discard(…)`; the first that matches counts. An exception class or a
-                reason alone means `on(…)` it.
-            on_unknown: `retry` or `dead`, for failures of unknown meaning.
-            on_crash: `retry`, or `fail`: dead at the first crash of its process.
-            runs_in: `loop` (for `async def`, the default), `process` (the default for `def`: a warm child
-                process, which can be killed) or `thread` (which cannot).
-            memory_limit: Bytes, or text such as `2GiB`, that its child process may hold.
-            cancel_grace: Seconds after which a cancelled body is closed by force; None: at its time limit.
+            settings: Those of `TaskSettings`.
 
         Raises:
-            OptionError: A setting cannot work.
+            OptionError: There is no such setting, or a value cannot work.
             ConfigError: The function cannot be a task function, or its name is taken.
         """
-        settings = {
-            "queue": name_option("queue", queue),
-            "priority": priority_option("priority", priority),
-            **self._core.upstream_settings(upstream),
-            "rate_limit": None if rate_limit is None else rate_window(rate_limit),
-            "timeout": _timeout_seconds(timeout, upstream),
-            "total_timeout": _total_timeout_seconds(total_timeout, upstream),
-            "deadline": NO_LIMIT if deadline is None else duration_deadline("deadline", deadline),
-            "max_attempts": attempts_option("max_attempts", max_attempts),
-            "backoff": Exponential() if backoff is None else backoff_option("backoff", backoff),
-            "rules": retry_rules_option(retry),
-            "retry_unknown": choice_option("on_unknown", on_unknown, ("retry", "dead")) == "retry",
-            "on_crash": OnCrash(choice_option("on_crash", on_crash, ("retry", "fail"))),
-            "memory_limit": None if memory_limit is None else size_option("memory_limit", memory_limit),
-            "cancel_grace": None if cancel_grace is None else seconds_option("cancel_grace", cancel_grace),
-        }
-
-        if name is not None:
-            name_option("name", name)
+        fields = read_settings(settings) | self._core.upstream_settings(settings.get("upstream"))
+        has_memory_limit = settings.get("memory_limit") is not None
 
         def declare(function: Callable[..., Any]) -> TaskFunction[Any, Any, Any]:
             require_plain_function(function)
-            where = choose_runs_in(function, runs_in, memory_limit=memory_limit is not None)
-            spec = TaskSpec(name=name or function_name(function), runs_in=where, **settings)  # type: ignore[arg-type]
-            return self._core.register(function, spec)
+            runs_in = choose_runs_in(function, settings.get("runs_in"), memory_limit=has_memory_limit)
+            name = settings.get("name") or function_name(function)
+            return self._core.register(function, TaskSpec(name=name, runs_in=runs_in, **fields))
 
         return declare if function is None else declare(function)
 
@@ -361,15 +254,3 @@ class Tidegate(Hooks, TaskAccess):
     def close(self) -> None:
         """As `aclose`, from sync code."""
         run_sync(self.aclose())
-
-
-def _timeout_seconds(configured: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
-    if configured is not USUAL:
-        return limit_option("timeout", configured)
-    return TIMEOUT_SECONDS if upstream is None else TIMEOUT_WITH_UPSTREAM_SECONDS
-
-
-def _total_timeout_seconds(configured: Seconds | Usual | None, upstream: Upstream | str | None) -> float:
-    if configured is not USUAL:
-        return limit_option("total_timeout", configured)
-    return TOTAL_TIMEOUT_SECONDS if upstream is None else TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS

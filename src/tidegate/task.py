@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from tidegate.codec.signature import Signature
 from tidegate.configured import CallArguments, ConfiguredTaskFunction, Enqueuer, PreparedTask
 from tidegate.context import Context
-from tidegate.domain.failure import Reason
-from tidegate.domain.spec import Backoff, Rule, RunsIn, TaskSpec, backoff_option
-from tidegate.errors import ConfigError, OptionError
+from tidegate.domain.spec import TaskSpec
 from tidegate.handle import Handle
 from tidegate.options import EnqueueOptions, read_options
-from tidegate.readers import Seconds, choice_option, whole_option, wrong
 
 P = ParamSpec("P")
 C = TypeVar("C")
@@ -147,130 +142,7 @@ class TaskDecorator:
         raise TypeError("TaskDecorator describes a type; use @app.task")
 
 
-def on(
-    error: type[BaseException] | Reason | str,
-    *,
-    wait: Backoff | Seconds | None = None,
-    attempts: int | None = None,
-) -> Rule:
-    """Make a retry rule: this kind of error is tried again.
-
-    Args:
-        error: An exception class, or a reason such as `"timeout"`.
-        wait: A duration, or a backoff; None: the function's own.
-        attempts: Charged attempts for this kind, beside `max_attempts`.
-
-    Raises:
-        OptionError: A value cannot work.
-    """
-    return Rule(
-        _error_or_reason(error),
-        retry=True,
-        wait=None if wait is None else backoff_option("on(…): wait", wait),
-        attempts=None if attempts is None else whole_option("on(…): attempts", attempts),
-    )
-
-
-def discard(error: type[BaseException] | Reason | str) -> Rule:
-    """Make a retry rule: this kind of error is never tried again. The task is kept as a dead letter."""
-    return Rule(_error_or_reason(error), retry=False)
-
-
-def retry_rules_option(retry: Sequence[Rule | type[BaseException] | Reason | str]) -> tuple[Rule, ...]:
-    """Return the rules of `retry=[…]`; an exception class or a reason alone means `on(…)` it.
-
-    Raises:
-        OptionError: It is no list, or an item means nothing.
-    """
-    if isinstance(retry, str) or not isinstance(retry, Sequence):
-        raise wrong("retry", retry, 'write a list: retry=[on(ValueError, wait="5s"), discard(KeyError)]')
-    return tuple(rule if isinstance(rule, Rule) else on(rule) for rule in retry)
-
-
-def _error_or_reason(error: type[BaseException] | Reason | str) -> type[BaseException] | Reason:
-    if isinstance(error, type) and issubclass(error, BaseException):
-        return error
-    fix = f"use an exception class or one of {', '.join(Reason)}"
-    if not isinstance(error, str):
-        raise wrong("retry", error, fix)
-    try:
-        return Reason(error)
-    except ValueError:
-        raise wrong("retry", error, fix) from None
-
-
-def choose_runs_in(function: Callable[..., Any], wanted: str | None, *, memory_limit: bool) -> RunsIn:
-    """Return where a body runs: as wanted, else coroutines on the loop, plain functions in a process.
-
-    Raises:
-        OptionError: It cannot run there.
-    """
-    is_async = inspect.iscoroutinefunction(function)
-    if wanted is not None:
-        runs_in = RunsIn(choice_option("runs_in", wanted, RunsIn))
-    else:
-        runs_in = RunsIn.LOOP if is_async else RunsIn.PROCESS
-    if runs_in is RunsIn.LOOP and not is_async:
-        raise OptionError(
-            'runs_in="loop" on a plain function',
-            fix='make it async def, or use "process" or "thread"',
-            option="runs_in",
-            value=wanted,
-        )
-    if runs_in is RunsIn.THREAD and is_async:
-        raise OptionError(
-            'runs_in="thread" on an async function',
-            fix='use "loop" or "process"',
-            option="runs_in",
-            value=wanted,
-        )
-    if memory_limit and runs_in is not RunsIn.PROCESS:
-        raise OptionError(
-            "memory_limit needs a process of its own",
-            fix='add runs_in="process"',
-            option="runs_in",
-            value=runs_in,
-        )
-    return runs_in
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return the stable name of a function: `module:function`, never `__main__`.
-
-    Raises:
-        ConfigError: A lambda, a function inside another one, or one of a script that is no file, which no
-            worker could find again.
-    """
-    qualname = function.__qualname__
-    if "<" in qualname:
-        raise ConfigError(
-            f"{function.__module__}.{qualname} cannot be a task function",
-            fix="define it at the top of a module, or name it",
-            function=f"{function.__module__}:{qualname}",
-        )
-    return f"{_module_name(function.__module__)}:{qualname}"
-
-
 def defined_at(function: Callable[..., Any]) -> str:
     """Return where a function stands: `app.py:12`."""
     code = inspect.unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def _module_name(module: str) -> str:
-    if module != "__main__":
-        return module
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name).removesuffix(".__main__")
-    file = getattr(main, "__file__", None)
-    if file is None and hasattr(sys, "ps1"):
-        return "interactive"  # a notebook or a prompt, whose embedded worker finds it
-    if file is None or str(file).startswith("<"):
-        raise ConfigError(
-            "a script that is read from stdin or given with -c cannot declare task functions: "
-            "no worker can import them",
-            fix="save it as a file, or import the functions from a module",
-        )
-    return Path(file).stem

@@ -18,7 +18,8 @@ from tidegate.core import Core
 from tidegate.domain.spec import Exponential
 from tidegate.internals import core_of
 from tidegate.store.protocol import Store
-from tidegate.task import TaskFunction, discard, on
+from tidegate.task import TaskFunction
+from tidegate.task_settings import discard, on
 from tidegate.verdicts import Permanent, RetryAfter, Transient
 from tidegate.worker.settings import Pool, Timings
 

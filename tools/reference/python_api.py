@@ -226,7 +226,7 @@ def _internal_places() -> frozenset[str]:
     """Return the members that name a class which users need not know: `Class.member`."""
     places = set[str]()
     for kind, named in classes_in_public_signatures(MADE_BY_TIDEGATE).items():
-        if kind.__name__ in INTERNAL and kind.__name__ != "Usual":
+        if kind.__name__ in INTERNAL:
             for place in named:
                 owner, _, item = place.partition(": ")
                 places.add(owner if "." in owner else f"{owner}.{item}")

@@ -60,7 +60,7 @@ def type_text(hint: Any) -> str:
     if isinstance(hint, typing.ForwardRef):
         hint = hint.__forward_arg__
     text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
-    return re.sub(r"\bUsual \| ", "", without_modules(text)).replace('"', "")
+    return without_modules(text).replace('"', "")
 
 
 def without_modules(text: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum, IntEnum, StrEnum
-from typing import Final
+from enum import IntEnum, StrEnum
 
 from tidegate.domain.failure import Reason
 from tidegate.readers import (
@@ -228,16 +227,6 @@ TOTAL_TIMEOUT_SECONDS = 1_800.0
 """The default total timeout of a task, over all its attempts."""
 TOTAL_TIMEOUT_WITH_UPSTREAM_SECONDS = 3_600.0
 """The same for a function with an upstream: enough for the usual number of attempts and their waits."""
-
-
-class Usual(Enum):
-    """The type of `USUAL`."""
-
-    VALUE = "usual"
-
-
-USUAL: Final = Usual.VALUE
-"""An option that was not given."""
 
 
 @dataclass(frozen=True, slots=True)

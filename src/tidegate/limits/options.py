@@ -116,14 +116,14 @@ def handed_back(limits: Limits, names: Collection[str], declared: Limits | None)
     return kept if declared is None else kept.merged_with(declared)
 
 
-def rate_window(text: str) -> Window:
+def rate_window(option: str, text: str) -> Window:
     """Return the window of a function's `rate_limit`, such as `50/min`.
 
     Raises:
         OptionError: The text cannot be read.
     """
-    amount, seconds = rate_option("rate_limit", text)
-    return Window("rate_limit", amount, seconds)
+    amount, seconds = rate_option(option, text)
+    return Window(option, amount, seconds)
 
 
 def differences(declared: Limits, stored: Limits) -> dict[str, str]:
