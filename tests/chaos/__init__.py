@@ -1,5 +1,7 @@
 """Chaos: real worker commands on one store are killed, frozen and cut off at random, and checked.
 
+This is the driver for real processes of the harness (see `harness`), which has the checks.
+
     make chaos                                   five minutes, a hundred kills
     make chaos ARGS="--seconds 60 --seed 7"      shorter, with a seed of your own
     make chaos ARGS="--store postgres"           on its own PostgreSQL server
@@ -11,10 +13,9 @@ hosts.py             one worker command or client each, restarted whenever it en
 chaos_run.py         the run: start, inject faults, wait until every task is final, stop, look for leftovers
 fault_injector.py    the faults, chosen by the seed; global_faults.py and outage.py: faults that hit everyone
 stall_detector.py    measures when the machine stalls; write_monitor.py: when the store is blocked
-faults.py            the log of all faults; process_logs.py: the records of clients and processes
-run_checks.py        whether all records agree with each other and with the faults. fault_causes.py: which fault
-                     explains what; orphans.py: how soon the runs of dead processes must be claimed again
-report.py            the table, the JSON, and the histories with violations
+faults.py            the kinds of faults; process_logs.py: the records of clients and processes
+run_record.py        the record for the harness; run_checks.py: checks of the faults that hit everyone
+report.py            the table, the JSON, and the violations with the histories of their tasks
 
 Linux only: processes are found in /proc and signalled through pidfds.
 """

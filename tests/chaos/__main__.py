@@ -22,7 +22,7 @@ from chaos import report
 from chaos.hosts import clean_environment
 from chaos.plan import SHORTEST_SECONDS, ChaosPlan
 from chaos.processes import RUN
-from chaos.run_checks import check_run
+from chaos.run_checks import check_chaos
 from chaos.run_record import ChaosRecord
 from chaos.store_backends import STORES, StoreBackend, store_backend
 from tidegate import __version__
@@ -57,17 +57,13 @@ def main(argv: list[str]) -> int:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m chaos",
-        description="Kill, stop and cut off real workers at random, and judge what became of it.",
+        description="Kill, stop and cut off real workers at random, then check that nothing was lost.",
     )
     parser.add_argument(
-        "--seconds", type=float, default=300.0, help="how long things go wrong (default: 300)"
+        "--seconds", type=float, default=300.0, help="how long faults are injected (default: 300)"
     )
-    parser.add_argument(
-        "--seed", type=int, default=None, help="chooses what, whom and when (default: a fresh one)"
-    )
-    parser.add_argument(
-        "--store", choices=STORES, default="sqlite", help="that everything happens to (default: sqlite)"
-    )
+    parser.add_argument("--seed", type=int, default=None, help="chooses the faults (default: a random one)")
+    parser.add_argument("--store", choices=STORES, default="sqlite", help="(default: sqlite)")
     parser.add_argument("--workers", type=int, default=4, help="worker commands (default: 4)")
     parser.add_argument(
         "--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default: 2)"
@@ -89,7 +85,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _run(plan: ChaosPlan, directory: Path, backend: StoreBackend) -> ChaosRecord | None:
-    """Run it; return what was seen, None if SIGTERM ended it."""
+    """Run it; return its record, None if SIGTERM ended it."""
     run_id = uuid.uuid4().hex
     ours = {
         RUN: run_id,
@@ -131,8 +127,10 @@ def _run(plan: ChaosPlan, directory: Path, backend: StoreBackend) -> ChaosRecord
 
 def _report(run_record: ChaosRecord, directory: Path, path: Path | None) -> int:
     """Check the run, print the table and the violations, write the JSON; return the exit code."""
-    verdict = check_run(run_record)
-    (directory / "faults.json").write_bytes(msgspec.json.format(msgspec.json.encode(run_record.fault_log)))
+    verdict = check_chaos(run_record)
+    (directory / "faults.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(run_record.fault_log.faults))
+    )
     if path is not None:
         figures = report.to_plain(run_record, verdict) | {"version": __version__, "commit": _commit()}
         path.write_text(json.dumps(figures, indent=2) + "\n")

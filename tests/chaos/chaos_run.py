@@ -12,14 +12,14 @@ from pathlib import Path
 from chaos import processes
 from chaos.client import ChaosClient, client_log_path
 from chaos.fault_injector import ProcessFaultInjector
-from chaos.faults import FaultLog
+from chaos.faults import ChaosFaultLog
 from chaos.functions import app
 from chaos.global_faults import GlobalFaultInjector
 from chaos.hosts import ChaosHost
 from chaos.plan import START_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, read_clients, read_processes
 from chaos.processes import RUN
-from chaos.run_record import ChaosRecord
+from chaos.run_record import ChaosRecord, make_record
 from chaos.setup import ChaosSetup
 from chaos.stall_detector import StallDetector
 from chaos.store_backends import StoreBackend
@@ -63,7 +63,7 @@ class ChaosRun:
         self._backend = store_backend
         self._log = log
         self._rng = random.Random(plan.seed)
-        self._fault_log = FaultLog()
+        self._fault_log = ChaosFaultLog()
         numbers = range(1, plan.workers + 1)
         self._workers = [
             self._host(f"worker-{n}", "-m", "tidegate.cli", "worker", "chaos.functions:app") for n in numbers
@@ -86,25 +86,25 @@ class ChaosRun:
                 monitoring.cancel()
                 self._fault_log.faults += stall_detector.stalls
             ended_at = time.time()
-            left = processes.carrying(RUN, self._run_id)
-            self._log("judging")
-            return ChaosRecord(
-                plan=self._plan,
-                clients=read_clients(self._directory.glob("client-*.ndjson")),
-                notes=tuple(read_notes(self._directory / NOTES)),
-                snapshot=await read_snapshot(core_of(app).store),
+            clients = read_clients(self._directory.glob("client-*.ndjson"))
+            self._record_leftovers()
+            self._fault_log.problems += [("client", error) for error in clients.client_errors]
+            self._log("checking")
+            return make_record(
+                self._plan,
+                clients,
+                read_processes(self._directory / PROCESSES),
+                await read_snapshot(core_of(app).store),
+                tuple(read_notes(self._directory / NOTES)),
                 limits={
                     name: RunLimits.of(function.spec) for name, function in core_of(app).functions.items()
                 },
                 fault_log=self._fault_log,
-                processes=read_processes(self._directory / PROCESSES),
                 began_at=began_at,
                 faults_ended_at=faults_ended_at,
                 final_after=final_after,
                 open_at_end=open_at_end,
                 ended_at=ended_at,
-                left_processes=tuple(processes.describe(pid) for pid in left),
-                left_scratch=tuple(sorted(str(path) for path in (self._directory / "scratch").rglob("*"))),
                 integrity_errors=tuple(await core_of(app).store.check_integrity()),
                 longest_drain=longest_drain,
             )
@@ -125,7 +125,7 @@ class ChaosRun:
             client.start()
         ready = await asyncio.gather(*(worker.wait_until_ready(START_SECONDS) for worker in self._workers))
         if not all(ready):
-            self._fault_log.problems.append(
+            self._fault_log.record_problem(
                 f"{ready.count(False)} workers did not start within {START_SECONDS:.0f} s"
             )
         self._log(f"{len(self._workers)} workers and {len(self._clients)} clients are there")
@@ -159,7 +159,7 @@ class ChaosRun:
         self._log(f"no more faults after {self._fault_log.worker_kills} kills")
         for client in self._clients:
             if (code := await client.end(signal.SIGTERM, _CLIENT_STOP_SECONDS)) not in {0, -signal.SIGTERM}:
-                self._fault_log.problems.append(f"{client.name} ended with code {code} after SIGTERM")
+                self._fault_log.record_problem(f"{client.name} ended with code {code} after SIGTERM")
         open_at_end = await self._open_tasks()
         bound = self._plan.final_bound(open_at_end)
         while await self._open_tasks():
@@ -179,8 +179,17 @@ class ChaosRun:
         codes = await asyncio.gather(*(worker.end(signal.SIGTERM, within) for worker in self._workers))
         for worker, code in zip(self._workers, codes, strict=True):
             if code != 0:
-                self._fault_log.problems.append(f"{worker.name} ended with code {code} at the last SIGTERM")
+                self._fault_log.record_problem(f"{worker.name} ended with code {code} at the last SIGTERM")
         return time.monotonic() - began_at
+
+    def _record_leftovers(self) -> None:
+        """Record the processes and scratch files that the stopped workers left behind."""
+        left = processes.carrying(RUN, self._run_id)
+        scratch = sorted((self._directory / "scratch").rglob("*"))
+        self._fault_log.problems += [
+            *(("left", f"a process was left behind: {processes.describe(pid)}") for pid in left),
+            *(("left", f"scratch was left behind: {path}") for path in scratch),
+        ]
 
     async def _end(self) -> None:
         hosts = (*self._workers, *self._clients)

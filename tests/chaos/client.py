@@ -1,7 +1,7 @@
 """A client process: enqueues in every way there is, cancels, waits for results, until SIGTERM.
 
-It writes down what it is about to ask and what it was answered. Killed in between, the next process of the
-same name sends the same again: same ids, same keys.
+It records each request before it is sent, and each response. If it is killed in between, the next process of
+the same name sends the same again: same ids, same keys.
 """
 
 from __future__ import annotations
@@ -12,31 +12,29 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tidegate.bulk_enqueue
 from chaos import functions
-from chaos.plan import LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
+from chaos.plan import BATCHED_FROM, LONGEST_BODY_LEASES, LONGEST_DELAY_LEASES
 from chaos.process_logs import (
     CancelAnswered,
     CancelSent,
     ClientError,
     EnqueueAnswered,
     EnqueueSent,
-    FinalSeen,
     ProcessLog,
     read_clients,
 )
+from harness.record import FinalSeen
 from tidegate import State, StoreError, TaskCancelledError, TaskFailedError, Tidegate
 from tidegate.internals import core_of
 from tidegate.store.rows import NewTask
 
 T = TypeVar("T")
 
-BATCHED_FROM = 25
-"""Tasks in one transaction; more are staged, as 5,000 are in earnest."""
 _MEAN_TASKS = 3.0
 """Of one enqueue."""
 _MOST_WAITS = 20
@@ -86,7 +84,7 @@ class ChaosClient:
 
         Args:
             tasks: One, unless `many`.
-            many: Through `enqueue_many`, staged from `BATCHED_FROM` tasks on.
+            many: Through `enqueue_many`, in batches from `BATCHED_FROM` tasks on.
             call: Name of a call that was sent before by another process.
         """
         sent = EnqueueSent(call or core_of(self._app).next_id(), tuple(tasks), many)
@@ -129,9 +127,9 @@ class ChaosClient:
         try:
             result: Any = await self._until_answered(handle.result)
         except TaskCancelledError:  # before its parent
-            self._log.write(FinalSeen(task_id, State.CANCELLED, 0))
+            self._log.write(FinalSeen(task_id, State.CANCELLED))
         except TaskFailedError:
-            self._log.write(FinalSeen(task_id, State.DEAD, 0))
+            self._log.write(FinalSeen(task_id, State.DEAD))
         else:
             self._log.write(FinalSeen(task_id, State.SUCCEEDED, result[1]))
 
@@ -154,42 +152,49 @@ class ChaosClient:
         dice = rng.random()
         if dice < 0.12:  # other processes and later ones use the same keys, with the same arguments
             number = 10 * (int(time.time()) // 3) + rng.randrange(3)
-            return functions.nap.using(key=f"key {number}", **options).prepare(number, 0.1).new_task
+            keyed = functions.steady.using(key=f"key {number}", **options)
+            return keyed.prepare(number, ["ok 0.1"]).new_task
         if dice < 0.2:
-            return (
-                functions.nap.using(unique="until_final", **options).prepare(rng.randrange(6), 0.5).new_task
-            )
-        function, arguments = self._choose_task()
-        task: NewTask = function.using(**options).prepare(rng.randrange(1_000_000), *arguments).new_task
+            unique = functions.steady.using(unique="until_final", **options)
+            return unique.prepare(rng.randrange(6), ["ok 0.5"]).new_task
+        name = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        if name in _SCRIPTS:
+            script, more = _SCRIPTS[name]
+            function = functions.steady.using(**options, **more)
+            return function.prepare(rng.randrange(1_000_000), list(script)).new_task
+        seconds = self._choose_seconds(name)
+        argument: Any = [f"ok {seconds:.3f}"] if name in {"steady", "once"} else seconds
+        task: NewTask = (
+            getattr(functions, name).using(**options).prepare(rng.randrange(1_000_000), argument).new_task
+        )
         return task
 
-    def _choose_task(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return a function and its arguments after the number."""
-        rng = self._rng
-        name = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-        function = getattr(functions, name)
-        if name in {"hopeless", "forbidden", "overrun"}:
-            return function, ()
-        if name == "flaky":
-            return function, (rng.randint(1, 2),)
-        if name == "again":
-            return function, (rng.randint(1, 2), rng.random() < 0.5)
-        if name in {"hog", "threaded"}:
-            return function, (rng.uniform(0.0, 0.3),)
-        longest = LONGEST_BODY_LEASES if name in {"nap", "once"} else 2.5
-        if rng.random() < 0.2:
-            return function, (self._lease * rng.uniform(1.2, longest),)
-        return function, (rng.uniform(0.0, 0.3),)
+    def _choose_seconds(self, name: str) -> float:
+        """Return how long a function works: sometimes longer than the lease."""
+        if name in {"hog", "threaded"} or self._rng.random() >= 0.2:
+            return self._rng.uniform(0.0, 0.3)
+        longest = LONGEST_BODY_LEASES if name in {"steady", "once"} else 2.5
+        return self._lease * self._rng.uniform(1.2, longest)
 
 
 _WEIGHTS = {
-    "nap": 60, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4, "flaky": 6, "again": 5,
-    "hopeless": 2, "forbidden": 1, "overrun": 1,
+    "steady": 60, "hog": 3, "work": 8, "deaf": 3, "draft": 4, "threaded": 2, "once": 4,
+    "flaky": 3, "very flaky": 3, "again": 2, "again uncharged": 3, "hopeless": 2, "forbidden": 1, "overrun": 1,
 }  # fmt: skip
+_SCRIPTS: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
+    "flaky": (["transient 0.05", "ok"], {}),
+    "very flaky": (["transient 0.05", "transient 0.05", "ok"], {}),
+    "again": (["again 0.1", "ok"], {}),
+    "again uncharged": (["free 0.1", "free 0.1", "ok"], {}),
+    "hopeless": (["unknown 0.05"], {"max_attempts": 2}),
+    "forbidden": (["permanent"], {}),
+    "overrun": (["overrun"], {"max_attempts": 2, "timeout": functions.plan.lease / 2}),
+}
+"""Scripts of tasks that do not simply work, with their options."""
 
 
 async def _main(name: str, seed: str, tasks_per_second: float) -> None:
-    tidegate.bulk_enqueue.PART_TASKS = BATCHED_FROM  # so that a staged enqueue needs no 5,000 tasks
+    tidegate.bulk_enqueue.PART_TASKS = BATCHED_FROM  # so that an enqueue in batches needs no 5,000 tasks
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     path = client_log_path(functions.directory, name)

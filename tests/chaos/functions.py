@@ -6,7 +6,6 @@ half-written files, fail, ask for another run.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
@@ -16,7 +15,8 @@ from chaos.plan import CRASH_WAIT_CAP_SECONDS, CRASH_WAIT_SECONDS, ChaosPlan
 from chaos.process_logs import NOTES, PROCESSES, ProcessLog, ProcessStarted
 from chaos.processes import HOST
 from checker import FunctionRecorder
-from tidegate import Context, Exponential, Permanent, Tidegate, Transient
+from harness.scripts import run_line
+from tidegate import Context, Exponential, Tidegate
 from tidegate.internals import core_of
 from tidegate.worker.children.process_tree import MARK
 
@@ -31,13 +31,17 @@ soon = Exponential(CRASH_WAIT_SECONDS, CRASH_WAIT_CAP_SECONDS)
 app = Tidegate(pools=[plan.pool], timings=plan.timings)
 
 
-class UnclassifiedError(Exception):
-    """An error that no rule classifies."""
-
-
 @app.task(backoff=soon)
-async def nap(ctx: Context, number: int, seconds: float) -> list[int]:
-    await asyncio.sleep(seconds)
+async def steady(ctx: Context, number: int, script: list[str]) -> list[int]:
+    """Do this run's line of the script (see `harness.scripts`)."""
+    await run_line(ctx, script)
+    return [number, ctx.run]
+
+
+@app.task(backoff=soon, on_crash="fail")
+async def once(ctx: Context, number: int, script: list[str]) -> list[int]:
+    """The same, but never a second time after a crash."""
+    await run_line(ctx, script)
     return [number, ctx.run]
 
 
@@ -61,7 +65,7 @@ def work(ctx: Context, number: int, seconds: float) -> list[int]:
 
 @app.task(backoff=soon)
 def deaf(ctx: Context, number: int, seconds: float) -> list[int]:
-    """Work in a child process that hears no stop."""
+    """Work in a child process that does not notice a request to stop."""
     time.sleep(seconds)
     return [number, ctx.run]
 
@@ -86,46 +90,6 @@ def draft(ctx: Context, number: int, seconds: float) -> list[int]:
 def threaded(ctx: Context, number: int, seconds: float) -> list[int]:
     time.sleep(seconds)
     return [number, ctx.run]
-
-
-@app.task(backoff=soon, on_crash="fail")
-async def once(ctx: Context, number: int, seconds: float) -> list[int]:
-    await asyncio.sleep(seconds)
-    return [number, ctx.run]
-
-
-@app.task(backoff=soon)
-async def flaky(ctx: Context, number: int, failures: int) -> list[int]:
-    """Fail in the first attempts."""
-    await asyncio.sleep(0.05)
-    if ctx.attempt <= failures:
-        raise Transient("not yet")
-    return [number, ctx.run]
-
-
-@app.task(backoff=soon)
-async def again(ctx: Context, number: int, times: int, charge: bool) -> list[int]:
-    """Ask to be run again in the first runs."""
-    await asyncio.sleep(0.05)
-    if ctx.run <= times:
-        ctx.retry(after=0.1, reason="more to come", charge=charge)
-    return [number, ctx.run]
-
-
-@app.task(backoff=soon, max_attempts=2)
-async def hopeless(ctx: Context, number: int) -> None:
-    await asyncio.sleep(0.05)
-    raise UnclassifiedError(f"{number} is odd")
-
-
-@app.task(backoff=soon)
-def forbidden(ctx: Context, number: int) -> None:
-    raise Permanent(f"{number} is not allowed")
-
-
-@app.task(backoff=soon, timeout=plan.lease / 2, max_attempts=2)
-async def overrun(ctx: Context, number: int) -> None:
-    await asyncio.sleep(3600)
 
 
 _recorder = FunctionRecorder(directory / NOTES)

@@ -103,7 +103,7 @@ class GlobalFaultInjector:
 
         if await _until(are_ready, _RECOVERY_SECONDS):
             return True
-        self._fault_log.problems.append(
+        self._fault_log.record_problem(
             f"not all workers were well within {_RECOVERY_SECONDS:.0f} s without faults"
         )
         return False
@@ -113,8 +113,8 @@ class GlobalFaultInjector:
         lease, rng = self._plan.lease, self._setup.rng
         longest = self._plan.outage_seconds + 2.0 * lease
         tasks = [
-            functions.nap.using(priority="interactive")
-            .prepare(number, rng.uniform(0.75 * longest, longest))
+            functions.steady.using(priority="interactive")
+            .prepare(number, [f"ok {rng.uniform(0.75 * longest, longest):.3f}"])
             .new_task
             for number in range(int(1.15 * RUNNING))
         ]
@@ -124,7 +124,7 @@ class GlobalFaultInjector:
             return len(await self._running()) >= RUNNING
 
         if not await _until(is_enough, START_SECONDS):
-            self._fault_log.problems.append(f"{RUNNING} tasks did not run within {START_SECONDS:.0f} s")
+            self._fault_log.record_problem(f"{RUNNING} tasks did not run within {START_SECONDS:.0f} s")
 
     async def _running(self) -> frozenset[Fence]:
         rows = await self._store.list_tasks(TaskFilter(states=(State.RUNNING,)), limit=500)

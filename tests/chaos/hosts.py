@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos import processes
-from chaos.faults import FaultLog
 from chaos.process_logs import PROCESSES, read_processes
 from chaos.processes import HOST, is_alive
+from harness.faults import FaultLog
 
 LONGEST_GAP_SECONDS = 1.0
 """Without a process after one was killed."""
@@ -166,7 +166,7 @@ class ChaosHost:
             current_process.code = await process.wait()
             current_process.ended.set()
             if not current_process.is_expected_to_end:
-                self._fault_log.problems.append(
+                self._fault_log.record_problem(
                     f"{self.name} (process {current_process.pid}) ended by itself with code {current_process.code}, see {self.log_path.name}"
                 )
             if not self._is_closing:

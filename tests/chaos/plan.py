@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.record import Bounds, orphan_bound
 from tidegate import Pool, Timings
 from tidegate.worker.engine.pool_main import ORPHAN_SECONDS
 
@@ -23,8 +24,8 @@ CRASH_WAIT_SECONDS = 0.2
 CRASH_WAIT_CAP_SECONDS = 2.0
 START_SECONDS = 20.0
 """For a worker command until its pool process takes tasks, on a machine with better things to do."""
-ENDS_DEAD = {"hopeless": "unknown", "forbidden": "rejected", "overrun": "timeout"}
-"""Functions whose tasks must die, with the reason. Tasks of other functions may die only by crashes."""
+BATCHED_FROM = 25
+"""Tasks in one transaction; more are enqueued in batches; the real limit is 5,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,8 @@ class ChaosPlan:
 
     @property
     def orphan_bound(self) -> float:
-        """Time after a kill until any reaper without a fault has decided the runs of the dead worker.
-
-        The last lease must run out. A reaper runs once per interval, varied by a tenth; it sees a heartbeat up
-        to one pass late, allows three more passes, and decides in the next one.
-        """
-        return self.lease + 5 * 1.1 * self.timings.reap + 2.0
+        """Time after a kill until any reaper without a fault has decided the runs of the dead worker."""
+        return orphan_bound(self.timings)
 
     @property
     def observation_seconds(self) -> float:
@@ -124,6 +121,24 @@ class ChaosPlan:
     def drain_bound(self) -> float:
         """After SIGTERM, until the worker command has ended."""
         return self.lease + 4 * self.timings.stop_grace + 5.0
+
+    @property
+    def cancel_bound(self) -> float:
+        """Time after a cancel request until a function that notices it has stopped and its end is stored."""
+        return self.timings.cancel_poll + 4.0
+
+    def bounds(self, open_tasks: int) -> Bounds:
+        """Return the bounds that the checks use, with this many open tasks at the end of the faults."""
+        return Bounds(
+            lease=self.lease,
+            reap=self.timings.reap,
+            orphan=self.orphan_bound,
+            final=self.final_bound(open_tasks),
+            stop=self.drain_bound,
+            cancel=self.cancel_bound,
+            crash=self.crash_bound,
+            claim=self.claim_bound,
+        )
 
     def final_bound(self, open_tasks: int) -> float:
         """Time after the last fault until this many open tasks are all final.

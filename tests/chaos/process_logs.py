@@ -13,7 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from checker import ClientObservations, ObservedCancel, SubmittedTask, digest_of
+from chaos.plan import BATCHED_FROM
+from checker import ClientObservations, ObservedCancel, SubmittedTask
+from harness.record import FinalSeen, ScriptedEnd, submitted_task
+from harness.scripts import scripted_end
 from tidegate.store.rows import CancelStatus, NewTask
 
 NOTES, PROCESSES = "bodies.ndjson", "processes.ndjson"
@@ -50,15 +53,6 @@ class CancelAnswered(msgspec.Struct, tag="cancelled", frozen=True):
     at: float
 
 
-class FinalSeen(msgspec.Struct, tag="final", frozen=True):
-    """A client received the result of a task."""
-
-    task_id: str
-    state: str
-    run: int
-    """That of the result; 0 without one."""
-
-
 class ClientError(msgspec.Struct, tag="trouble", frozen=True):
     """A client met an error it should not have met."""
 
@@ -80,6 +74,10 @@ LogLine = (
     EnqueueSent | EnqueueAnswered | CancelSent | CancelAnswered | FinalSeen | ClientError | ProcessStarted
 )
 
+_DEAF = frozenset({"hog", "deaf", "threaded"})
+"""Functions that do not notice a request to stop."""
+_MAX_ATTEMPTS = 3
+"""Of every function of the application."""
 _LONGEST_LINE_BYTES = 100_000
 
 _encode = msgspec.json.Encoder().encode
@@ -140,7 +138,14 @@ class ClientLogs:
     client_errors: list[str]
     sent_again: int = 0
     """Enqueues that were answered only when they were sent again by another process."""
-    functions: dict[str, str] = field(default_factory=dict)
+    scripted_ends: dict[str, ScriptedEnd] = field(default_factory=dict)
+    """How each task may end."""
+    unique_names: dict[str, list[str]] = field(default_factory=dict)
+    """Tasks by the unique name under which they were sent."""
+    batched: frozenset[str] = frozenset()
+    """Tasks of enqueues in batches."""
+    deaf: frozenset[str] = frozenset()
+    """Tasks whose functions do not notice a request to stop."""
 
 
 def read_clients(paths: Iterable[Path]) -> ClientLogs:
@@ -149,6 +154,7 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
     answers = {line.call: line.ids for line in lines if isinstance(line, EnqueueAnswered)}
     sends = [line for line in lines if isinstance(line, EnqueueSent)]
     cancels = (line for line in lines if isinstance(line, CancelAnswered))
+    tasks = [task for sent in sends for task in sent.tasks]
     return ClientLogs(
         described=ClientObservations(
             submitted=tuple(one for sent in sends for one in _submitted(sent, answers.get(sent.call))),
@@ -159,14 +165,32 @@ def read_clients(paths: Iterable[Path]) -> ClientLogs:
         finals=[line for line in lines if isinstance(line, FinalSeen)],
         client_errors=[line.what for line in lines if isinstance(line, ClientError)],
         sent_again=len(sends) - len({sent.call for sent in sends}),
-        functions={task.id: task.function for sent in sends for task in sent.tasks},
+        scripted_ends={task.id: _end_of(task) for task in tasks},
+        unique_names=_by_unique_name(tasks),
+        batched=frozenset(
+            task.id for sent in sends if sent.many and len(sent.tasks) >= BATCHED_FROM for task in sent.tasks
+        ),
+        deaf=frozenset(task.id for task in tasks if task.function.rpartition(":")[2] in _DEAF),
     )
+
+
+def _end_of(task: NewTask) -> ScriptedEnd:
+    """Return how a task may end: as its script says, or else only well, apart from crashes."""
+    script = msgspec.json.decode(task.args)["k"].get("script")
+    return ScriptedEnd() if script is None else scripted_end(script, task.max_attempts or _MAX_ATTEMPTS)
+
+
+def _by_unique_name(tasks: Iterable[NewTask]) -> dict[str, list[str]]:
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        if task.unique is not None:
+            named[task.unique].append(task.id)
+    return named
 
 
 def _submitted(sent: EnqueueSent, ids: Sequence[str] | None) -> Iterator[SubmittedTask]:
     for place, task in enumerate(sent.tasks):
-        task_id = task.id if ids is None else ids[place]
-        yield SubmittedTask(task_id, digest_of(task.args), task.key, task.tenant, ok=ids is not None)
+        yield submitted_task(task, None if ids is None else ids[place])
 
 
 @dataclass(slots=True)

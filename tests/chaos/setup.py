@@ -1,4 +1,4 @@
-"""What those who let things go wrong work with."""
+"""The parts of a run that the fault injectors use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chaos.faults import ChaosFaultKind, FaultLog
+from chaos.faults import ChaosFaultKind, ChaosFaultLog
 from chaos.hosts import ChaosHost
 from chaos.plan import ChaosPlan
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosSetup:
-    """One run, as seen by its nemesis."""
+    """One run, as the fault injectors see it."""
 
     plan: ChaosPlan
     rng: random.Random
@@ -23,8 +23,8 @@ class ChaosSetup:
     workers: Sequence[ChaosHost]
     """Hosts of worker commands."""
     clients: Sequence[ChaosHost]
-    fault_log: FaultLog
-    """Where it is written down what was done."""
+    fault_log: ChaosFaultLog
+    """Records what was injected."""
     run: tuple[str, str]
     """Environment variable and value of every process of the run."""
     log: Callable[[str], None]

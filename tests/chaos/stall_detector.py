@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from chaos.faults import ChaosFaultKind, InjectedFault
+from chaos.faults import ChaosFaultKind
+from harness.faults import Fault
 
 STALL_SECONDS = 0.2
 _TICK_SECONDS = 0.02
@@ -15,7 +16,7 @@ class StallDetector:
     """Measures stalls of the machine itself, from entry to exit. Those above 200 ms are kept as faults."""
 
     def __init__(self) -> None:
-        self.stalls: list[InjectedFault] = []
+        self.stalls: list[Fault] = []
         self._before = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="chaos ticker", daemon=True)
@@ -38,8 +39,6 @@ class StallDetector:
             if late > STALL_SECONDS:
                 ended_at = time.time()
                 self.stalls.append(
-                    InjectedFault(
-                        ChaosFaultKind.STALL, "", ended_at - late, ended_at, what=f"for {late:.2f} s"
-                    )
+                    Fault(ChaosFaultKind.STALL, "", ended_at - late, ended_at, what=f"for {late:.2f} s")
                 )
             self._before = now

@@ -37,7 +37,7 @@ class StoreBackend(Protocol):
 class SqliteBackend:
     """A file, in a directory of its own that need not exist."""
 
-    outage_kinds = outage.OUTAGE_KINDS
+    outage_kinds: tuple[str, ...] = outage.OUTAGE_KINDS
 
     def __init__(self, database: Path) -> None:
         self.url = f"sqlite:///{database}"
@@ -51,7 +51,7 @@ class SqliteBackend:
 class PostgresBackend:
     """A server of our own: `stopped` as a crash would, or `frozen` with every connection open."""
 
-    outage_kinds = ("stopped", "frozen")
+    outage_kinds: tuple[str, ...] = ("stopped", "frozen")
 
     def __init__(self, server: Server) -> None:
         self.url = server.url(user=role(SCHEMA, "worker"))

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chaos import report
-from chaos.faults import ChaosFaultKind, FaultLog, GlobalFault, InjectedFault
+from chaos.faults import ChaosFaultKind, ChaosFaultLog, GlobalFault
 from chaos.plan import ChaosPlan
-from chaos.process_logs import (
-    ClientError,
-    ClientLogs,
-    EnqueueAnswered,
-    EnqueueSent,
-    FinalSeen,
-    ProcessLog,
-    ProcessStarted,
-    StartedProcesses,
-    is_waiting,
-    read_clients,
-    read_lines,
-)
-from chaos.run_checks import ChaosVerdict, check_run
-from chaos.run_record import ChaosRecord
+from chaos.process_logs import ClientLogs, ProcessStarted, StartedProcesses
+from chaos.run_checks import check_chaos
+from chaos.run_record import ChaosRecord, make_record
 from checker import (
     ClientObservations,
     FunctionNote,
@@ -39,12 +23,15 @@ from checker import (
     SubmittedTask,
     digest_of,
 )
+from harness.checks import Verdict
+from harness.faults import Fault
+from harness.record import FinalSeen, ScriptedEnd
 from tidegate import Priority
 from tidegate.domain.outcome import Counters, Fence
 from tidegate.domain.states import State
-from tidegate.store.rows import CancelStatus, HistoryRow, NewTask, TaskRow
+from tidegate.store.rows import CancelStatus, HistoryRow, TaskRow
 
-TASK, NAP = "task", "chaos.functions:nap"
+TASK, STEADY = "task", "chaos.functions:steady"
 SUPERVISOR, POOL, SLOT, OTHER = 10, 11, 12, 99
 ARGS, RESULT = digest_of(b"args"), digest_of(b"result")
 T = 1_000.0
@@ -64,19 +51,20 @@ class TwoRunHistory:
     lasted: float = 1.0
     waited: float = 0.5
     """Until the second run."""
-    faults: list[InjectedFault] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     first_starts_at: float = T + 0.1
     first_ends_at: float | None = None
     """When the first function recorded its end."""
     first_error: str = "CancelledError"
-    function: str = NAP
+    scripted_end: ScriptedEnd = field(default_factory=ScriptedEnd)
     global_fault: GlobalFault | None = None
     cancels: tuple[ObservedCancel, ...] = ()
     finals: tuple[FinalSeen, ...] = ()
+    unique_names: dict[str, list[str]] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
     """Other things that were seen."""
 
-    def run_record(self) -> ChaosRecord:
+    def record(self) -> ChaosRecord:
         closed_at = T + self.lasted
         again_at = closed_at + self.waited
         first = HistoryRow(
@@ -92,66 +80,64 @@ class TwoRunHistory:
         notes.append(FunctionNote("start", TASK, 2, 21, again_at + 0.1))
         notes.append(FunctionNote("end", TASK, 2, 21, again_at + 0.9, RESULT))
         plain: dict[str, Any] = {
-            "plan": PLAN,
-            "clients": ClientLogs(
-                ClientObservations((SubmittedTask(TASK, ARGS),), self.cancels), [], {one.task_id for one in self.cancels},
-                list(self.finals), [], functions={TASK: self.function},
-            ),
-            "notes": tuple(notes),
-            "snapshot": StoreSnapshot(
-                {TASK: self._row(again_at)}, {TASK: (first, second)}, {TASK: ARGS}, {TASK: RESULT}, ()
-            ),
-            "limits": {NAP: RunLimits()},
-            "fault_log": FaultLog(
-                [*self.faults, *enough_kills()], [self.global_fault] if self.global_fault else []
-            ),
-            "processes": StartedProcesses(
-                {
-                    "w1": ProcessStarted("pool", POOL, SUPERVISOR, "w1", "host-1", T - 60),
-                    "w2": ProcessStarted("pool", 21, 20, "w2", "host-2", T - 60),
-                },
-                {"w1": [ProcessStarted("slot", SLOT, POOL, "w1", "host-1", T - 50)]},
+            "limits": {STEADY: RunLimits()},
+            "fault_log": ChaosFaultLog(
+                [*self.faults, *enough_kills()], global_faults=[self.global_fault] if self.global_fault else []
             ),
             "began_at": T - 70,
             "faults_ended_at": T + 60,
             "final_after": 1.0,
             "open_at_end": 0,
             "ended_at": T + 70,
-            "left_processes": (),
-            "left_scratch": (),
             "integrity_errors": (),
             "longest_drain": 0.1,
         }  # fmt: skip
-        return ChaosRecord(**(plain | self.more))
+        clients = ClientLogs(
+            ClientObservations((SubmittedTask(TASK, ARGS),), self.cancels),
+            [],
+            {one.task_id for one in self.cancels},
+            list(self.finals),
+            [],
+            scripted_ends={TASK: self.scripted_end},
+            unique_names=self.unique_names,
+        )
+        processes = StartedProcesses(
+            {
+                "w1": ProcessStarted("pool", POOL, SUPERVISOR, "w1", "host-1", T - 60),
+                "w2": ProcessStarted("pool", 21, 20, "w2", "host-2", T - 60),
+            },
+            {"w1": [ProcessStarted("slot", SLOT, POOL, "w1", "host-1", T - 50)]},
+        )
+        snapshot = StoreSnapshot(
+            {TASK: self._row(again_at)}, {TASK: (first, second)}, {TASK: ARGS}, {TASK: RESULT}, ()
+        )
+        return make_record(PLAN, clients, processes, snapshot, tuple(notes), **(plain | self.more))
 
     def _row(self, again_at: float) -> TaskRow:
         spent = {"crash": "crashes", "loss": "losses", "release": "releases", "attempt": "attempts"}
         counted: dict[str, Any] = {spent[self.charge]: 1} if self.charge in spent else {}
         counters = Counters(**counted)
         return TaskRow(
-            TASK, self.function, "default", Priority.NORMAL, "", "", State.SUCCEEDED, 2, counters, 0, T - 1, None,
+            TASK, STEADY, "default", Priority.NORMAL, "", "", State.SUCCEEDED, 2, counters, 0, T - 1, None,
             again_at, again_at + 1.0, "w2", False, "", "",
         )  # fmt: skip
 
-    def verdict(self) -> ChaosVerdict:
-        return check_run(self.run_record())
+    def verdict(self) -> Verdict:
+        return check_chaos(self.record())
 
     def broken(self) -> list[str]:
         return [violation.invariant for violation in self.verdict().violations]
 
 
-def enough_kills() -> list[InjectedFault]:
+def enough_kills() -> list[Fault]:
     """Kills of unrelated processes, long before: a run must have a number of kills."""
     return [
-        InjectedFault(ChaosFaultKind.KILL_CHILD, "host-3", T - 65, T - 65, frozenset({1}))
-        for _ in range(PLAN.kills)
+        Fault(ChaosFaultKind.KILL_CHILD, "host-3", T - 65, T - 65, frozenset({1})) for _ in range(PLAN.kills)
     ]
 
 
-def fault(
-    kind: ChaosFaultKind, at: float, *pids: int, host: str = "host-1", seconds: float = 0.0
-) -> InjectedFault:
-    return InjectedFault(kind, host, at, at + seconds, frozenset(pids))
+def fault(kind: ChaosFaultKind, at: float, *pids: int, host: str = "host-1", seconds: float = 0.0) -> Fault:
+    return Fault(kind, host, at, at + seconds, frozenset(pids))
 
 
 LOSS: dict[str, Any] = {"charge": "loss", "why": "loss 1 of 10, uncharged: lease ran out", "lasted": 4.0}
@@ -249,7 +235,7 @@ def test_a_function_that_starts_after_its_run_was_closed_needs_a_fault() -> None
     stop = fault(ChaosFaultKind.STOP_BOTH, T + 0.5, SUPERVISOR, POOL, seconds=5.5)
     explained = TwoRunHistory(**LOSS, waited=3.0, first_starts_at=T + 6, faults=[stop])
     assert explained.broken() == []
-    assert explained.verdict().zombies == 1
+    assert explained.verdict().late_starts == {Fence(TASK, 1)}
 
 
 def test_a_late_start_after_an_answered_cancel_is_no_violation() -> None:
@@ -268,7 +254,9 @@ def test_overlapping_runs_need_a_fault() -> None:
     assert TwoRunHistory(faults=[kill], first_ends_at=T + 2.5).broken() == ["I8"]
     drain = fault(ChaosFaultKind.DRAIN, T + 0.5, SUPERVISOR, seconds=2.0)
     assert TwoRunHistory(**RELEASE, first_ends_at=T + 2.5, faults=[drain]).broken() == []
-    assert TwoRunHistory(**RELEASE, first_ends_at=T + 2.5, faults=[drain]).verdict().overlaps == 1
+    assert TwoRunHistory(**RELEASE, first_ends_at=T + 2.5, faults=[drain]).verdict().overlaps == {
+        Fence(TASK, 1)
+    }
 
 
 def test_an_orphan_is_resolved_within_the_bound_of_undisturbed_maintenance() -> None:
@@ -317,13 +305,12 @@ def test_recovery_counts_from_the_fault_to_the_next_run() -> None:
 @pytest.mark.parametrize(
     ("more", "broken"),
     [
-        ({"left_processes": ("7: sleep",)}, "left"),
-        ({"left_scratch": ("scratch/w1",)}, "left"),
+        ({"fault_log": ChaosFaultLog(enough_kills(), [("left", "a process: 7: sleep")])}, "left"),
         ({"integrity_errors": ("row missing",)}, "I20"),
         ({"final_after": None}, "I13"),
         ({"final_after": 10_000.0}, "I13"),
-        ({"fault_log": FaultLog(enough_kills()[1:])}, "plan"),
-        ({"fault_log": FaultLog(enough_kills(), problems=["host-1 ended by itself"])}, "seen"),
+        ({"fault_log": ChaosFaultLog(enough_kills()[1:])}, "plan"),
+        ({"fault_log": ChaosFaultLog(enough_kills(), [("seen", "host-1 ended by itself")])}, "seen"),
     ],
 )
 def test_leftovers_delays_and_client_errors_are_violations(more: dict[str, Any], broken: str) -> None:
@@ -337,7 +324,7 @@ def test_leftovers_delays_and_client_errors_are_violations(more: dict[str, Any],
 
 def test_a_task_that_cannot_succeed_and_did_is_named() -> None:
     kill = fault(ChaosFaultKind.KILL_POOL, T + 0.9, POOL)
-    assert TwoRunHistory(faults=[kill], function="chaos.functions:hopeless").broken() == ["I10"]
+    assert TwoRunHistory(faults=[kill], scripted_end=ScriptedEnd(may_succeed=False)).broken() == ["I10"]
 
 
 def test_what_a_client_saw_must_match_the_store() -> None:
@@ -349,73 +336,11 @@ def test_what_a_client_saw_must_match_the_store() -> None:
 
 def test_the_table_and_the_histories_show_the_violations() -> None:
     history = TwoRunHistory(faults=[fault(ChaosFaultKind.KILL_POOL, T + 0.9, OTHER)])
-    run_record, verdict = history.run_record(), history.verdict()
-    lines = list(report.format_violations(run_record, verdict))
+    record, verdict = history.record(), history.verdict()
+    lines = list(report.format_violations(record, verdict))
     assert lines[0].startswith("VIOLATION I12 task: run 1 of w1 on host-1 ended retrying")
     assert any("FAULT pool process killed on host-1 [99]" in line for line in lines)
-    assert any("body: start of run 1 in process 11" in line for line in lines)
-    assert dict(report.format_table(run_record, verdict))["violations"] == "1"
-    assert report.to_plain(run_record, verdict)["ok"] is False
-    assert report.to_plain(run_record, verdict)["reruns_by_reason"] == {"crash: killed": 1}
-
-
-# --- files and write monitor ---------------------------------------------------------------------------
-
-
-def new_task(task_id: str) -> NewTask:
-    return NewTask(task_id, NAP, "default", Priority.NORMAL, b"args", "json/1", key="k")
-
-
-def test_a_line_cut_off_by_a_kill_is_ignored(tmp_path: Path) -> None:
-    path = tmp_path / "client-1.ndjson"
-    first = ProcessLog(path)
-    first.write(EnqueueSent("call-1", (new_task("a"),), many=False))
-    assert is_waiting(path)
-    first.write(EnqueueAnswered("call-1", ("b",)))
-    assert not is_waiting(path)
-    with path.open("ab") as file:
-        file.write(b'{"type":"sent","call":"call-2"')
-    ProcessLog(path).write(ClientError("later"))
-    assert read_lines(path) == [
-        EnqueueSent("call-1", (new_task("a"),), many=False),
-        EnqueueAnswered("call-1", ("b",)),
-        ClientError("later"),
-    ]
-
-
-def test_an_enqueue_without_an_answer_may_be_stored_or_not(tmp_path: Path) -> None:
-    path = tmp_path / "client-1.ndjson"
-    process_log = ProcessLog(path)
-    process_log.write(EnqueueSent("call-1", (new_task("a"),), many=False))
-    process_log.write(EnqueueSent("call-2", (new_task("c"), new_task("d")), many=True))
-    process_log.write(EnqueueAnswered("call-2", ("c", "e")))
-    clients = read_clients([path])
-    assert [(one.task_id, one.ok) for one in clients.described.submitted] == [
-        ("a", False),
-        ("c", True),
-        ("e", True),
-    ]
-    assert [sent.call for sent in clients.unanswered] == ["call-1"]
-
-
-def test_a_stalled_machine_is_detected() -> None:
-    program = (
-        "import sys, time\n"
-        "from chaos.stall_detector import StallDetector\n"
-        "with StallDetector() as detector:\n"
-        "    print('ticks', flush=True)\n"
-        "    sys.stdin.readline()\n"
-        "print(any(stall.ended_at - stall.began_at > 0.3 for stall in detector.stalls))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ticks\n"
-    process.send_signal(signal.SIGSTOP)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.4)
-    process.send_signal(signal.SIGCONT)
-    stdout, _ = process.communicate("\n", timeout=20)
-    assert stdout == "True\n"
+    assert any("function: start of run 1 in process 11" in line for line in lines)
+    assert dict(report.format_table(record, verdict))["violations"] == "1"
+    assert report.to_plain(record, verdict)["ok"] is False
+    assert report.to_plain(record, verdict)["reruns_by_reason"] == {"crash: killed": 1}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from chaos.faults import ChaosFaultKind, FaultLog
+from chaos.faults import ChaosFaultKind
+from harness.faults import FaultLog
 from tidegate.store.protocol import Store
 
 BLOCKED_SECONDS = 0.2

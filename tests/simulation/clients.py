@@ -167,6 +167,7 @@ class SimulatedClient:
             await self._cancel_one(task.id)
 
     async def _cancel_one(self, task_id: str) -> None:
+        self._event_log.record_cancel_sent(task_id)
         cancel = partial(self._store.cancel, [task_id], why="at random", force=self._rng.random() < 0.2)
         self._event_log.record_cancel(task_id, (await self._call_until_answered(cancel))[task_id])
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from checker import (
@@ -15,55 +16,17 @@ from checker import (
     FunctionNote,
     ObservedCancel,
     SubmittedTask,
-    digest_of,
 )
-from simulation.plan import FaultKind
+from harness.faults import FaultLog
+from harness.record import Commit, FinalSeen, submitted_task
+from simulation.plan import CallFaultKind, FaultKind
 from tidegate.context import Context
+from tidegate.domain.outcome import Fence
 from tidegate.domain.states import State
 from tidegate.store.rows import CancelStatus, ClaimResult, NewTask
 
 if TYPE_CHECKING:
     from simulation.user_code_faults import UserCodeFaults
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One committed transaction, whether or not its response arrived."""
-
-    at: float
-    machine: str
-    method: str
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-    answer: Any
-    store_at: float
-    """By the store's clock, seconds since the epoch."""
-
-
-@dataclass(slots=True)
-class SimulatedFault:
-    """Something done to one machine, or to all."""
-
-    kind: FaultKind
-    machine: str
-    """The machine; empty for all machines."""
-    began_at: float
-    ended_at: float = float("inf")
-    what: str = ""
-
-    def touches(self, machine: str, begin: float, end: float) -> bool:
-        """Return whether it was felt by a machine in a span of time."""
-        return self.machine in {"", machine} and self.began_at <= end and self.ended_at >= begin
-
-
-@dataclass(slots=True)
-class WorkerDrain:
-    """One stop of a worker."""
-
-    machine: str
-    worker_id: str
-    began_at: float
-    ended_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -78,11 +41,10 @@ class EventLog:
     now: Callable[[], float]
     store_now: Callable[[], float]
     commits: list[Commit] = field(default_factory=list)
-    faults: list[SimulatedFault] = field(default_factory=list)
-    drains: list[WorkerDrain] = field(default_factory=list)
+    fault_log: FaultLog = field(init=False)
     notes: list[FunctionNote] = field(default_factory=list)
-    single_faults: list[tuple[float, str, str]] = field(default_factory=list)
-    """Single calls that failed: time, machine, method."""
+    noted: dict[tuple[str, Fence], FunctionNote] = field(default_factory=dict)
+    """The first note of each start and end, with its time by the clock of the run."""
     worker_started_at: dict[str, float] = field(default_factory=dict)
     """When the worker of each machine started."""
     injected: Counter[str] = field(default_factory=Counter)
@@ -93,12 +55,12 @@ class EventLog:
     """Machines that died with their process under way."""
     workers: dict[str, str] = field(default_factory=dict)
     """Machine by worker id."""
-    loop_errors: list[str] = field(default_factory=list)
-    """Uncaught exceptions."""
     unique_names: dict[str, list[str]] = field(default_factory=dict)
     """Ids sent under each unique name, whether they were stored or not."""
-    finals: dict[str, tuple[State, str]] = field(default_factory=dict)
-    """Final state and digest of the result that a client received, by task."""
+    finals: dict[str, FinalSeen] = field(default_factory=dict)
+    """The first final state that a client received, by task."""
+    cancelling: set[str] = field(default_factory=set)
+    """Tasks whose cancel was sent."""
     user_code_faults: UserCodeFaults | None = None
     """Decides when the code of others fails; None: never."""
     is_open: bool = True
@@ -107,6 +69,9 @@ class EventLog:
     _cancels: list[ObservedCancel] = field(default_factory=list)
     _purges: Counter[str] = field(default_factory=Counter)
     _numbers: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.fault_log = FaultLog(now=self.now)
 
     # --- the store and the nemesis ---
 
@@ -124,18 +89,20 @@ class EventLog:
         self, kind: FaultKind, machine: str, seconds: float | None = None, what: str = ""
     ) -> None:
         """Record a fault from now on, for some seconds or for good."""
-        now = self.now()
-        fault = SimulatedFault(kind, machine, now, what=what or (f"{seconds:.1f} s" if seconds else ""))
-        if seconds is not None:
-            fault.ended_at = now + seconds
         if self.is_open:
-            self.faults.append(fault)
+            what = what or (f"{seconds:.1f} s" if seconds else "")
+            self.fault_log.record_start(kind, machine, what=what, seconds=inf if seconds is None else seconds)
             self.injected[str(kind)] += 1
 
-    def record_single_fault(self, machine: str, method: str, what: str) -> None:
+    def record_failed_call(self, machine: str, method: str, what: str) -> None:
         """Record one call that failed while the store was reachable."""
         self.injected[what] += 1
-        self.single_faults.append((self.now(), machine, method))
+        self.fault_log.record_start(CallFaultKind.FAILED, machine, what=f"{method}: {what}", seconds=0.0)
+
+    def record_uncaught(self, what: str) -> None:
+        """Record an exception that no code caught."""
+        if self.is_open:
+            self.fault_log.problems.append(("uncaught", what))
 
     # --- the functions ---
 
@@ -150,27 +117,24 @@ class EventLog:
     def _note(self, event: str, machine: str, context: Context, digest: str = "", error: str = "") -> None:
         if self.is_open:
             number = self._numbers.setdefault(machine, len(self._numbers) + 1)
-            self.notes.append(
-                FunctionNote(event, context.task_id, context.run, number, self.store_now(), digest, error)
-            )
-
-    def machine_that_wrote(self, note: FunctionNote) -> str:
-        """Return the machine whose function left a note."""
-        return next(name for name, number in self._numbers.items() if number == note.pid)
+            fence = Fence(context.task_id, context.run)
+            note = FunctionNote(event, *fence, number, self.store_now(), digest, error)
+            self.notes.append(note)
+            self.noted.setdefault((event, fence), replace(note, at=self.now()))
 
     # --- the clients ---
 
     def record_sent(self, tasks: Sequence[NewTask]) -> None:
         """Note that tasks are on their way: from now on they may be there or not."""
         for task in tasks:
-            self._sent[task.id] = _submitted(task, task.id, ok=False)
+            self._sent[task.id] = submitted_task(task, None)
             if task.unique is not None:
                 self.unique_names.setdefault(task.unique, []).append(task.id)
 
     def record_accepted(self, tasks: Sequence[NewTask], holders: Sequence[str]) -> None:
         """Record the response to an enqueue: each task is stored, or another one has its unique name."""
         for task, holder in zip(tasks, holders, strict=True):
-            submitted = _submitted(task, holder, ok=True)
+            submitted = submitted_task(task, holder)
             if holder == task.id:
                 self._sent[task.id] = submitted
             else:
@@ -181,6 +145,10 @@ class EventLog:
         """Record that the store refused some tasks, so they must not exist."""
         for task in tasks:
             del self._sent[task.id]
+
+    def record_cancel_sent(self, task_id: str) -> None:
+        """Record that a cancel was sent."""
+        self.cancelling.add(task_id)
 
     def record_cancel(self, task_id: str, answer: CancelStatus) -> None:
         """Note an answered cancel."""
@@ -196,7 +164,7 @@ class EventLog:
 
     def record_final(self, task_id: str, state: State, digest: str) -> None:
         """Record the result that a client received of a succeeded or cancelled task; the first one counts."""
-        self.finals.setdefault(task_id, (state, digest))
+        self.finals.setdefault(task_id, FinalSeen(task_id, state, digest=digest))
 
     def accepted_ids(self) -> list[str]:
         """Return the tasks that clients know to be stored, in the order sent."""
@@ -207,7 +175,3 @@ class EventLog:
         return ClientObservations(
             (*self._sent.values(), *self._held), tuple(self._cancels), frozenset(+self._purges)
         )
-
-
-def _submitted(task: NewTask, task_id: str, *, ok: bool) -> SubmittedTask:
-    return SubmittedTask(task_id, digest_of(task.args), key=task.key, tenant=task.tenant, ok=ok)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from harness.faults import Effect
 from simulation.event_log import EventLog
 from simulation.faulty_store import StoreCondition
 from simulation.hosts import SimulatedHost
@@ -105,8 +106,8 @@ class FaultInjector:
                 host.machine.thaw()
         self._clear(self._shared_condition)
         now = self._event_log.now()
-        for fault in self._event_log.faults:
-            if fault.kind is not FaultKind.CRASH:
+        for fault in self._event_log.fault_log.faults:
+            if not fault.has(Effect.ENDS_MAINTENANCE):
                 fault.ended_at = min(fault.ended_at, now)
 
     def _clear(self, store_condition: StoreCondition) -> None:
@@ -134,26 +135,23 @@ class FaultInjector:
             return 0.0
         seconds = self._leases(0.2, 0.8, 1.5, 3.0)
         self._event_log.record_fault(FaultKind.CUT_OFF, host.machine.name, seconds)
-        host.store_condition.away_until = max(
-            host.store_condition.away_until, self._event_log.now() + seconds
-        )
+        host.store_condition.away_until = max(host.store_condition.away_until, self._after(seconds))
         return seconds
 
     def _outage(self) -> float:
         seconds = self._leases(0.2, 0.8, 1.2, 2.2, 3.0)
         self._event_log.record_fault(FaultKind.OUTAGE, "", seconds)
-        self._shared_condition.away_until = max(
-            self._shared_condition.away_until, self._event_log.now() + seconds
-        )
+        self._shared_condition.away_until = max(self._shared_condition.away_until, self._after(seconds))
         return seconds
 
     def _locked(self) -> float:
         seconds = self._leases(0.2, 0.8, 1.5, 2.5)
         self._event_log.record_fault(FaultKind.LOCKED, "", seconds)
-        self._shared_condition.locked_until = max(
-            self._shared_condition.locked_until, self._event_log.now() + seconds
-        )
+        self._shared_condition.locked_until = max(self._shared_condition.locked_until, self._after(seconds))
         return seconds
+
+    def _after(self, seconds: float) -> float:
+        return self._event_log.now() + seconds
 
     def _errors(self) -> float:
         return self._fault_burst(FaultKind.ERRORS, errors=self._rng.choice((0.1, 0.3, 0.6)))
@@ -171,7 +169,7 @@ class FaultInjector:
                 return 0.0
             store_condition, name = host.store_condition, host.machine.name
         self._event_log.record_fault(kind, name, seconds)
-        store_condition.burst_until = max(store_condition.burst_until, self._event_log.now() + seconds)
+        store_condition.burst_until = max(store_condition.burst_until, self._after(seconds))
         store_condition.errors, store_condition.lost_answers = errors, lost_answers
         return seconds
 
@@ -185,7 +183,7 @@ class FaultInjector:
         machine = self._rng.choice(self._workers).machine
         if machine is not None and machine.name in self._processes:
             grace = self._rng.choice((None, 0.0, self._setup.lease * self._rng.random()))
-            self._event_log.record_fault(FaultKind.DRAIN, machine.name, 0.0, f"grace {grace}")
+            self._event_log.injected[str(FaultKind.DRAIN)] += 1  # the worker records when it stops
             self._processes[machine.name].drain(grace)
         return 0.0
 

@@ -74,14 +74,14 @@ class _FaultyRunner(InlineRunner):
             if call.is_locked and mode is Mode.WRITE:
                 raise apsw.BusyError("BusyError: database is locked")
             if call.error == "busy":
-                self._event_log.record_single_fault(self._machine, call.method, "busy")
+                self._event_log.record_failed_call(self._machine, call.method, "busy")
                 raise apsw.BusyError("BusyError: database is locked")
             answer = work(db)
             if call.error == "full":
-                self._event_log.record_single_fault(self._machine, call.method, "disk full")
+                self._event_log.record_failed_call(self._machine, call.method, "disk full")
                 raise apsw.FullError("FullError: database or disk is full")
             if call.error == "disk":
-                self._event_log.record_single_fault(self._machine, call.method, "disk error")
+                self._event_log.record_failed_call(self._machine, call.method, "disk error")
                 raise apsw.IOError("IOError: disk I/O error")
             if call.method not in _UNRECORDED_METHODS and mode is Mode.WRITE:
                 self._event_log.record_commit(
@@ -176,7 +176,7 @@ class SimulatedStore:
             self._event_log.user_code_faults.maybe_fail("store")
         answer = await self._work(method, arguments, options)
         if self._rng.random() < self._chance_of("lost_answers"):
-            self._event_log.record_single_fault(self._machine, method, "lost answer")
+            self._event_log.record_failed_call(self._machine, method, "lost answer")
             raise _unreachable("the answer was lost")
         await self._network_delay()
         self._require_reachable()

@@ -68,8 +68,9 @@ class SimulatedHost:
             await asyncio.wait([job, machine.stopped], return_when=asyncio.FIRST_COMPLETED)
             if not job.done():
                 self._event_log.crashes += 1
+                self._event_log.record_fault(FaultKind.CRASH, machine.name)
             elif not job.cancelled() and (error := job.exception()) is not None:
-                self._event_log.loop_errors.append(f"a process of {self.name} ended with {error!r}")
+                self._event_log.record_uncaught(f"a process of {self.name} ended with {error!r}")
             machine.die()  # a process that has ended takes with it all it started
             self._on_gone(machine)
             gap = SOON_SECONDS if self.has_no_more_faults else self._max_gap
@@ -79,5 +80,4 @@ class SimulatedHost:
         """Let the present machine, if there is one, die after some more steps."""
         machine = self.machine
         if machine is not None:
-            self._event_log.record_fault(FaultKind.CRASH, machine.name, what=f"after {steps} steps")
             machine.die_after(steps)

@@ -7,7 +7,7 @@ lists invariants of which at least one must be broken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from simulation import FaultKind
 from tidegate.domain.outcome import Outcome
 from tidegate.store.common import ids, promote
 from tidegate.store.common.session import Session
-from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask
+from tidegate.store.rows import ClaimRequest, EnqueueResult, NewTask, WorkerRow
 from tidegate.store.sqlite import claim, finish, keys, outcomes, query, redrive
 from tidegate.store.sqlite.finish import is_resent
 from tidegate.store.sqlite.store import SqliteStore
@@ -62,6 +62,25 @@ def mutant(
         return apply
 
     return register
+
+
+async def _do_nothing(*_: object) -> bool:
+    return False
+
+
+def _retire_if(
+    condition: Callable[[WorkerRow, float], bool], *, even_if_alive: bool = False
+) -> Callable[[Reaper], Awaitable[bool]]:
+    """Return one pass of a reaper that retires the workers for which a condition holds."""
+
+    async def run_once(reaper: Reaper) -> bool:
+        now = await reaper._store.now()
+        for worker in await reaper._store.list_workers():
+            if worker.retired_at is None and condition(worker, now):
+                await reaper._retire(worker, only_if_expired=not even_if_alive)
+        return await reaper.decide_orphans() >= PAGE_SIZE
+
+    return run_once
 
 
 # --- the store ---
@@ -133,7 +152,8 @@ def unique_names_are_not_stored(patch: pytest.MonkeyPatch) -> None:
 @mutant("", "I20 I15 I12")
 def a_redrive_keeps_the_counters(patch: pytest.MonkeyPatch) -> None:
     reset = "UPDATE task SET redrives = redrives + 1, redriven_at = ?2 WHERE id = ?1"
-    patch.setattr(redrive, "_REDRIVE", {**redrive._REDRIVE, "anew": reset})
+    assert "reset" in redrive._REDRIVE
+    patch.setattr(redrive, "_REDRIVE", {**redrive._REDRIVE, "reset": reset})
 
 
 @mutant("pause", "I8")
@@ -165,51 +185,30 @@ def a_claim_does_not_raise_the_run(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("outage", "I12", quick=True)
 def reaper_does_not_wait_for_passes(patch: pytest.MonkeyPatch) -> None:
-    async def action(reaper: Reaper) -> bool:
-        now = await reaper._store.now()
-        for worker in await reaper._store.list_workers():
-            if worker.retired_at is None and worker.expires_at < now:
-                await reaper._retire(worker, only_if_expired=True)
-        return await reaper.decide_orphans() >= PAGE_SIZE
-
-    patch.setattr(Reaper, "run_once", action)
+    patch.setattr(Reaper, "run_once", _retire_if(lambda worker, now: worker.expires_at < now))
 
 
 @mutant("", "I12", quick=True)
 def reaper_ignores_lease_expiry(patch: pytest.MonkeyPatch) -> None:
-    async def action(reaper: Reaper) -> bool:
-        now = await reaper._store.now()
-        for worker in await reaper._store.list_workers():
-            silent_for = now - worker.heartbeat_at
-            if worker.retired_at is None and silent_for > 0.3 * (worker.expires_at - worker.heartbeat_at):
-                await reaper._retire(worker, only_if_expired=False)
-        return await reaper.decide_orphans() >= PAGE_SIZE
+    def is_silent(worker: WorkerRow, now: float) -> bool:
+        return now - worker.heartbeat_at > 0.3 * (worker.expires_at - worker.heartbeat_at)
 
-    patch.setattr(Reaper, "run_once", action)
+    patch.setattr(Reaper, "run_once", _retire_if(is_silent, even_if_alive=True))
 
 
 @mutant("crash", "I13 I14")
 def reaper_never_runs(patch: pytest.MonkeyPatch) -> None:
-    async def action(reaper: Reaper) -> bool:
-        return False
-
-    patch.setattr(Reaper, "run_once", action)
+    patch.setattr(Reaper, "run_once", _do_nothing)
 
 
 @mutant("lost_answers", "I13", quick=True)
 def lost_claims_are_not_released(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(claimer: Claimer) -> None:
-        return None
-
-    patch.setattr(Claimer, "_release_lost_claims", nothing)
+    patch.setattr(Claimer, "_release_lost_claims", _do_nothing)
 
 
 @mutant("", "I19")
 def cancels_are_not_polled(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(engine: Engine) -> None:
-        return None
-
-    patch.setattr(Engine, "_watch_cancels", nothing)
+    patch.setattr(Engine, "_watch_cancels", _do_nothing)
 
 
 @mutant("lost_answers errors outage", "I12 I13")
@@ -237,10 +236,7 @@ def the_heartbeat_gives_up_at_the_first_error(patch: pytest.MonkeyPatch) -> None
 
 @mutant("drain", "I12")
 def a_stop_does_not_wait_for_the_last_writes(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(finisher: Finisher) -> None:
-        return None
-
-    patch.setattr(Finisher, "wait_until_written", at_once)
+    patch.setattr(Finisher, "wait_until_written", _do_nothing)
 
 
 @mutant("broken", "I13 uncaught", quick=True, first_seed=16)

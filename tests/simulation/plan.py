@@ -4,40 +4,53 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
+from harness import faults
+from harness.faults import Effect
+from harness.record import Bounds, orphan_bound
+from harness.scripts import SWALLOW_LEASES
 from tidegate.worker.settings import Pool, Timings
 
 
-class FaultKind(StrEnum):
+class FaultKind(faults.FaultKind):
     """What can go wrong in a run."""
 
-    CRASH = "crash"
+    CRASH = "crash", Effect.ENDS_WORKER
     """A machine stops for good between two steps; another takes its place after a while."""
-    PAUSE = "pause"
+    PAUSE = "pause", Effect.FREEZES
     """A machine freezes, mostly for longer than its lease, and goes on where it was."""
-    CUT_OFF = "cut_off"
+    CUT_OFF = "cut_off", Effect.STORE_FAILS
     """One machine cannot reach the store."""
-    OUTAGE = "outage"
+    OUTAGE = "outage", Effect.STORE_FAILS | Effect.HITS_ALL_ALIKE
     """No machine can reach the store, often for more than two leases."""
-    LOCKED = "locked"
+    LOCKED = "locked", Effect.STORE_FAILS | Effect.HITS_ALL_ALIKE
     """Another program holds the write lock of the store: reads succeed, writes do not."""
-    ERRORS = "errors"
+    ERRORS = "errors", Effect.STORE_FAILS
     """Transactions fail: the lock is busy, the disk is full, the disk fails. Nothing is written."""
-    LOST_ANSWERS = "lost_answers"
+    LOST_ANSWERS = "lost_answers", Effect.STORE_FAILS
     """A call is done and committed, but its caller hears that the store cannot be reached."""
-    CLOCK = "clock"
+    CLOCK = "clock", Effect.STEPS_CLOCK | Effect.HITS_ALL_ALIKE
     """The host's wall clock steps by minutes, forwards or back; the store's clock never goes back."""
     SET_BACK = "set_back"
     """With `clock`: each process has its own store clock, as in production. A process that starts after a step
     back has earlier times than the processes before it, so invariants about time do not hold between them.
     Not among the usual faults, in which each host has one clock that never goes back."""
-    DRAIN = "drain"
+    DRAIN = "drain", Effect.ASKS_TO_STOP
     """A worker is asked to stop, with or without a grace time, and restarts."""
     BROKEN = "broken"
     """Options, retry rules, classifiers, codecs and answers of the store raise or take long, at random."""
 
 
+class CallFaultKind(faults.FaultKind):
+    """Faults of single calls. They belong to kinds above, or to the noise between them."""
+
+    FAILED = "failed call", Effect.CALL_FAILS
+
+
+_ON_THEIR_WAY = 10
+"""Tasks that clients may still send when the faults stop."""
+_JOB_PAUSE_SECONDS = 5.5
+"""The longest time that a maintenance job waits after a failed round."""
 USUAL_FAULTS = frozenset(FaultKind) - {FaultKind.SET_BACK}
 
 
@@ -112,25 +125,39 @@ class SimulationSetup:
 
     @property
     def orphan_bound(self) -> float:
-        """Seconds after a crash within which an unhindered reaper must have decided the runs of the dead.
-
-        The last lease must run out. A reaper passes every interval, varied by a tenth; it sees a beat up
-        to one pass late, allows three passes more where the clock was set, and takes its last one then.
-        """
-        return self.lease + 5 * 1.1 * self.timings.reap + 2.0
+        """Seconds after a crash within which an unhindered reaper must have decided the runs of the dead."""
+        return orphan_bound(self.timings)
 
     @property
     def fault_free_orphan_bound(self) -> float:
         """The same after all faults have stopped: the reaper's patience restarts, after a pause of its job."""
         return self.orphan_bound + self.lease + max(5.0, self.timings.reap)
 
-    def final_bound(self, open_tasks: int) -> float:
-        """Return the seconds after the last fault within which this many tasks must all be final.
+    @property
+    def cancel_bound(self) -> float:
+        """Seconds after the request of a cancel within which a function must have stopped."""
+        return self.timings.cancel_poll + SWALLOW_LEASES * self.lease + 3.0
 
-        Orphans are found first. Then each task may take eight more runs, each up to the longest time
+    def bounds(self, open_tasks: int) -> Bounds:
+        """Return all bounds, with this many open tasks at the end of the faults."""
+        final = self.final_bound(open_tasks)
+        return Bounds(
+            lease=self.lease,
+            reap=self.timings.reap,
+            orphan=self.orphan_bound,
+            final=final,
+            stop=final,
+            cancel=self.cancel_bound,
+            job_pause=max(_JOB_PAUSE_SECONDS, 3 * self.timings.reap),
+        )
+
+    def final_bound(self, open_tasks: int) -> float:
+        """Return the seconds after the last fault within which all tasks must be final.
+
+        This many were open then, and clients may still send some. Orphans are found first. Then each task may take eight more runs, each up to the longest time
         limit and with the longest wait before it; all tasks share the slots.
         """
-        runs = 8 * (1 + open_tasks // self.slots)
+        runs = 8 * (1 + (open_tasks + _ON_THEIR_WAY) // self.slots)
         one = self.longest_timeout + self.timings.stop_grace
         return self.fault_free_orphan_bound + 8 * self.longest_wait + runs * one
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 
-from checker import Violation
-from simulation.claimed_runs import claimed_runs, finishes
-from simulation.loss_checks import due_orphans
+from checker import Violation, digest_of
+from harness.checks import Verdict, check_run
+from harness.commit_checks import finishes
+from harness.history import task_history
 from simulation.plan import FaultKind, SimulationPlan
-from simulation.run_checks import check_run
-from simulation.run_record import RunRecord
+from simulation.run_record import SimulationRecord
 from simulation.simulation_run import run_plan
-from simulation.task_history import fingerprint, task_history
 from tidegate.domain.outcome import Dead, FinishStatus, Outcome, Released, Retrying
 from tidegate.domain.states import State
 
@@ -45,50 +45,52 @@ class SimulationResult:
 
 def simulate(plan: SimulationPlan) -> SimulationResult:
     """Run a plan and check it."""
-    run_record = run_plan(plan)
-    violations = tuple(check_run(run_record))
-    at_fault = list(dict.fromkeys(v.task_id for v in violations if v.task_id))[:_MAX_HISTORIES]
+    record = run_plan(plan)
+    verdict = check_run(record)
+    at_fault = list(dict.fromkeys(v.task_id for v in verdict.violations if v.task_id))[:_MAX_HISTORIES]
     return SimulationResult(
         plan=plan,
-        fingerprint=fingerprint(run_record),
-        size=_count_size(run_record),
-        faults=Counter(run_record.event_log.injected),
-        outcomes=_count_outcomes(run_record),
-        violations=violations,
-        histories=tuple(tuple(task_history(run_record, task_id)) for task_id in at_fault),
+        fingerprint=_fingerprint(record),
+        size=_count_size(record),
+        faults=Counter(record.injected),
+        outcomes=_count_outcomes(record, verdict),
+        violations=verdict.violations,
+        histories=tuple(tuple(task_history(record, task_id)) for task_id in at_fault),
     )
 
 
-def _count_size(run_record: RunRecord) -> Counter[str]:
-    rows = run_record.snapshot.rows.values()
+def _count_size(record: SimulationRecord) -> Counter[str]:
+    rows = record.snapshot.rows.values()
     return Counter(
         {
-            "steps": run_record.steps,
-            "virtual seconds": round(run_record.virtual_seconds),
-            "crashes": run_record.event_log.crashes,
-            "worker machines": len(run_record.event_log.worker_started_at),
+            "steps": record.steps,
+            "virtual seconds": round(record.ended_at),
+            "crashes": record.crashes,
+            "worker machines": record.machines,
             "tasks": len(rows),
             "runs": sum(row.run for row in rows),
-            "commits": len(run_record.event_log.commits),
+            "commits": len(record.commits),
         }
     )
 
 
-def _count_outcomes(run_record: RunRecord) -> Counter[str]:
-    due = due_orphans(run_record, claimed_runs(run_record.event_log))
-    outcomes: Counter[str] = Counter({"orphans due in time": sum(1 for _ in due)})
-    for _, outcome, answer in finishes(run_record.event_log):
+def _count_outcomes(record: SimulationRecord, verdict: Verdict) -> Counter[str]:
+    due = sum(one.decide_by < inf for one in verdict.recoveries)
+    outcomes: Counter[str] = Counter({"orphans due in time": due})
+    for _, outcome, answer in finishes(record.commits):
         if answer is FinishStatus.DONE:
             outcomes[_outcome_name(outcome)] += 1
         else:
             outcomes[f"ends answered {answer}"] += 1
-    for row in run_record.snapshot.rows.values():
+    for row in record.snapshot.rows.values():
         if row.state is State.CANCELLED:
             outcomes["tasks cancelled"] += 1
-    outcomes["redrives"] = sum(row.redrives for row in run_record.snapshot.rows.values())
+    outcomes["late starts, each with its fault"] = len(verdict.late_starts)
+    outcomes["overlaps, each with its fault"] = len(verdict.overlaps)
+    outcomes["redrives"] = sum(row.redrives for row in record.snapshot.rows.values())
     outcomes["outages over two leases"] = sum(
-        fault.kind is FaultKind.OUTAGE and fault.ended_at - fault.began_at > 2 * run_record.setup.lease
-        for fault in run_record.event_log.faults
+        fault.kind is FaultKind.OUTAGE and fault.seconds > 2 * record.bounds.lease
+        for fault in record.fault_log.faults
     )
     return outcomes
 
@@ -101,3 +103,22 @@ def _outcome_name(outcome: Outcome) -> str:
     if isinstance(outcome, Released):
         return f"released: {outcome.why.partition(':')[0]}"
     return type(outcome).__name__.lower()
+
+
+def _fingerprint(record: SimulationRecord) -> str:
+    """Return a digest of everything that happened: equal only for runs that went the same way."""
+    everything = (
+        record.commits,
+        record.fault_log.faults,
+        record.notes,
+        sorted(record.injected.items()),
+        record.observations.submitted,
+        record.observations.cancels,
+        sorted(record.observations.purged),
+        sorted(record.snapshot.rows.items()),
+        sorted(record.snapshot.histories.items()),
+        sorted(record.snapshot.results.items()),
+        record.steps,
+        record.ended_at,
+    )
+    return digest_of(repr(everything).encode())

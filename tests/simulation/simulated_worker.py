@@ -6,9 +6,9 @@ import asyncio
 import random
 from typing import Any
 
-from simulation.event_log import EventLog, WorkerDrain
+from simulation.event_log import EventLog
 from simulation.functions import application
-from simulation.plan import SimulationSetup
+from simulation.plan import FaultKind, SimulationSetup
 from tidegate.errors import StoreError
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimResult
@@ -39,10 +39,9 @@ class SimulatedWorker:
         worker = await self._enter_worker(store)
         self._event_log.worker_started_at[self._machine] = self._event_log.now()
         await self._ending.wait()
-        drain = WorkerDrain(self._machine, worker.id, self._event_log.now())
-        self._event_log.drains.append(drain)
+        stop = self._event_log.fault_log.record_start(FaultKind.DRAIN, self._machine)
         await worker.stop(self._grace)
-        drain.ended_at = self._event_log.now()
+        stop.ended_at = self._event_log.now()
 
     def drain(self, grace: float | None) -> None:
         """Ask the worker to stop. Its tasks may run on for `grace` seconds; None for the setting."""

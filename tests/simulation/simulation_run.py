@@ -24,7 +24,7 @@ from simulation.faulty_store import SimulatedStore, StoreCondition, background_f
 from simulation.hosts import SimulatedHost
 from simulation.machine import Machine, MachineLoop
 from simulation.plan import FaultKind, SimulationPlan, make_setup
-from simulation.run_record import RunRecord
+from simulation.run_record import SimulationRecord, make_record
 from simulation.simulated_worker import SimulatedWorker
 from simulation.tasks import TaskFactory
 from simulation.user_code_faults import UserCodeFaults
@@ -40,12 +40,10 @@ CLIENTS = 2
 SECONDS_BEFORE_LAST_CRASH = 6.0
 """Longer than any pause after a failure: the reapers make their passes again."""
 _POLL_SECONDS = 0.5
-_ON_THEIR_WAY = 10
-"""Tasks that clients may still send when the faults stop."""
 _NOT_FINAL = tuple(state for state in State if state not in FINAL)
 
 
-def run_plan(plan: SimulationPlan) -> RunRecord:
+def run_plan(plan: SimulationPlan) -> SimulationRecord:
     """Run a plan from its beginning to its end, on a database of its own in memory where there is some."""
     with (
         _silence_log(),
@@ -96,7 +94,7 @@ class SimulationRun:
             )
         self._observer_store = SqliteStore(path, runner=InlineRunner(path), clock=self.event_log.store_now)
 
-    async def run(self) -> RunRecord:
+    async def run(self) -> SimulationRecord:
         """Run the plan."""
         await self._observer_store.open()
         hosts = (*self._workers, *self._client_hosts)
@@ -104,25 +102,25 @@ class SimulationRun:
         await self._inject_faults(living)
         await self._last_crash()
         faults_ended_at = self.loop.time()
-        bound = self.setup.final_bound(len(await self._open_tasks()) + _ON_THEIR_WAY)
-        final_after = await self._wait_until_final(faults_ended_at, bound)
+        open_at_end = len(await self._open_tasks())
+        final_after = await self._wait_until_final(faults_ended_at, self.setup.final_bound(open_at_end))
         waiting = await self._results_received()
-        run_record = RunRecord(
+        record = make_record(
+            self.event_log,
+            self.setup,
             plan=self._plan,
-            setup=self.setup,
-            event_log=self.event_log,
             snapshot=await read_snapshot(self._observer_store),
+            deaths={m.name: m.died_at for host in hosts for m in host.machines if m.died_at is not None},
+            scripted_ends=self._tasks.scripted_ends,
             integrity_errors=tuple(await self._observer_store.check_integrity()),
             faults_ended_at=faults_ended_at,
             final_after=final_after,
-            final_bound=bound,
+            open_at_end=open_at_end,
             waiting=waiting,
-            deaths={m.name: m.died_at for host in hosts for m in host.machines if m.died_at is not None},
             steps=self.loop.steps,
-            virtual_seconds=self.loop.time(),
         )
         await self._end(living)
-        return run_record
+        return record
 
     async def _inject_faults(self, living: Sequence[asyncio.Task[None]]) -> None:
         """Let clients, workers and the nemesis go on for the planned time; then end every fault."""
@@ -168,13 +166,13 @@ class SimulationRun:
         rows = await self._observer_store.list_tasks(TaskFilter(states=_NOT_FINAL), limit=1_000)
         return [row.id for row in rows]
 
-    async def _wait_until_final(self, faults_ended_at: float, bound: float) -> float:
-        """Wait until the clients are done and every task is final, at most for the time this may take."""
+    async def _wait_until_final(self, faults_ended_at: float, bound: float) -> float | None:
+        """Return the seconds until the clients were done and every task was final; None: beyond the bound."""
         while (took := self.loop.time() - faults_ended_at) < bound:
             await asyncio.sleep(_POLL_SECONDS)
             if self._clients_are_done() and not await self._open_tasks():
-                break
-        return took
+                return took
+        return None
 
     def _clients_are_done(self) -> bool:
         present = [host.machine for host in self._client_hosts]
@@ -284,8 +282,7 @@ class SimulationRun:
         self._clock_offset += seconds
 
     def _record_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if self.event_log.is_open:
-            self.event_log.loop_errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+        self.event_log.record_uncaught(f"{context.get('message')}: {context.get('exception')!r}")
 
 
 def _run_at_once(work: Coroutine[Any, Any, object]) -> None:

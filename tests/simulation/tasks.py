@@ -6,8 +6,10 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from simulation.functions import task_functions
-from simulation.scripts import make_script
+from harness.record import ANY_END, ScriptedEnd
+from harness.scripts import make_script, scripted_end
+from simulation.functions import BROKEN_FUNCTION, task_functions
+from tidegate.domain.failure import Reason
 from tidegate.domain.ids import IdMaker
 from tidegate.store.rows import NewTask
 
@@ -42,6 +44,8 @@ class TaskFactory:
         self._lease = lease
         self._rng = rng
         self.make_id = make_id
+        self.scripted_ends: dict[str, ScriptedEnd] = {}
+        """How each task may end."""
 
     def take(self, number: int) -> list[NewTask]:
         """Return up to this many tasks; fewer if fewer are left to make."""
@@ -57,8 +61,10 @@ class TaskFactory:
             function = task_functions()["sim:steady"]
             number, script = (self._keyed if draw < 0.15 else self._unique)(options)
         elif self._has_broken_function and draw < 0.6:
-            function = task_functions()["sim:broken"]
-        return replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
+            function = task_functions()[BROKEN_FUNCTION]
+        task = replace(function.using(**options).prepare(number, script).new_task, id=self.make_id())
+        self.scripted_ends[task.id] = _end_of(function.spec.name, script)
+        return task
 
     def _keyed(self, options: dict[str, Any]) -> tuple[int, list[str]]:
         """Give the task a key and return its arguments, which sometimes differ from the key's first ones."""
@@ -82,3 +88,11 @@ class TaskFactory:
         if rng.random() < 0.1:
             options["deadline"] = options.get("delay", 0.0) + lease * rng.uniform(2, 10)
         return options
+
+
+def _end_of(function: str, script: list[str]) -> ScriptedEnd:
+    if function == BROKEN_FUNCTION:
+        return ANY_END
+    # Each task has limits for its time, and its machine may freeze: so any run may be charged, even of `ok`.
+    end = scripted_end(script, max_attempts=1)
+    return replace(end, dead_reasons=end.dead_reasons | {Reason.TIMEOUT, Reason.DEADLINE})

@@ -35,7 +35,7 @@ def test_an_error_of_a_late_call_is_not_reported_to_the_loop(tmp_path: Path) -> 
         tmp_path / "queue.db",
         clock=loop.time,
         machine="w1.1",
-        conditions=(StoreCondition(),),
+        conditions=(StoreCondition(), StoreCondition()),
         background_faults=StoreCondition(),
         rng=_FirstChoice(),
         event_log=event_log,

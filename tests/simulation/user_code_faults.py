@@ -17,6 +17,8 @@ from tidegate.task import TaskFunction
 _SLOWEST = 0.2
 """Most seconds for which such code blocks the loop."""
 _ERRORS = (TypeError, ValueError, KeyError, RuntimeError, ZeroDivisionError, RecursionError, AttributeError)
+INJECTED_ERROR = "a broken"
+"""The beginning of each error's text."""
 CALLS = frozenset({"finish", "save_progress", "append_chunks", "claim", "list_cancel_requests"})
 """The methods of a worker's store that may answer with an error of no known kind."""
 
@@ -48,7 +50,7 @@ class UserCodeFaults:
         draw = self._rng.random() if self.chance else 1.0
         if draw < self.chance:
             self._injected[f"a {what} that raised"] += 1
-            raise self._rng.choice(_ERRORS)(f"a broken {what}")
+            raise self._rng.choice(_ERRORS)(f"{INJECTED_ERROR} {what}")
         if draw < 2 * self.chance:
             self._injected[f"a {what} that took long"] += 1
             self._hold(_SLOWEST * self._rng.random())

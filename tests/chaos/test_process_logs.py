@@ -1,0 +1,89 @@
+"""The files that processes write, and the measurement of the machine's own stalls."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.process_logs import (
+    ClientError,
+    EnqueueAnswered,
+    EnqueueSent,
+    ProcessLog,
+    is_waiting,
+    read_clients,
+    read_lines,
+)
+from harness.record import ScriptedEnd
+from tidegate import Priority
+from tidegate.store.rows import NewTask
+
+STEADY = "chaos.functions:steady"
+
+
+def new_task(task_id: str) -> NewTask:
+    return NewTask(
+        task_id, STEADY, "default", Priority.NORMAL, b'{"k":{"script":["unknown 0.05"]}}', "json/1", key="k",
+        unique="u",
+    )  # fmt: skip
+
+
+def test_a_line_cut_off_by_a_kill_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "client-1.ndjson"
+    first = ProcessLog(path)
+    first.write(EnqueueSent("call-1", (new_task("a"),), many=False))
+    assert is_waiting(path)
+    first.write(EnqueueAnswered("call-1", ("b",)))
+    assert not is_waiting(path)
+    with path.open("ab") as file:
+        file.write(b'{"type":"sent","call":"call-2"')
+    ProcessLog(path).write(ClientError("later"))
+    assert read_lines(path) == [
+        EnqueueSent("call-1", (new_task("a"),), many=False),
+        EnqueueAnswered("call-1", ("b",)),
+        ClientError("later"),
+    ]
+
+
+def test_an_enqueue_without_an_answer_may_be_stored_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "client-1.ndjson"
+    process_log = ProcessLog(path)
+    process_log.write(EnqueueSent("call-1", (new_task("a"),), many=False))
+    process_log.write(EnqueueSent("call-2", (new_task("c"), new_task("d")), many=True))
+    process_log.write(EnqueueAnswered("call-2", ("c", "e")))
+    clients = read_clients([path])
+    assert [(one.task_id, one.ok) for one in clients.described.submitted] == [
+        ("a", False),
+        ("c", True),
+        ("e", True),
+    ]
+    assert [sent.call for sent in clients.unanswered] == ["call-1"]
+    assert clients.unique_names == {"u": ["a", "c", "d"]}
+    assert clients.scripted_ends["a"] == ScriptedEnd(may_succeed=False, dead_reasons=frozenset({"unknown"}))
+
+
+def test_a_stalled_machine_is_detected() -> None:
+    program = (
+        "import sys, time\n"
+        "from chaos.stall_detector import StallDetector\n"
+        "with StallDetector() as detector:\n"
+        "    print('ticks', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "print(any(stall.ended_at - stall.began_at > 0.3 for stall in detector.stalls))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ticks\n"
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.4)
+    process.send_signal(signal.SIGCONT)
+    stdout, _ = process.communicate("\n", timeout=20)
+    assert stdout == "True\n"

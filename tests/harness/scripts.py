@@ -1,0 +1,166 @@
+"""Scripts: a task's arguments say what its function does, one line for each run.
+
+So a failing history is easy to read, a task does the same in any order of events, and the checks know how it
+may end:
+
+    ok 1.5            work for this many seconds, then return
+    progress 2        the same, reporting progress
+    transient 0.1     raise Transient after this many seconds
+    permanent 0.1     raise Permanent
+    unknown 0.1       raise an error that no rule classifies
+    forbidden 0.1     raise a KeyError, which one function of the simulation discards
+    network 0.1       raise a ConnectionError, for which one function of the simulation has a rule
+    wait 3            raise RetryAfter(3)
+    overrun           run until stopped
+    swallow 4         when stopped, run on for this many seconds, then return a result
+    again 2           ctx.retry(after=2), charged
+    free 2            ctx.retry(after=2, charge=False)
+
+The last line is that of all further runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from harness.record import ScriptedEnd
+from tidegate.context import Context
+from tidegate.domain.failure import Reason
+from tidegate.verdicts import Permanent, RetryAfter, Transient
+
+SWALLOW_LEASES = 0.4
+"""The longest time that a function runs on after it was asked to stop, in leases."""
+_PROGRESS_STEPS = 3
+_LONG = 10_000.0
+
+Action = Callable[[Context, float], Awaitable[None]]
+
+
+class MeaninglessError(Exception):
+    """An error that no rule classifies."""
+
+
+# --- what a script says --------------------------------------------------------------------------------
+
+
+def make_script(rng: random.Random, lease: float) -> list[str]:
+    """Return what one task does, run by run. The last line is one that lets it end."""
+    lines = [_line(rng, lease, _LINES) for _ in range(rng.choice((0, 0, 0, 1, 1, 2, 3)))]
+    return [*lines, _line(rng, lease, _LAST_LINES)]
+
+
+_LINES = (
+    "ok", "transient", "transient", "unknown", "network", "forbidden", "wait", "overrun", "swallow", "again",
+    "free",
+)  # fmt: skip
+_LAST_LINES = (
+    "ok", "ok", "ok", "ok", "long", "long", "progress", "progress", "transient", "permanent", "swallow",
+)  # fmt: skip
+
+
+def _line(rng: random.Random, lease: float, words: Sequence[str]) -> str:
+    word = rng.choice(words)
+    if word == "overrun":
+        return word
+    if word == "long":
+        return f"ok {lease * rng.uniform(1.0, 3.0):.2f}"
+    longest = {"progress": 1.5, "wait": 1.5, "again": 1.0, "free": 1.0, "swallow": SWALLOW_LEASES}.get(
+        word, 0.3
+    )
+    return f"{word} {lease * longest * rng.random():.2f}"
+
+
+_DEAD_REASONS: Mapping[str, Reason] = {
+    "permanent": Reason.REJECTED,
+    "network": Reason.NETWORK,
+    "overrun": Reason.TIMEOUT,
+    "wait": Reason.RATE_LIMIT,
+}
+"""What a task dies of whose runs end like this too often. Everything else is an error of no known reason."""
+_SUCCESSES = frozenset({"ok", "progress", "swallow"})
+
+
+def scripted_end(script: Sequence[str], max_attempts: int) -> ScriptedEnd:
+    """Return how a task with this script may end.
+
+    Args:
+        script: What it does, run by run.
+        max_attempts: Charged runs after which it is dead; 1 if some rule may end it earlier.
+    """
+    words = [line.partition(" ")[0] for line in script]
+    failures = [word for word in words if word not in _SUCCESSES]
+    is_harmless = len(failures) < max_attempts and words[-1] in _SUCCESSES and "permanent" not in words
+    reasons = () if is_harmless else (_DEAD_REASONS.get(word, Reason.UNKNOWN) for word in failures)
+    return ScriptedEnd(may_succeed=len(failures) < len(words), dead_reasons=frozenset(reasons))
+
+
+# --- doing it ------------------------------------------------------------------------------------------
+
+
+async def run_line(context: Context, script: Sequence[str]) -> None:
+    """Do this run's line of a script."""
+    word, _, seconds = script[min(context.run, len(script)) - 1].partition(" ")
+    await _ACTIONS[word](context, float(seconds or 0))
+
+
+async def _ok(_: Context, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def _progress(context: Context, seconds: float) -> None:
+    for part in range(_PROGRESS_STEPS):
+        context.progress(part, _PROGRESS_STEPS, "on the way")
+        await asyncio.sleep(seconds / _PROGRESS_STEPS)
+    context.progress(_PROGRESS_STEPS, _PROGRESS_STEPS)
+
+
+async def _wait(_: Context, seconds: float) -> None:
+    await asyncio.sleep(0.05)
+    raise RetryAfter(seconds)
+
+
+async def _overrun(_: Context, __: float) -> None:
+    await asyncio.sleep(_LONG)
+
+
+async def _swallow(_: Context, seconds: float) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(_LONG)
+    await asyncio.sleep(seconds)
+
+
+async def _again(context: Context, seconds: float) -> None:
+    await asyncio.sleep(0.05)
+    context.retry(after=seconds, reason="the script says so")
+
+
+async def _free(context: Context, seconds: float) -> None:
+    await asyncio.sleep(0.05)
+    context.retry(after=seconds, reason="the script says so", charge=False)
+
+
+def _raising(error: Callable[[], Exception]) -> Action:
+    async def action(_: Context, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        raise error()
+
+    return action
+
+
+_ACTIONS: Mapping[str, Action] = {
+    "ok": _ok,
+    "progress": _progress,
+    "transient": _raising(lambda: Transient("by the script")),
+    "permanent": _raising(lambda: Permanent("by the script")),
+    "unknown": _raising(lambda: MeaninglessError("by the script")),
+    "forbidden": _raising(lambda: KeyError("by the script")),
+    "network": _raising(lambda: ConnectionError("by the script")),
+    "wait": _wait,
+    "overrun": _overrun,
+    "swallow": _swallow,
+    "again": _again,
+    "free": _free,
+}
