@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.testing.network_guard import NetworkBlockedError, blocked_network
+from tidegate.testing.kit.network_guard import NetworkBlockedError, blocked_network
 
 
 @pytest.fixture

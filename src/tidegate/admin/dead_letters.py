@@ -11,6 +11,8 @@ from tidegate.admin.tasks import MOST_LISTED
 from tidegate.admin.values import DeadLetter, dead_letter, dead_letter_of_task
 from tidegate.operations import dead_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
+from tidegate.operations.recorded_task import read_recorded
+from tidegate.operations.regression_test import write_test
 from tidegate.operations.tasks import full_id, read_dead_task
 from tidegate.readers import whole_option
 from tidegate.store.protocol import Store
@@ -20,7 +22,7 @@ _HOW_TO_CHOOSE = "give task ids, a filter, or everything=True: one of the three"
 
 
 class DeadLetterAdmin:
-    """List, count, redrive and purge dead tasks, by id or by filter. Ids may be short."""
+    """List, count, redrive and purge dead tasks, or write one as a test. Ids may be short."""
 
     def __init__(self, source: AdminSource) -> None:
         self._source = source
@@ -66,6 +68,27 @@ class DeadLetterAdmin:
     def get_sync(self, task_id: str) -> DeadLetter:
         """As `get`, from sync code."""
         return run_sync(self.get(task_id))
+
+    async def as_test(self, task_id: str) -> str:
+        """Return one dead letter as the source of a pytest that fails in the same way.
+
+        The source holds the arguments, with secrets replaced by stars. As `tidegate dead export --as-test`.
+
+        Args:
+            task_id: Its id, or a short one.
+
+        Raises:
+            TaskNotFoundError: No task has this id.
+            WrongStateError: The task is not dead.
+            UnknownFunctionError: This application does not declare its function.
+            NotAcceptedError: Its failure cannot be reproduced in a test.
+        """
+        store = await self._source.opened_store()
+        return write_test(await read_recorded(store, task_id, only_dead=True), self._source).source
+
+    def as_test_sync(self, task_id: str) -> str:
+        """As `as_test`, from sync code."""
+        return run_sync(self.as_test(task_id))
 
     async def count(self, **filters: Unpack[DeadLetterFilters]) -> int:
         """Return how many dead letters match; without a filter: all."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tidegate.calls.upstream import Upstream
 from tidegate.limits.settings import LimitDeclaration
 from tidegate.store.protocol import Store
+from tidegate.worker.application import Runnable
 
 
 class AdminSource(Protocol):
     """An application, as far as its administration needs it."""
 
     @property
-    def functions(self) -> Mapping[str, object]:
+    def functions(self) -> Mapping[str, Runnable]:
         """The task functions that it declares, by name."""
+        ...
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The upstreams that it declares, by name."""
         ...
 
     async def opened_store(self) -> Store:

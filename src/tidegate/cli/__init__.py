@@ -29,7 +29,7 @@ SHORT_HELPS: Mapping[str, str] = {
     "tasks": "List, show, cancel and retry tasks, or change their priority.",
     "upstreams": "Show upstreams, set their limits, and park, open or probe their gates.",
     "budget": "Show how much of each retry budget is used.",
-    "dead": "List, show, redrive and purge dead letters.",
+    "dead": "List, show, redrive and purge dead letters, or write one as a test.",
     "replay": "Run the function of a task here, without its store and without calling anybody.",
     "classify": "Show how Tidegate would handle a provider's response.",
     "web": "Serve the HTTP API of an application.",

@@ -1,4 +1,4 @@
-"""`tidegate dead`: list, show, redrive and purge dead letters, by id or by filter."""
+"""`tidegate dead`: list, show, redrive, purge and export dead letters, by id or by filter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from tidegate.cli.common import (
     StoreLocation,
     dry_run_option,
     json_option,
+    load_app,
     location_options,
     opened_store,
     run,
@@ -24,13 +26,16 @@ from tidegate.cli.rendering import dead_letter_json, print_dead_letters, show_ta
 from tidegate.cli.tasks import exit_code_of, print_answers
 from tidegate.cli.values import as_age_or_moment, as_labels, as_named_value, as_task_id, strict_json
 from tidegate.domain.text import counted
+from tidegate.errors import NotAcceptedError
 from tidegate.operations import dead_letters
 from tidegate.operations.dead_letters import DeadLetterChoice, DeadLetterFilters, DeadLetterReport
+from tidegate.operations.recorded_task import read_recorded
 from tidegate.operations.tasks import full_id, read_dead_task, read_task
 from tidegate.store.protocol import Store
 
 if TYPE_CHECKING:
     from tidegate.core import Core
+    from tidegate.operations.regression_test import RegressionTest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -108,7 +113,7 @@ def choice_options(command: Command) -> Command:
 
 @click.group()
 def command() -> None:
-    """List, show, redrive and purge dead letters."""
+    """List, show, redrive and purge dead letters, or write one as a test."""
 
 
 @command.command("ls")
@@ -160,6 +165,70 @@ async def _show(location: StoreLocation, task_id: str, with_args: bool, as_json:
     async with opened_store(location) as store:
         row = await read_dead_task(store, task_id)
         await show_task(store, row, with_args=with_args, as_json=as_json)
+
+
+@command.command("export")
+@click.argument("task_id", metavar="ID", type=as_task_id)
+@click.option("--as-test", is_flag=True, help="Write a pytest that reproduces the failure.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write to this new file, or into this directory.",
+)
+@location_options
+@json_option
+def export_command(
+    task_id: str, as_test: bool, out: Path | None, location: StoreLocation, as_json: bool
+) -> None:
+    """Write one dead letter as a test, with its arguments; secrets in them are replaced by stars.
+
+    Needs the application that declares the function: --app, or the configured one. The test uses
+    tidegate.testing, and passes while the fault is there.
+    """
+    if not as_test:
+        raise click.UsageError("choose what to write: --as-test")
+    core = load_app(None) if location.application is None else location.application
+    test = run(_as_test(location, task_id, core))
+    path = (
+        None if out is None else _write_new_file(out / test.file_name if out.is_dir() else out, test.source)
+    )
+    if as_json:
+        facts = {"kind": test.kind, "file": str(path or test.file_name), "masked": test.masked}
+        print_json(facts | ({"source": test.source} if path is None else {}))
+    elif path is None:
+        click.echo(test.source, nl=False)
+    else:
+        click.echo(path)
+    if test.masked:
+        print_message(f"secrets were replaced by *** in: {', '.join(test.masked)}")
+    print_message("the arguments may hold private data: read the test before you commit it")
+
+
+def _write_new_file(path: Path, text: str) -> Path:
+    """Write a file that must not exist yet, and return its path.
+
+    Raises:
+        NotAcceptedError: It exists.
+        UsageError: It cannot be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise NotAcceptedError(
+            f"{path} exists already; nothing was written", fix="choose another file with --out"
+        ) from None
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+async def _as_test(location: StoreLocation, task_id: str, core: Core) -> RegressionTest:
+    from tidegate.operations.regression_test import write_test
+
+    async with opened_store(location) as store:
+        return write_test(await read_recorded(store, task_id, only_dead=True), core)
 
 
 @command.command("redrive")

@@ -18,13 +18,15 @@ from tidegate.cli.values import as_seconds, as_task_id
 from tidegate.codec.tags import CODEC
 from tidegate.domain.outcome import Dead, Retrying
 from tidegate.domain.redaction import redact
+from tidegate.operations.recorded_answer import recorded_answer
 
 if TYPE_CHECKING:
     from tidegate.context import Progress
     from tidegate.core import Core
     from tidegate.domain.failure import Failure
+    from tidegate.operations.recorded_task import RecordedTask
     from tidegate.store.rows import HistoryRow
-    from tidegate.testing.replay import RecordedTask, Replay
+    from tidegate.testing.replay import Replay
 
 
 @click.command()
@@ -72,7 +74,7 @@ def command(
 
 
 async def _read(location: StoreLocation, task_id: str) -> RecordedTask:
-    from tidegate.testing.replay import read_recorded
+    from tidegate.operations.recorded_task import read_recorded
 
     async with opened_store(location) as store:
         return await read_recorded(store, task_id)
@@ -82,7 +84,7 @@ def _replay(
     core: Core, task: RecordedTask, printer: _Printer, *, timeout: float | None, allowed: Sequence[str]
 ) -> tuple[Replay, list[str]]:
     """Return the replay, and the addresses that the code tried to reach."""
-    from tidegate.testing.network_guard import blocked_network
+    from tidegate.testing.kit.network_guard import blocked_network
     from tidegate.testing.replay import Observer, replay
 
     observer = Observer(printer.progress, printer.chunk)
@@ -127,6 +129,10 @@ class _Printer:
 
     def end(self, task: RecordedTask, replayed: Replay, blocked: Sequence[str]) -> None:
         """Print what the function did and how that compares with the record."""
+        recorded = task.last_failed_run
+        answer = "no recorded answer" if recorded is None else format_answer(recorded)
+        for call in replayed.calls:
+            self._line("call", f"{call.method} {redact(call.url)} → {answer}")
         for address in dict.fromkeys(blocked):
             self._line("blocked", f"a connection to {address} (let it through with --allow)")
         for row in replayed.enqueued:
@@ -149,6 +155,14 @@ class _Printer:
     def _text(self, text: str) -> None:
         if self._out is not None:
             click.echo(text, file=self._out)
+
+
+def format_answer(recorded: HistoryRow) -> str:
+    """Return how the calls of a replay were answered."""
+    answer = recorded_answer(recorded)
+    if answer is None:
+        return "no recorded answer"
+    return f"{answer.error or f'status {answer.status}'}, as recorded"
 
 
 _COMPARED = {True: "the same failure as recorded", False: "not the recorded failure"}
@@ -191,6 +205,7 @@ def _record(task: RecordedTask, replayed: Replay, blocked: Sequence[str]) -> dic
         "is_same_failure": is_same_failure(task, replayed),
         "progress": jsonable(replayed.progress),
         "chunks": [stored_json(chunk, CODEC) for chunk in replayed.chunks],
+        "calls": [{"method": call.method, "url": redact(call.url)} for call in replayed.calls],
         "blocked": list(dict.fromkeys(blocked)),
         "enqueued": [{"function": row.function, "queue": row.queue} for row in replayed.enqueued],
     }

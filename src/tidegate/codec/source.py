@@ -30,6 +30,12 @@ class UnwritableError(Exception):
     """A value has no Python expression that another module could evaluate."""
 
 
+class SourceText(str):
+    """Source that is written as it is."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Group:
     """A call or a display."""
@@ -88,6 +94,8 @@ class SourceWriter:
             module: The module.
             name: A name at its top, or a dotted one inside a class.
         """
+        if module == "builtins":
+            return name
         top = name.partition(".")[0]
         if any(top in names for other, names in self.imports.items() if other != module):
             self.imports.setdefault(module, set()).add("")
@@ -111,6 +119,8 @@ class SourceWriter:
         kind = type(value)
         if value is None or kind in (bool, int):
             return repr(value)
+        if kind is SourceText:
+            return str(value)
         if kind is str:
             return _quoted(self._masked(value, name, path))
         if kind is bytes:

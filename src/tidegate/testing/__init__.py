@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidegate.testing.kit.cases import AsyncKitTestCase, KitMixin, KitTestCase
     from tidegate.testing.kit.enqueued import EnqueuedTask
     from tidegate.testing.kit.kit import Kit
+    from tidegate.testing.kit.network_guard import NetworkBlockedError, blocked_network
     from tidegate.testing.kit.results import (
         Drained,
         DrainedRun,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         RunFailedError,
     )
     from tidegate.testing.kit.scripted_upstream import ScriptedRequest, ScriptedUpstream
+    from tidegate.testing.kit.stored_task import enqueue_stored
 
 __all__ = [
     "AsyncKitTestCase",
@@ -28,10 +30,13 @@ __all__ = [
     "KitError",
     "KitMixin",
     "KitTestCase",
+    "NetworkBlockedError",
     "NeverEndedError",
     "RunFailedError",
     "ScriptedRequest",
     "ScriptedUpstream",
+    "blocked_network",
+    "enqueue_stored",
 ]
 
 _HOMES = {
@@ -43,10 +48,13 @@ _HOMES = {
     "KitError": "results",
     "KitMixin": "cases",
     "KitTestCase": "cases",
+    "NetworkBlockedError": "network_guard",
     "NeverEndedError": "results",
     "RunFailedError": "results",
     "ScriptedRequest": "scripted_upstream",
     "ScriptedUpstream": "scripted_upstream",
+    "blocked_network": "network_guard",
+    "enqueue_stored": "stored_task",
 }
 """The module of `tidegate.testing.kit` that each name lives in."""
 

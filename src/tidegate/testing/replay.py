@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import inspect
 import random
 import sys
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -28,10 +29,13 @@ from tidegate.domain.failure import Failure, LastFailure, Reason, Verdict
 from tidegate.domain.moments import to_datetime
 from tidegate.domain.outcome import Charge, Dead, Fence, Outcome, Retrying, Succeeded
 from tidegate.domain.spec import RunsIn, TaskSpec
-from tidegate.operations.tasks import read_task
+from tidegate.operations.recorded_answer import RecordedAnswer, recorded_answer
+from tidegate.operations.recorded_task import RecordedTask
 from tidegate.store.connect import open_store
 from tidegate.store.protocol import Store
 from tidegate.store.rows import ClaimedTask, HistoryRow, TaskFilter, TaskRow
+from tidegate.testing.kit.scripted_transport import make_transport
+from tidegate.testing.kit.scripted_upstream import ScriptedRequest, ScriptedUpstream, Step
 from tidegate.worker.application import Runnable
 from tidegate.worker.engine.executor import Executor
 from tidegate.worker.engine.lease import Lease
@@ -43,26 +47,6 @@ STOP_GRACE_SECONDS = 1.0
 """How long a function may go on after its time limit."""
 _THREAD_NAME = "tidegate-function"
 _PACKAGE = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedTask:
-    """A task as its store has it."""
-
-    row: TaskRow
-    args: bytes
-    codec_tag: str
-    history: Sequence[HistoryRow]
-
-    @property
-    def runs(self) -> list[HistoryRow]:
-        """Its runs, in order."""
-        return [entry for entry in self.history if entry.kind == "run"]
-
-    @property
-    def last_failed_run(self) -> HistoryRow | None:
-        """The latest run that failed; None if none did."""
-        return next((run for run in reversed(self.runs) if run.reason), None)
 
 
 @dataclass(slots=True)
@@ -82,6 +66,8 @@ class Replay:
     progress: tuple[Progress, ...]
     chunks: tuple[bytes, ...]
     """Encoded."""
+    calls: tuple[ScriptedRequest, ...]
+    """Calls of upstreams, in order. None was sent."""
     enqueued: tuple[TaskRow, ...]
     """Tasks that the function enqueued, into the temporary store."""
     error: BaseException | None
@@ -111,22 +97,7 @@ class _Observed:
     chunks: list[bytes] = field(default_factory=list)
     error: BaseException | None = None
     stack: str = ""
-
-
-async def read_recorded(store: Store, task_id: str) -> RecordedTask:
-    """Return a task with its arguments and history.
-
-    Args:
-        store: Where it is.
-        task_id: Its id, or a short one.
-
-    Raises:
-        OptionError: The short id stands for several tasks.
-        TaskNotFoundError: No task has this id.
-    """
-    row = await read_task(store, task_id)
-    args, codec_tag = await store.get_payload(row.id)
-    return RecordedTask(row, args, codec_tag, await store.get_history(row.id))
+    seconds: float = 0.0
 
 
 async def replay(
@@ -145,79 +116,139 @@ async def replay(
     """
     function = _LocalFunction(core.function(task.row.function))
     observed = _Observed()
-    with tempfile.TemporaryDirectory(prefix="tidegate-replay-") as directory:
-        async with _temporary_store(core, Path(directory)) as store:
-            before = time.perf_counter()
-            outcome = await _run(
-                core,
-                function,
-                _claimed(task, timeout_seconds),
-                Path(directory),
-                observed,
-                observer or Observer(),
-            )
-            seconds = time.perf_counter() - before
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-replay-") as name,
+        _scripted(core, task) as requests,
+    ):
+        directory = Path(name)
+        async with _temporary_store(core, directory) as store:
+            run = _Run(core, function, directory, observed, observer or Observer())
+            outcome = await run.execute(_claimed(task, timeout_seconds))
             enqueued = await store.list_tasks(TaskFilter(), limit=1000)
     return Replay(
         outcome,
-        seconds,
+        observed.seconds,
         tuple(observed.progress),
         tuple(observed.chunks),
+        tuple(requests),
         tuple(reversed(enqueued)),
         observed.error,
         observed.stack,
     )
 
 
+class UnrecordedCallError(RuntimeError):
+    """The history of the task has no answer for this call. Nothing was sent."""
+
+
+class _Script(ScriptedUpstream):
+    """Answers every call as the call that failed was answered, as far as the history of the task kept it."""
+
+    def __init__(self, name: str, answer: RecordedAnswer | None, requests: list[ScriptedRequest]) -> None:
+        super().__init__(name)
+        self.requests = requests
+        self._has_answer = answer is not None
+        if answer is None:
+            return
+        if answer.error == "timeout":
+            self.hangs(times=None)
+        elif answer.error:
+            self.unreachable(times=None)
+        else:
+            headers = {"x-request-id": answer.request_id} if answer.request_id else {}
+            self.answers(answer.body, status=answer.status, headers=headers, times=None)
+
+    def take(self, request: ScriptedRequest) -> Step:
+        if self._has_answer:
+            return super().take(request)
+        self.requests.append(request)
+        raise UnrecordedCallError(
+            f"a replay calls nobody, and the history has no answer for {request}, a call of {self.name}"
+        )
+
+
+@contextlib.contextmanager
+def _scripted(core: Core, task: RecordedTask) -> Iterator[list[ScriptedRequest]]:
+    """Answer the calls of all upstreams by the history of the task; yield the list of these calls."""
+    failed = task.last_failed_run
+    answer = None if failed is None else recorded_answer(failed)
+    requests: list[ScriptedRequest] = []
+    before = {upstream: upstream.stand_in for upstream in core.upstreams.values()}
+    for upstream in before:
+        upstream.stand_in = functools.partial(make_transport, _Script(upstream.name, answer, requests))
+    try:
+        yield requests
+    finally:
+        for upstream, stand_in in before.items():
+            upstream.stand_in = stand_in
+
+
 @contextlib.asynccontextmanager
 async def _temporary_store(core: Core, directory: Path) -> AsyncIterator[Store]:
     """Give the application another store for the block."""
-    await core.aclose()
-    own = core.store
-    core.store = open_store(f"sqlite:///{directory}/replay.db")
+    url = f"sqlite:///{directory}/replay.db"
+    store = open_store(url)
     try:
-        yield await core.opened_store()
+        with core.replaced_store(store, url):
+            yield await core.opened_store()
     finally:
-        await core.aclose()
-        core.store = own
+        await store.close()
 
 
-async def _run(
-    core: Core,
-    function: Runnable,
-    claimed: ClaimedTask,
-    directory: Path,
-    observed: _Observed,
-    observer: Observer,
-) -> Outcome:
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Outcome] = loop.create_future()
+class _Run:
+    """One run of a function, observed."""
 
-    def on_finished(task_run: TaskRun, outcome: Outcome | None) -> None:
-        assert outcome is not None  # the lease of a replay is never lost
-        ended.set_result(outcome)
+    def __init__(
+        self, core: Core, function: Runnable, directory: Path, observed: _Observed, observer: Observer
+    ) -> None:
+        self._core = core
+        self._function = function
+        self._directory = directory
+        self._observed = observed
+        self._observer = observer
 
-    executor = Executor(
-        functions={claimed.function: function},
-        scratch_root=directory / "scratch",
-        stop_grace=STOP_GRACE_SECONDS,
-        on_finished=on_finished,
-        decider=_Decider(observed, core),
-        lease=Lease(loop.time),
-    )
-    is_child = core.function(claimed.function).spec.runs_in is RunsIn.PROCESS
-    executor.base_context = await (
-        _run_child_hooks(core) if is_child else run_start_hooks(core, keeps_context=True)
-    )
-    try:
-        task_run = executor.start(claimed)
-        task_run.control.on_progress = lambda progress: _on_progress(progress, observed, observer)
-        task_run.control.on_emit = lambda chunk: _on_chunk(chunk, observed, observer)
-        return await ended
-    finally:
-        executor.close()
-        if not is_child:
-            await run_stop_hooks(core)
+    async def execute(self, claimed: ClaimedTask) -> Outcome:
+        """Run the hooks of its process and the function."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Outcome] = loop.create_future()
+
+        def on_finished(task_run: TaskRun, outcome: Outcome | None) -> None:
+            assert outcome is not None  # the lease of a replay is never lost
+            ended.set_result(outcome)
+
+        executor = Executor(
+            functions={claimed.function: self._function},
+            scratch_root=self._directory / "scratch",
+            stop_grace=STOP_GRACE_SECONDS,
+            on_finished=on_finished,
+            decider=_Decider(self._observed, self._core),
+            lease=Lease(loop.time),
+        )
+        is_child = self._core.function(claimed.function).spec.runs_in is RunsIn.PROCESS
+        executor.base_context = await (
+            _run_child_hooks(self._core) if is_child else run_start_hooks(self._core, keeps_context=True)
+        )
+        began_at = loop.time()
+        try:
+            task_run = executor.start(claimed)
+            task_run.control.on_progress = self._on_progress
+            task_run.control.on_emit = self._on_chunk
+            return await ended
+        finally:
+            self._observed.seconds = loop.time() - began_at
+            executor.close()
+            if not is_child:
+                await run_stop_hooks(self._core)
+
+    def _on_progress(self, progress: Progress) -> None:
+        self._observed.progress.append(progress)
+        self._observer.on_progress(progress)
+
+    def _on_chunk(self, chunk: bytes) -> bool:
+        if chunk:
+            self._observed.chunks.append(chunk)
+            self._observer.on_chunk(chunk)
+        return True
 
 
 async def _run_child_hooks(core: Core) -> contextvars.Context:
@@ -243,7 +274,7 @@ class _LocalFunction:
 def _claimed(task: RecordedTask, timeout_seconds: float | None) -> ClaimedTask:
     """Return the claim of its last run, as far as the store still knows it."""
     row, now = task.row, time.time()
-    failed = [run for run in task.runs if run.reason and run.run is not None]
+    failed = task.failed_runs
     is_last_charged = bool(failed) and failed[-1].charge == Charge.ATTEMPT
     return ClaimedTask(
         fence=Fence(row.id, max(1, row.run)),
@@ -321,15 +352,3 @@ def own_traceback(error: BaseException) -> TracebackType | None:
     while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
     return frame or error.__traceback__
-
-
-def _on_progress(progress: Progress, observed: _Observed, observer: Observer) -> None:
-    observed.progress.append(progress)
-    observer.on_progress(progress)
-
-
-def _on_chunk(chunk: bytes, observed: _Observed, observer: Observer) -> bool:
-    if chunk:
-        observed.chunks.append(chunk)
-        observer.on_chunk(chunk)
-    return True

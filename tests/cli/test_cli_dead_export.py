@@ -1,0 +1,376 @@
+"""`tidegate dead export --as-test`: the written test passes while the fault is there, and fails once it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import subprocess
+import sys
+import traceback
+from typing import Any
+
+import pytest
+
+from tidegate.domain.failure import Failure, Reason, Verdict
+from tidegate.errors import TaskFailedError
+
+TASKS = '''
+import asyncio
+import os
+from dataclasses import dataclass
+from datetime import datetime
+
+import httpx2
+import openai
+
+from tidegate import Context, Permanent, Tidegate
+
+app = Tidegate()
+provider = app.upstream("openai")
+
+
+def production(request):
+    """The provider, as it was in production."""
+    kind = os.environ.pop("PROVIDER")  # once: a test does not reach it
+    if kind == "silent":
+        raise httpx2.ReadTimeout("nothing came", request=request)
+    return httpx2.Response(400, json={"error": {"message": "bad model", "type": "invalid_request_error", "code": "model"}})
+
+
+def client():
+    transport = provider.transport(httpx2.MockTransport(production))
+    return openai.AsyncOpenAI(
+        api_key="none", base_url="http://provider/v1", max_retries=0, http_client=httpx2.AsyncClient(transport=transport)
+    )
+
+
+class Refused(Exception):
+    pass
+
+
+@dataclass
+class Document:
+    title: str
+    at: datetime
+    meta: dict
+
+
+@app.task(max_attempts=1)
+def tag(ctx: Context, document: Document, words: int = 3) -> list[str]:
+    ctx.progress(1, 2)
+    if ctx.tenant != "acme":
+        raise RuntimeError(f"a task of {ctx.tenant}")
+    return document.meta["tags"][:words]
+
+
+@app.task(max_attempts=5)
+async def refuse(text: str) -> None:
+    raise Refused(f"no: {text}")
+
+
+@app.task(name="own.name")
+async def named(text: str) -> None:
+    raise Refused(f"no: {text}")
+
+
+@app.task(max_attempts=1, upstream=provider)
+async def ask(question: str) -> str:
+    answer = await client().chat.completions.create(
+        model="m", messages=[{"role": "user", "content": question}]
+    )
+    return answer.choices[0].message.content
+
+
+@app.task(max_attempts=1, timeout=0.3)
+async def wait_long(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task(max_attempts=1)
+def old(number: int) -> int:
+    return number
+'''
+
+
+NAME = "<the written test>"
+
+
+class Shop:
+    """An application in the workspace, whose tasks really die."""
+
+    def __init__(self, workspace: Any) -> None:
+        self.workspace = workspace
+        self.name = workspace.module.replace("shop", "exported")
+        workspace.module = self.name
+        self.write(TASKS)
+
+    def write(self, text: str) -> None:
+        """Write the code of the application, as in another release."""
+        (self.workspace.directory / f"{self.name}.py").write_text(text)
+        sys.modules.pop(self.name, None)
+        importlib.invalidate_caches()
+
+    def change(self, old: str, new: str) -> None:
+        """Change the code of the application."""
+        assert old in TASKS
+        self.write(TASKS.replace(old, new))
+
+    def dies(self, function: str, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """Run a task in a worker until it is dead, and return its id."""
+        module = importlib.import_module(self.name)
+
+        async def run() -> str:
+            try:
+                async with module.app.worker():
+                    task = getattr(module, function)
+                    given = [value(module) if callable(value) else value for value in args]
+                    handle = await task.using(max_attempts=1, **(options or {})).enqueue(*given, **kwargs)
+                    with pytest.raises(TaskFailedError):
+                        await handle.result(20)
+                    return str(handle.id)
+            finally:
+                await module.app.aclose()
+
+        return asyncio.run(run())
+
+    def export(self, task_id: str) -> str:
+        """Write the test into the directory of the application; return its source."""
+        sys.modules.pop(self.name, None)
+        command = ("dead", "export", task_id, "--as-test", "--out", ".", "--app", self.workspace.app)
+        return (self.workspace.directory / self.workspace.run(*command).stdout.strip()).read_text()
+
+    def run_test(self, source: str) -> str:
+        """Run a written test with the present code; return why it failed, or an empty text."""
+        sys.modules.pop(self.name, None)
+        names: dict[str, Any] = {}
+        exec(compile(source, NAME, "exec"), names)
+        (test,) = (value for name, value in names.items() if name.startswith("test_"))
+        try:
+            test()
+        except AssertionError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            (line,) = [frame.lineno or 0 for frame in frames if frame.filename == NAME]
+            return source.splitlines()[line - 1]
+        return ""
+
+
+@pytest.fixture
+def shop(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.syspath_prepend(str(workspace.directory))
+    return Shop(workspace)
+
+
+def document(**meta: Any) -> Any:
+    """Return what makes a document of the application."""
+    from datetime import UTC, datetime
+
+    return lambda module: module.Document("T", datetime(2026, 3, 4, tzinfo=UTC), meta)
+
+
+def test_a_fault_of_the_code_is_reproduced_until_it_is_mended(shop: Shop) -> None:
+    task_id = shop.dies("tag", document(a=1), options={"tenant": "acme"}, words=2)
+    source = shop.export(task_id[:13])
+    assert 'Document(title="T", at=datetime(2026, 3, 4, tzinfo=UTC), meta={"a": 1})' in source
+    assert 'tenant="acme"' in source
+    assert "isinstance(run.error, KeyError)" in source
+    assert shop.run_test(source) == ""
+    shop.change('document.meta["tags"]', 'document.meta.get("tags", [])')
+    assert 'run.reason == "unknown"' in shop.run_test(source)
+
+
+def test_the_written_file_is_a_pytest(shop: Shop) -> None:
+    shop.export(shop.dies("refuse", text="x"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "."],
+        cwd=shop.workspace.directory,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert "1 passed" in done.stdout
+
+
+def test_an_error_class_of_the_application_is_imported_and_any_task_name_works(shop: Shop) -> None:
+    source = shop.export(shop.dies("named", text="it's me"))
+    assert f"from {shop.name} import Refused, app, named" in source
+    assert shop.run_test(source) == ""
+
+
+def test_the_recorded_response_of_a_provider_is_scripted(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVIDER", "refuses")
+    source = shop.export(shop.dies("ask", question="why?"))
+    assert '{"error": {"message": "bad model", "code": "model"}}' in source
+    assert "status=400" in source
+    assert 'run.message == "Error code: 400 - bad model"' in source
+    assert "from openai import BadRequestError" in source
+    assert shop.run_test(source) == ""
+    shop.change('model="m", messages=', 'model="m", nonsense=')
+    assert shop.run_test(source)
+
+
+def test_a_provider_that_did_not_answer_is_scripted(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVIDER", "silent")
+    source = shop.export(shop.dies("ask", question="why?"))
+    assert 'kit.upstream("openai").hangs(times=None)' in source
+    assert 'run.reason == "timeout"' in source
+    assert shop.run_test(source) == ""
+
+
+def test_a_function_that_ran_too_long_is_stopped_in_the_test_too(shop: Shop) -> None:
+    source = shop.export(shop.dies("wait_long", 30.0))
+    assert "# of 0.3 s in the application" in source
+    assert shop.run_test(source) == ""
+    shop.change("await asyncio.sleep(seconds)", "await asyncio.sleep(0)")
+    assert shop.run_test(source)
+
+
+def test_arguments_that_no_longer_decode_are_kept_in_their_stored_form(shop: Shop) -> None:
+    shop.change("def old(number: int)", "def old(number: str)")
+    module_before = shop.name
+    (task_id,) = shop.workspace.add(function=f"{module_before}:old", args=b'{"k":{"number":7}}')
+    failure = Failure(
+        Verdict.PERMANENT,
+        Reason.INVALID_REQUEST,
+        "arguments do not fit",
+        "tidegate.errors.ArgumentsError",
+        evidence="arguments do not fit",
+    )
+    from cli_support import dead
+
+    shop.workspace.work(lambda task: dead(task, failure))
+    source = shop.export(task_id)
+    assert f'enqueue_stored(app, "{shop.name}:old", {{"k": {{"number": 7}}}}, max_attempts=1)' in source
+    assert shop.run_test(source) == ""
+    shop.write(TASKS)
+    assert shop.run_test(source)
+    refused = shop.workspace.run("dead", "export", task_id, "--as-test", "--app", shop.workspace.app, code=4)
+    assert "they fit now: redrive it" in refused.stderr
+
+
+def store_dead(shop: Shop, function: str, args: str, failure: Failure) -> str:
+    """Store a dead letter with this failure and return its id."""
+    (task_id,) = shop.workspace.die(function=f"{shop.name}:{function}", args=args.encode(), failure=failure)
+    return str(task_id)
+
+
+SPENT = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, "spent", "KeyError")
+
+
+def test_secrets_in_the_arguments_are_replaced_and_named(shop: Shop) -> None:
+    args = '{"k": {"text": "use sk-proj-abcdefghijklmnopqrstuvwx1234 for it"}}'
+    task_id = store_dead(shop, "refuse", args, SPENT)
+    found = shop.workspace.json("dead", "export", task_id, "--as-test", "--app", shop.workspace.app)
+    assert "abcdefghijkl" not in found["source"]
+    assert 'text="use sk-***' in found["source"]
+    assert (found["masked"], found["kind"]) == (["text"], "code")
+    assert found["file"] == f"test_refuse_{task_id.replace('-', '')[:12]}.py"
+
+
+def test_without_a_file_the_test_is_printed_and_nothing_else(shop: Shop) -> None:
+    task_id = store_dead(shop, "refuse", '{"k": {"text": "x"}}', SPENT)
+    result = shop.workspace.run("dead", "export", task_id, "--as-test", "--app", shop.workspace.app)
+    compile(result.stdout, "stdout", "exec")
+    assert result.stdout.endswith('assert run.message == "spent"\n')
+    assert "read the test before you commit it" in result.stderr
+
+
+def test_an_existing_file_is_not_replaced(shop: Shop) -> None:
+    task_id = store_dead(shop, "refuse", '{"k": {"text": "x"}}', SPENT)
+    path = shop.workspace.directory / "test_it.py"
+    path.write_text("mine")
+    command = ("dead", "export", task_id, "--as-test", "--app", shop.workspace.app, "--out", "test_it.py")
+    assert "nothing was written" in shop.workspace.run(*command, code=4).stderr
+    assert path.read_text() == "mine"
+    assert "cannot write" in shop.workspace.run(*command[:-1], "no/such/place.py", code=2).stderr
+
+
+def test_a_message_that_differs_from_run_to_run_is_no_assertion(shop: Shop) -> None:
+    failure = Failure(Verdict.UNKNOWN, Reason.UNKNOWN, "<object at 0x7f3a2c> failed", "no.such.Error")
+    source = shop.export(store_dead(shop, "refuse", '{"k": {"text": "x"}}', failure))
+    assert "# In production its message was '<object at 0x7f3a2c> failed'" in source
+    assert "run.message ==" not in source
+    assert "isinstance" not in source, "its class cannot be imported"
+
+
+def test_a_value_without_an_expression_is_kept_in_its_stored_form(shop: Shop) -> None:
+    shop.change("def old(number: int)", "def old(number: list)")
+    task_id = store_dead(shop, "old", '{"k": {"number": [{"$tg": "decimal", "v": "1.5"}]}}', SPENT)
+    assert 'number=[Decimal("1.5")]' in shop.export(task_id)
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (Failure(Verdict.TRANSIENT, Reason.CRASH, "killed by signal 9", ""), "its process died"),
+        (
+            Failure(Verdict.PERMANENT, Reason.DEADLINE, "deadline passed", ""),
+            "the time of the whole task ran out",
+        ),
+        (
+            Failure(Verdict.TRANSIENT, Reason.OVERLOADED, "parked", "tidegate.errors.UpstreamParkedError"),
+            "refused here, by the gate",
+        ),
+    ],
+    ids=["crash", "deadline", "gate"],
+)
+def test_what_a_test_cannot_reproduce_is_refused(shop: Shop, failure: Failure, why: str) -> None:
+    task_id = store_dead(shop, "refuse", '{"k": {"text": "x"}}', failure)
+    refused = shop.workspace.run("dead", "export", task_id, "--as-test", "--app", shop.workspace.app, code=4)
+    assert why in refused.stderr
+    assert f"tidegate replay {task_id}" in refused.stderr
+
+
+def test_a_response_without_an_upstream_to_play_it_is_refused(shop: Shop) -> None:
+    shop.write(APP_WITHOUT_UPSTREAM)
+    failure = Failure(Verdict.PERMANENT, Reason.INVALID_REQUEST, "bad", "E", status=400)
+    task_id = store_dead(shop, "fetch", "{}", failure)
+    refused = shop.workspace.run("dead", "export", task_id, "--as-test", "--app", shop.workspace.app, code=4)
+    assert "declares no upstream to play it" in refused.stderr
+
+
+APP_WITHOUT_UPSTREAM = """
+from tidegate import Tidegate
+
+app = Tidegate()
+
+@app.task
+def fetch() -> None: ...
+"""
+
+
+def test_wrong_ids_functions_and_options_have_the_usual_codes(shop: Shop) -> None:
+    run, app = shop.workspace.run, shop.workspace.app
+    gone = store_dead(shop, "gone", "{}", SPENT)
+    (waiting,) = shop.workspace.add(function=f"{shop.name}:old", args=b"{}")
+    assert "no task has" in run("dead", "export", "01935c1e", "--as-test", "--app", app, code=3).stderr
+    assert "not dead" in run("dead", "export", waiting, "--as-test", "--app", app, code=4).stderr
+    assert "does not declare" in run("dead", "export", gone, "--as-test", "--app", app, code=3).stderr
+    assert "--as-test" in run("dead", "export", gone, "--app", app, code=2).stderr
+    assert "no application" in run("dead", "export", gone, "--as-test", code=78).stderr
+
+
+def test_a_replay_answers_calls_as_recorded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVIDER", "refuses")
+    task_id = shop.dies("ask", question="why?")
+    sys.modules.pop(shop.name, None)
+    found = shop.workspace.json("replay", task_id, "--app", shop.workspace.app, code=1)
+    assert found["is_same_failure"] is True
+    assert found["calls"] == [{"method": "POST", "url": "http://provider/v1/chat/completions"}]
+    shown = shop.workspace.run("replay", task_id, "--app", shop.workspace.app, code=1).stdout
+    assert "POST http://provider/v1/chat/completions → status 400, as recorded" in shown
+
+
+def test_a_replay_names_a_call_that_has_no_recorded_answer(shop: Shop) -> None:
+    task_id = store_dead(shop, "ask", '{"k": {"question": "why?"}}', SPENT)
+    shown = shop.workspace.run("replay", task_id, "--app", shop.workspace.app, code=1).stdout
+    assert "POST http://provider/v1/chat/completions → no recorded answer" in shown
+    assert "the history has no answer for POST http://provider/v1/chat/completions" in shown
+
+
+async def test_the_same_test_is_available_from_python(shop: Shop) -> None:
+    task_id = await asyncio.to_thread(shop.dies, "refuse", text="x")
+    written = await asyncio.to_thread(shop.export, task_id)
+    app = importlib.import_module(shop.name).app
+    assert await app.admin.dead_letters.as_test(task_id[:13]) == written
+    assert await asyncio.to_thread(app.admin.dead_letters.as_test_sync, task_id) == written
+    await app.aclose()
