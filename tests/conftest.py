@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import folder_times
 import pytest
 
 from tidegate import Tidegate
@@ -26,13 +27,26 @@ ROOM_IN_MEMORY = 3 << 30
 """Bytes; a whole run with four test processes needs less than half of it."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    folder_times.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the tests and the programs that they start inherit."""
+    folder_times.register(config)
     undo_ignored_signals()
     if "TMPDIR" not in os.environ and can_hold_temporary_files(MEMORY):
         # Each commit waits for a disk otherwise: the tests of the stores then take twice as long or more.
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a Debian package other than PostgreSQL, so that `make test` installs none."""
+    for item in items:
+        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
 
 
 def undo_ignored_signals() -> None:

@@ -73,9 +73,3 @@ def test_a_coined_word_in_a_docstring_a_message_or_a_page_is_found_at_its_line()
 def test_an_allowed_word_is_not_found_in_its_file() -> None:
     assert found("src/a.py", "steward = 1\n", steward="src/a.py") == []
     assert len(found("src/b.py", "steward = 1\n", steward="src/a.py")) == 1
-
-
-def test_the_project_uses_no_replaced_word_and_allows_none_without_need(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert words.main([]) == 0, capsys.readouterr().out
