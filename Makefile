@@ -8,6 +8,11 @@ PYTHON ?= python3
 ARGS ?=
 # Test processes at once: one a core, four at most.
 WORKERS ?= logical
+# The most seconds of a run of `make test` that the tests of one folder may take; 0 for no limit.
+FOLDER_SECONDS ?= 45
+# What `make test-quick` runs: rules, both stores' contract on SQLite, and the engine in one process.
+QUICK = tests/domain tests/policy tests/limits tests/codec tests/providers tests/calls tests/store/conformance \
+	tests/worker/engine tests/test_*.py
 # The stores that `make chaos` runs on, one after the other.
 STORES ?= sqlite postgres
 PYTEST = .venv/bin/python -m pytest
@@ -17,14 +22,16 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --no-input --disable-pip-v
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup install-locked demo test test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs reference lock clean
+.PHONY: help setup install-locked demo test test-quick test-browser test-slow test-gpu simulate chaos lint format bench bench-economics bench-peers docs reference lock clean
 
 help:
 	@echo "make setup      make .venv and install what requirements/dev.lock names (any target below does it by itself)"
 	@echo "make demo       a few hundred tasks, a rate limit, an outage and a killed worker, in a minute and a half"
-	@echo "make test       the everyday tests                     ARGS=\"-k fence\"  WORKERS=2"
+	@echo "make test       the everyday tests, and what each folder took  ARGS=\"-k fence\"  WORKERS=2  FOLDER_SECONDS=0"
+	@echo "make test-quick the rules, the contract of the store and the engine, on SQLite in one process: under 2 minutes"
+	@echo "make test-browser  the pages, in Chromium"
 	@echo "make simulate   1,000 seeds of the engine on virtual time, through crashes, outages and lost answers"
-	@echo "make test-slow  the tests with literal times and many rows"
+	@echo "make test-slow  the tests with literal times, many rows or seeds, or packages that are seldom installed"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU, in a minute; skipped with the reason where there is none"
 	@echo "make chaos      real workers killed, stopped and cut off at random, five minutes on each store, then checked"
 	@echo "make lint       ruff, mypy --strict, basedpyright over what users write, the import contract, the words"
@@ -60,13 +67,19 @@ demo: setup
 	@.venv/bin/tidegate demo $(ARGS)
 
 test: setup
-	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 --folder-seconds $(FOLDER_SECONDS) $(ARGS)
+
+test-quick: setup
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 -k "not postgres and not process" $(QUICK) $(ARGS)
+
+test-browser: setup
+	@$(PYTEST) -m browser $(ARGS)
 
 simulate: setup
 	@PYTHONPATH=tests .venv/bin/python -m simulation --seeds 1000 $(ARGS)
 
 test-slow: setup
-	@$(PYTEST) -m slow --timeout 1800 $(ARGS)
+	@$(PYTEST) -m "slow and not browser" --timeout 1800 $(ARGS)
 
 test-gpu: setup
 	@$(PYTEST) tests/gpu -m gpu -rs -p no:xdist $(ARGS)

@@ -41,10 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a Debian package other than PostgreSQL, so that `make test` installs none."""
     for item in items:
-        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow")):
+        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow"), ("fake_clock", "slow")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
 

@@ -114,7 +114,7 @@ RATE, BURST = 20, 10
 """Starts a second, and what a late look may catch up: half a second's worth."""
 
 
-@pytest.mark.parametrize("back_end", ["sqlite", "postgres"])
+@pytest.mark.parametrize("back_end", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 async def test_a_limit_holds_for_four_processes_one_killed_and_one_with_a_wrong_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, back_end: str
 ) -> None:
