@@ -70,7 +70,7 @@ test: setup
 	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 --folder-seconds $(FOLDER_SECONDS) $(ARGS)
 
 test-quick: setup
-	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 -k "not postgres and not process" $(QUICK) $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --maxprocesses 4 -k "not postgres and not process and not demo and not examples" $(QUICK) $(ARGS)
 
 test-browser: setup
 	@$(PYTEST) -m browser $(ARGS)

@@ -45,9 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a Debian package other than PostgreSQL, so that `make test` installs none."""
     for item in items:
-        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow"), ("fake_clock", "slow")):
+        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow"), ("fake_clock", "slow"), ("narrow", "slow")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+        if "pgbouncer" in item.name:  # a back end of the store's contract
+            item.add_marker("slow")
 
 
 def undo_ignored_signals() -> None:

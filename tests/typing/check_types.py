@@ -97,8 +97,11 @@ def write_page(page: Path) -> Path | None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}i").write_text(text)
     folder.mkdir(parents=True, exist_ok=True)
+    last = {block.file: block for block in found}  # a page may change a file that it showed before
     for block in found:
-        (folder / (block.file or f"{stem}_line_{block.line}.py")).write_text(at_its_line(block))
+        is_module = block.file is not None and last[block.file] is block
+        name = block.file if is_module else f"{stem}_line_{block.line}.py"
+        (folder / str(name)).write_text(at_its_line(block))
     return folder
 
 
