@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import folder_times
 import pytest
 
+import folder_times
 from tidegate import Tidegate
 
 if TYPE_CHECKING:
@@ -45,7 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a Debian package other than PostgreSQL, so that `make test` installs none."""
     for item in items:
-        for fixture, mark in (("devtools", "browser"), ("bouncer", "slow"), ("fake_clock", "slow"), ("narrow", "slow")):
+        for fixture, mark in (
+            ("devtools", "browser"),
+            ("bouncer", "slow"),
+            ("fake_clock", "slow"),
+            ("narrow", "slow"),
+        ):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
         if "pgbouncer" in item.name:  # a back end of the store's contract
