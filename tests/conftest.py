@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pgserver import Bouncer, Server
 
 
+collect_ignore = ["apps/tested_project"]
+"""A project of its own, which `test_kit_installed.py` runs with the built package."""
 BOUNCED = ("postgres", "tidegate_migrator", "tidegate_worker", "tidegate_reader")
 """The users that may connect through pgbouncer."""
 MEMORY = Path("/dev/shm")

@@ -32,14 +32,17 @@ INTERNAL = {
 """Classes that public signatures name and that users need not, with the reason."""
 
 
-def classes_in_public_signatures(made_by_tidegate: frozenset[str]) -> dict[type, list[str]]:
-    """Return each class of the package that a public signature names, with the places that name it.
+def classes_in_public_signatures(
+    made_by_tidegate: frozenset[str], package: types.ModuleType = tidegate
+) -> dict[type, list[str]]:
+    """Return each class of Tidegate that a public signature of a package names, with the places that name it.
 
     Args:
         made_by_tidegate: Public classes that users get and never construct: their `__init__` is skipped.
+        package: The package whose public names are read.
     """
     found: dict[type, list[str]] = {}
-    for place, documented in _documented(made_by_tidegate):
+    for place, documented in _documented(made_by_tidegate, package):
         for name, hint in typing.get_type_hints(documented, localns=_names_for_checkers(documented)).items():
             if name.startswith("_"):
                 continue
@@ -49,10 +52,10 @@ def classes_in_public_signatures(made_by_tidegate: frozenset[str]) -> dict[type,
     return found
 
 
-def _documented(made_by_tidegate: frozenset[str]) -> Iterator[tuple[str, Any]]:
+def _documented(made_by_tidegate: frozenset[str], package: types.ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield what has type hints: public functions, classes (for their fields), methods and properties."""
-    for name in tidegate.__all__:
-        public = getattr(tidegate, name)
+    for name in package.__all__:
+        public = getattr(package, name)
         if inspect.isfunction(public):
             yield name, public
         if not isinstance(public, type):

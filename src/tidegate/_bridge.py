@@ -24,6 +24,8 @@ class SubstituteLoop(Protocol):
     """A loop that serves the sync calls of some code instead of the bridge's loop."""
 
     loop: asyncio.AbstractEventLoop
+    is_open: bool
+    """Whether it still serves calls."""
 
     def caller_waits(self, waiting: Future[Any]) -> None:
         """Note that a thread does nothing until this future is done."""
@@ -54,7 +56,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        substitute = substitute_loop.get()
+        substitute = _open_substitute()
         loop = _bridge_loop() if substitute is None else substitute.loop
         waiting = asyncio.run_coroutine_threadsafe(work, loop)
         try:
@@ -119,8 +121,13 @@ def running_or_bridge_loop() -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        substitute = substitute_loop.get()
+        substitute = _open_substitute()
         return _bridge_loop() if substitute is None else substitute.loop
+
+
+def _open_substitute() -> SubstituteLoop | None:
+    substitute = substitute_loop.get()
+    return substitute if substitute is not None and substitute.is_open else None
 
 
 def _bridge_loop() -> asyncio.AbstractEventLoop:

@@ -49,6 +49,7 @@ from tidegate import (
     WrongStateError,
     on,
 )
+from tidegate.testing import Drained, EnqueuedTask, Kit, KitTestCase, ScriptedUpstream
 
 app = Tidegate()
 
@@ -183,6 +184,33 @@ async def administer() -> None:
     await admin.tasks.list(colour="red")  # type: ignore[call-arg]
     await admin.upstreams.set_limits("openai", requests_per_minute="many")  # type: ignore[arg-type]
     await admin.dead_letters.get(7)  # type: ignore[arg-type]
+
+
+async def check_with_the_kit() -> None:
+    async with Kit(app, mode="inline", raise_on_failure=True) as kit:
+        assert_type(kit, Kit)
+        assert_type(await kit.drain(queue="q", limit="30s"), Drained)
+        assert_type(await kit.advance(timedelta(hours=2)), Drained)
+        assert_type(kit.advance_sync(hours=2).failed, int)
+        assert_type(kit.drain_sync().failures[0].error, BaseException | None)
+        assert_type(kit.assert_enqueued(bare, args=(1,), count=2), list[EnqueuedTask])
+        assert_type(
+            kit.enqueued(plain, args={"number": 1}, state="dead", priority="bulk"), list[EnqueuedTask]
+        )
+        script = kit.upstream("openai").rate_limits(retry_after="1m").replies("text", times=None)
+        assert_type(script, ScriptedUpstream)
+        AsyncOpenAI(http_client=httpx2.AsyncClient(transport=script.transport()))
+        httpx.Client(transport=script.transport(httpx))
+        kit.drain().succeeded  # type: ignore[attr-defined]
+        kit.enqueued(plain.function)  # type: ignore[arg-type]
+    Kit(app, mode="eager")  # type: ignore[arg-type]
+
+
+class CheckTest(KitTestCase):
+    tidegate_app = app
+
+    def test_it(self) -> None:
+        assert_type(self.kit, Kit)
 
 
 async def read_errors() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from datetime import timedelta
 
@@ -67,6 +68,11 @@ async def for_ever() -> None:
 
 @app.task
 def block(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+@app.task(timeout="1h")
+def sleep_sync(seconds: float) -> None:
     time.sleep(seconds)
 
 

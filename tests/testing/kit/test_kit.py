@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import kit_app
@@ -171,6 +172,23 @@ def test_a_sleep_of_a_task_takes_no_real_time(monkeypatch: pytest.MonkeyPatch) -
         assert kit.drain_sync(limit=2).succeeded == 1
         assert handle.result_sync(timeout=1) == 1_200
         assert (kit.now() - before).total_seconds() >= 1_200
+
+
+def test_a_sleep_of_a_plain_function_takes_no_real_time_either() -> None:
+    real_sleep = time.sleep
+    with Kit(app) as kit:
+        kit_app.sleep_sync.enqueue_sync(1_200)
+        before = kit.now()
+        assert kit.drain_sync(limit=5).succeeded == 1
+        assert (kit.now() - before).total_seconds() >= 1_200
+    assert time.sleep is real_sleep
+
+
+def test_a_plain_function_that_sleeps_past_its_time_limit_times_out() -> None:
+    with Kit(app) as kit:
+        kit_app.sleep_sync.using(timeout="1m").enqueue_sync(600)
+        (run,) = kit.drain_sync(limit=5).runs
+        assert (run.outcome, str(run.reason)) == ("retrying", "timeout")
 
 
 def test_a_task_that_hangs_ends_at_its_time_limit_at_once() -> None:

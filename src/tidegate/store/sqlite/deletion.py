@@ -8,6 +8,7 @@ from tidegate.store.sqlite import query
 from tidegate.store.sqlite.statements import load
 
 _STATEMENTS = tuple(load("purge").values())
+_UNDO = tuple(load("undo_enqueue").values())
 
 
 def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
@@ -15,3 +16,11 @@ def delete_tasks(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
     array = query.array(tasks)
     for statement in _STATEMENTS:
         db.execute(statement, (array,))
+
+
+def undo_enqueue(db: apsw.Connection, tasks: tuple[bytes, ...]) -> None:
+    """Delete one or more tasks that no worker runs, with their keys, as if they had not been enqueued."""
+    array = query.array(tasks)
+    for statement in _UNDO:
+        db.execute(statement, (array,))
+    delete_tasks(db, tasks)

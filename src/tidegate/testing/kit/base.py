@@ -17,6 +17,7 @@ from tidegate.context import plain_call_observers
 from tidegate.errors import UnknownUpstreamError, UsageError
 from tidegate.internals import core_of
 from tidegate.readers import Seconds, choice_option, positive_option, shown, whole_option
+from tidegate.store.connect import is_postgres
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.django import sharing_for_this_thread
 from tidegate.testing.kit.recording import PlainCalls
@@ -31,7 +32,7 @@ from tidegate.worker.settings import Pool
 T = TypeVar("T")
 Mode = Literal["inline", "manual", "real"]
 CONCURRENCY = 8
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 30.0
 """Real seconds after which a drain gives up, unless the test says otherwise."""
 BLOCKED_SECONDS = 2.0
 """Real seconds after that, for an event loop that a task blocks."""
@@ -112,7 +113,7 @@ class KitBase:
         with contextlib.ExitStack() as stack:
             directory = new_directory()
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            store = KitStore(directory / "queue.db", self._clock)
+            store = KitStore(directory / "queue.db", self._clock, joins=is_postgres(self._core.url))
             stack.callback(store.runner.end)
             store.now_complete(store.open())
             stack.enter_context(self._core.replaced_store(store, f"sqlite:///{store.path}"))
@@ -151,6 +152,7 @@ class KitBase:
     def _jumps_at_once(self, seconds: float) -> bool:
         """Move the clock if nothing can happen on the way. Return whether it did."""
         self._require_clock()
+        self._store.settle_transactions()
         store, now = self._store, self._clock()
         timings = self._core.timings
         is_free = (
@@ -180,6 +182,7 @@ class KitBase:
     ) -> Drained:
         self._require_clock()
         store = self._store
+        store.settle_transactions()
         session = WorkSession(
             self._core,
             store,

@@ -129,7 +129,8 @@ async def _pass_time(script: ScriptedUpstream, seconds: float) -> None:
 
 
 def _pass_time_sync(script: ScriptedUpstream, seconds: float) -> None:
-    if substitute_loop.get() is not None:
+    substitute = substitute_loop.get()
+    if substitute is not None and substitute.is_open:
         run_sync(asyncio.sleep(seconds))
     else:
         script.pass_time(seconds)

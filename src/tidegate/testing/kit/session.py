@@ -27,6 +27,7 @@ from tidegate.testing.kit.application import KitApplication
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.loop_time import LoopTime, context_of, is_routine, is_sleep
 from tidegate.testing.kit.results import NeverEndedError
+from tidegate.testing.kit.sleeping import virtual_sleep
 from tidegate.testing.kit.store import KitStore
 from tidegate.worker import scratch
 from tidegate.worker.application import Application
@@ -77,7 +78,8 @@ class WorkSession:
     ) -> None:
         self.app = KitApplication(app, store, self._around)
         self.loop = asyncio.get_running_loop()
-        self.running_in_loop = ""
+        self.is_open = False
+        """Whether its loop serves the sync calls of functions."""
         self._store = store
         self._clock: KitClock = store.clock
         self._pool = pool
@@ -100,7 +102,8 @@ class WorkSession:
         worker_id = str(uuid.uuid4())
         await self._register(worker_id)
         self._ends_at = time.monotonic() + self._limit_seconds
-        with self._time:
+        with self._time, virtual_sleep():
+            self.is_open = True
             was = _is_engine.set(True)
             try:
                 self._engine = engine = Engine(
@@ -118,6 +121,7 @@ class WorkSession:
             try:
                 yield
             finally:
+                self.is_open = False
                 await engine.stop(0.0)
                 scratch.remove(worker_id)
                 await self._store.retire_worker(

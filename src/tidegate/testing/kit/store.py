@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidegate.domain.outcome import Fence, FinishStatus, Outcome
+from tidegate.store.common import ids
+from tidegate.store.common.refusals import cannot_join
 from tidegate.store.rows import (
     ActionStatus,
     CancelRequest,
@@ -21,10 +23,12 @@ from tidegate.store.rows import (
     NewTask,
 )
 from tidegate.store.sqlite import next_due
+from tidegate.store.sqlite.deletion import undo_enqueue
 from tidegate.store.sqlite.job import Mode
 from tidegate.store.sqlite.store import SqliteStore
 from tidegate.testing.kit.clock import KitClock
 from tidegate.testing.kit.runner import KitRunner
+from tidegate.testing.kit.within import Settle, follow_transaction
 
 T = TypeVar("T")
 LEAST_SECONDS = 0.01
@@ -38,13 +42,17 @@ class KitStore(SqliteStore):
     Args:
         path: The database file. It is created as a copy of an empty store.
         clock: The test's clock.
+        joins: Whether the application's own database is PostgreSQL, so that enqueues may join transactions.
     """
 
-    def __init__(self, path: Path, clock: KitClock) -> None:
+    def __init__(self, path: Path, clock: KitClock, *, joins: bool = False) -> None:
         path.write_bytes(_empty_store())
         self.runner = KitRunner(path)
         super().__init__(path, runner=self.runner, clock=clock)
         self.clock = clock
+        self._joins = joins
+        self._unsettled: list[Settle] = []
+        """What drops the tasks of transactions that may have been rolled back since."""
         self.on_enqueued: Callable[[], Awaitable[None]] | None = None
         """Awaited after each enqueue is committed; None: nothing is."""
         self.claimed: dict[Fence, ClaimedTask] = {}
@@ -58,6 +66,10 @@ class KitStore(SqliteStore):
         self.failure: Exception | None = None
         """What a call of the engine failed with; None if none did."""
         self.runner.run_now(lambda db: db.execute("PRAGMA synchronous = OFF"), Mode.BARE)
+
+    def settle_transactions(self) -> None:
+        """Drop the tasks of transactions that were rolled back. Call this before tasks are read or run."""
+        self._unsettled = [settle for settle in self._unsettled if not settle()]
 
     def now_complete(self, call: Coroutine[Any, Any, T]) -> T:
         """Run one of this store's calls to its end, with or without an event loop, and return its result."""
@@ -89,6 +101,23 @@ class KitStore(SqliteStore):
         answers = await super().enqueue(tasks)
         await self._enqueued()
         return answers
+
+    async def enqueue_within(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        answers = self.enqueue_within_sync(conn, tasks)
+        await self._enqueued()
+        return answers
+
+    def enqueue_within_sync(self, conn: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        if not self._joins:
+            raise cannot_join()
+        joined = _JoinedTasks(self, tasks)
+        if (settle := follow_transaction(conn, joined)) is not None:
+            self._unsettled.append(settle)
+        return joined.answers
+
+    def store_now(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        """Store tasks at once, without running any."""
+        return self.now_complete(super().enqueue(tasks))
 
     async def commit_batch(self, batch_id: str) -> dict[str, str]:
         answers = await super().commit_batch(batch_id)
@@ -134,6 +163,23 @@ class KitStore(SqliteStore):
             outcome for outcome, status in zip(outcomes, statuses, strict=True) if status is FinishStatus.DONE
         ]
         return statuses
+
+
+class _JoinedTasks:
+    """Tasks that are part of a transaction of the code under test."""
+
+    def __init__(self, store: KitStore, tasks: Sequence[NewTask]) -> None:
+        self._store = store
+        self._tasks = tasks
+        self.answers = [EnqueueResult(task.id, True) for task in tasks]
+
+    def store(self) -> None:
+        self.answers[:] = self._store.store_now(self._tasks)
+
+    def drop(self) -> None:
+        created = tuple(ids.to_blob(answer.task_id) for answer in self.answers if answer.created)
+        if created:
+            self._store.runner.run_now(lambda db: undo_enqueue(db, created), Mode.WRITE)
 
 
 def new_directory() -> Path:
